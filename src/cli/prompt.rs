@@ -111,6 +111,14 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
             let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
         }
     }
+    for ahead in &request.ahead {
+        let _ = write!(
+            text,
+            "\n  asks next for {}: {}",
+            paint.text(Look::Bold, &visible(&ahead.permission)),
+            indented(&visible(&ahead.patterns.join(", ")), "    ")
+        );
+    }
     if let Some(rule) = &request.rule {
         let rule = format!(
             "asked by the rule {} {}",
@@ -385,7 +393,7 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use toolgate_contract::{PermissionRule, PromptDecision, QuestionOption};
+    use toolgate_contract::{PermissionAhead, PermissionRule, PromptDecision, QuestionOption};
 
     use super::*;
 
@@ -406,6 +414,10 @@ mod tests {
             patterns: vec!["git push".into()],
             always: vec!["git push *".into()],
             parts: Vec::new(),
+            ahead: vec![PermissionAhead {
+                permission: "edit".into(),
+                patterns: vec!["a".into(), "b".into()],
+            }],
             title: "Push".into(),
             metadata: Some(prost_types::Struct {
                 fields: metadata.into(),
@@ -424,7 +436,7 @@ mod tests {
             ..Prompt::default()
         };
         let expected = "bash asks for permission: bash\n  Push\n  $ git push\\u{d}ls\n    @@ 1\n    -a\n    +b\n  patterns\n    \
-                        git push\n  always would allow bash\n    git push *\n  asked by the rule bash *\n  agent build, \
+                        git push\n  always would allow bash\n    git push *\n  asks next for edit: a, b\n  asked by the rule bash *\n  agent build, \
                         session s";
         assert_eq!(render(&prompt, Paint(false)), expected);
         assert!(render(&prompt, Paint(true)).contains("\x1b[32m+b\x1b[0m"));

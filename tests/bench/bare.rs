@@ -176,6 +176,13 @@ impl ToolService for Canned {
 
     type WatchCallStream = ReceiverStream<Result<WatchCallResponse, Status>>;
 
+    async fn evaluate_call(
+        &self,
+        _request: Request<EvaluateCallRequest>,
+    ) -> Result<Response<EvaluateCallResponse>, Status> {
+        unmeasured()
+    }
+
     async fn list_tools(&self, _request: Request<ListToolsRequest>) -> Result<Response<ListToolsResponse>, Status> {
         unmeasured()
     }

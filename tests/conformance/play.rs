@@ -1,5 +1,6 @@
 //! Plays a case through the contract: makes its folders, starts its server, takes its steps, stops its server.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -8,11 +9,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use toolgate_contract::{
-    CallCompleted, CallContext, CallFailed, EvaluatePermissionRequest, EvaluatePermissionResponse, ExecuteToolRequest,
-    LentTool, ListToolsRequest, ModelRef, OnDisconnect, OutputMode, PermissionAction, PermissionRequest,
-    ToolDefinition, call_event, execute_tool_request, prompt,
+    CallCompleted, CallContext, CallFailed, ExecuteToolRequest, GetServerInfoRequest, GetServerInfoResponse, LentTool,
+    ListToolsRequest, ModelRef, OnDisconnect, OutputMode, PermissionRequest, ToolDefinition, call_event,
+    execute_tool_request, prompt,
 };
-use toolgate_model::Action;
 
 use crate::approver::{Approver, Inner, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
@@ -174,32 +174,18 @@ pub(crate) async fn agent_permission(table: &AgentPermission, bench: &Bench) -> 
     finish(server, outcome).await
 }
 
+/// Holds the rules that the service says an agent has against what the table expects of them.
 async fn evaluate(table: &AgentPermission, connection: &Connection) -> Result<Problems> {
-    let mut problems = Problems::new();
-    for query in &table.queries {
-        let request = EvaluatePermissionRequest {
-            agent: table.agent.clone(),
-            permission: query.permission.clone(),
-            patterns: vec![query.pattern.clone()],
-            ..EvaluatePermissionRequest::default()
-        };
-        let method = "toolgate.v1.PermissionService/EvaluatePermission";
-        let response: EvaluatePermissionResponse = connection.unary(method, request).await?;
-        let expected = match query.action {
-            Action::Allow => PermissionAction::Allow,
-            Action::Ask => PermissionAction::Ask,
-            Action::Deny => PermissionAction::Deny,
-        };
-        if response.action() != expected {
-            let (permission, pattern) = (&query.permission, &query.pattern);
-            let rule = response.verdicts.first().and_then(|verdict| verdict.rule.as_ref());
-            problems.push(format!(
-                "{permission} {pattern:?}\nexpected: {expected:?}\ngot:      {:?} by {rule:?}",
-                response.action()
-            ));
-        }
-    }
-    Ok(problems)
+    let method = "toolgate.v1.InfoService/GetServerInfo";
+    let info: GetServerInfoResponse = connection.unary(method, GetServerInfoRequest {}).await?;
+    let workspace = info.workspaces.into_iter().next().context("a workspace")?;
+    let agent = workspace.agents.into_iter().find(|agent| agent.name == table.agent);
+    let agent = agent.with_context(|| format!("an agent named {}", table.agent))?;
+    Ok(tables::decided(
+        &agent.rules,
+        Path::new(&workspace.worktree),
+        &table.queries,
+    ))
 }
 
 /// Plays `kind: registry`.

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use toolgate_contract::PermissionRule;
 use toolgate_model::Rule;
 
 use crate::entry::Content;
@@ -18,6 +19,7 @@ mod library {
 
     use anyhow::Result;
     use serde_json::Value;
+    use toolgate_contract::{PermissionAction, PermissionRule};
     use toolgate_engine::truncate::{self, Direction, Limits, Totals};
     use toolgate_model::{Action, Rule};
     use toolgate_permission::{rules, wildcard as wildcards};
@@ -42,6 +44,19 @@ mod library {
 
     pub(super) fn evaluate(permission: &str, pattern: &str, rulesets: &[&[Rule]]) -> Action {
         rules::evaluate(permission, pattern, rulesets).0
+    }
+
+    pub(super) fn evaluate_in(worktree: &Path, permission: &str, pattern: &str, rules: &[Rule]) -> Action {
+        rules::evaluate_in(worktree, permission, pattern, &[rules]).0
+    }
+
+    pub(super) fn rule(rule: &PermissionRule) -> Rule {
+        let action = match rule.action() {
+            PermissionAction::Allow => Action::Allow,
+            PermissionAction::Deny => Action::Deny,
+            PermissionAction::Ask | PermissionAction::Unspecified => Action::Ask,
+        };
+        rules::rule(&rule.permission, &rule.pattern, action)
     }
 
     pub(super) fn is_disabled(tool: &str, rules: &[Rule]) -> bool {
@@ -131,6 +146,17 @@ pub(crate) fn evaluate(table: &Evaluate) -> Result<Problems> {
         }
     }
     Ok(problems)
+}
+
+/// Says which queries rules of the contract decide otherwise than is expected. They are for an agent in a worktree.
+pub(crate) fn decided(rules: &[PermissionRule], worktree: &Path, queries: &[RuleRow]) -> Problems {
+    let rules: Vec<Rule> = rules.iter().map(library::rule).collect();
+    let wrong = queries.iter().filter_map(|query| {
+        let got = library::evaluate_in(worktree, &query.permission, &query.pattern, &rules);
+        let (permission, pattern, expected) = (&query.permission, &query.pattern, query.action);
+        (got != expected).then(|| format!("{permission} {pattern:?}\nexpected: {expected:?}\ngot:      {got:?}"))
+    });
+    wrong.collect()
 }
 
 /// Plays `kind: ruleset`.

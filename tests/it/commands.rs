@@ -7,6 +7,7 @@ mod arena;
 mod attacked;
 mod attacks;
 mod corpus;
+mod evaluated;
 mod fuzz;
 mod fuzzed;
 mod kernel;

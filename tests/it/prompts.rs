@@ -15,6 +15,7 @@ use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::*;
 
 use crate::audit;
+use crate::evaluated::evaluated;
 use crate::support::*;
 
 fn asks() -> Setup {
@@ -707,21 +708,21 @@ fn grants_are_listed_used_and_revoked() {
             (grants[0].pattern.as_str(), &grants[0].prompt_id),
             ("echo *", &prompt.prompt_id)
         );
-        let evaluate = EvaluatePermissionRequest {
-            permission: "bash".to_owned(),
-            patterns: vec!["echo granted".to_owned(), "printf other".to_owned()],
-            ..Default::default()
+        let of_both = bash("echo granted; printf other");
+        let foretold = evaluated(&server, of_both).await.unwrap();
+        assert_eq!(foretold.action(), PermissionAction::Ask);
+        let Some(evaluated_request::Request::Permission(permission)) = &foretold.requests[0].request else {
+            panic!("{foretold:?}")
         };
-        let response = server
-            .permissions()
-            .evaluate_permission(evaluate.clone())
-            .await
-            .unwrap()
-            .into_inner();
-        assert_eq!(response.action(), PermissionAction::Ask);
-        assert_eq!(response.verdicts[0].action(), PermissionAction::Allow);
-        assert_eq!(response.verdicts[0].grant_id, grants[0].grant_id);
-        assert_eq!(response.verdicts[1].action(), PermissionAction::Ask);
+        let parts: Vec<_> = permission
+            .parts
+            .iter()
+            .map(|part| (part.action(), part.granted))
+            .collect();
+        assert_eq!(parts, [(PermissionAction::Allow, true), (PermissionAction::Ask, false)]);
+        let granted = evaluated(&server, bash("echo granted")).await.unwrap();
+        assert_eq!(granted.action(), PermissionAction::Allow);
+        assert_eq!(granted.requests[0].grant_ids, [grants[0].grant_id.clone()]);
         let revoke = RevokeGrantRequest {
             grant_id: grants[0].grant_id.clone(),
         };
@@ -742,35 +743,5 @@ fn grants_are_listed_used_and_revoked() {
                 .is_empty()
         );
         ask(&server, "s", "again", "echo granted").await;
-        for (request, code) in [
-            (
-                EvaluatePermissionRequest {
-                    permission: String::new(),
-                    ..evaluate.clone()
-                },
-                Code::InvalidArgument,
-            ),
-            (
-                EvaluatePermissionRequest {
-                    agent: "nobody".to_owned(),
-                    ..evaluate.clone()
-                },
-                Code::InvalidArgument,
-            ),
-            (
-                EvaluatePermissionRequest {
-                    workspace: "nowhere".to_owned(),
-                    ..evaluate
-                },
-                Code::NotFound,
-            ),
-        ] {
-            let reason = if code == Code::NotFound {
-                "NOT_FOUND"
-            } else {
-                "INVALID_FIELD"
-            };
-            refused(server.permissions().evaluate_permission(request).await, code, reason);
-        }
     });
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use tonic::Code;
 use toolgate_contract::*;
 
+use crate::evaluated::evaluated;
 use crate::support::*;
 
 async fn info(server: &Server) -> GetServerInfoResponse {
@@ -33,13 +34,7 @@ fn in_workspace(name: &str, request: ExecuteToolRequest) -> ExecuteToolRequest {
 
 /// What a rule that may change says of a command, evaluated.
 async fn action(server: &Server) -> PermissionAction {
-    let request = EvaluatePermissionRequest {
-        permission: "bash".to_owned(),
-        patterns: vec!["make".to_owned()],
-        ..Default::default()
-    };
-    let evaluated = server.permissions().evaluate_permission(request).await.unwrap();
-    evaluated.into_inner().action()
+    evaluated(server, bash("make")).await.unwrap().action()
 }
 
 async fn becomes(server: &Server, expected: PermissionAction) {

@@ -96,6 +96,11 @@ pub(crate) fn decision_fact(
     rights: &Rights,
     ask: &Ask,
 ) -> Option<Fact> {
+    // Of what it would have asked one after the other, the one that a rule denies.
+    let ask = match decided {
+        Err(Refusal::Denied { .. }) => judgement::denied(ask, rights),
+        Ok(_) | Err(_) => ask,
+    };
     let rules = || judgement::deciding(ask, rights);
     let denied = |reason| Some(Fact::denied(record, ask, rules(), reason));
     match decided {

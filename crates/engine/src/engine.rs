@@ -25,6 +25,7 @@ use crate::background::{LeftRunning, NoPrograms};
 use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::doom_loop::LoopGuard;
+use crate::evaluate::Evaluation;
 use crate::log::CallLog;
 use crate::log::cursor::{Cursor, OutputMode, WatchError, WatchOptions};
 use crate::parts::{Limits, Parts};
@@ -131,6 +132,14 @@ impl Engine {
     /// The call is not admitted; no record of it exists.
     pub async fn start(&self, call: ToolCall) -> Result<Started, AdmitError> {
         self.admission.start(call).await
+    }
+
+    /// Returns what a call would ask, without making it: nothing is run, changed or recorded, and nobody is asked.
+    ///
+    /// # Errors
+    /// The call would not be admitted.
+    pub async fn evaluate(&self, call: ToolCall) -> Result<Evaluation, AdmitError> {
+        self.admission.evaluate(call).await
     }
 
     /// Returns the record of a call, as far as it is known at this moment.

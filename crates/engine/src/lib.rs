@@ -12,6 +12,7 @@
 //! - `scheduler`: which calls run and which wait for their turn (`fair` is its pure part).
 //! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`); `run::context` is
 //!   what a running tool can ask of the engine.
+//! - `evaluate`: what a call would ask, without making it.
 //! - `log`: writing a call's log (`writer`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
 //!   what is added after the end (`late_metadata`).
 //! - `prompts`: the prompts that wait for people, and standing approvals.
@@ -32,6 +33,7 @@ mod clock;
 mod doom_loop;
 mod drain_notice;
 mod engine;
+mod evaluate;
 mod handover;
 mod in_force;
 mod input;
@@ -59,6 +61,7 @@ pub use catalog::record_tool_changes;
 pub use catalogs::{Catalogs, WorkspaceRuntime};
 pub use drain_notice::DrainNotice;
 pub use engine::{Engine, EngineDeps};
+pub use evaluate::{Evaluated, Evaluation};
 pub use in_force::{Current, InForce};
 pub use input::digest_of;
 pub use live::Attached;

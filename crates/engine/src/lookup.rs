@@ -2,8 +2,9 @@
 //!
 //! *Invariant:* reads only.
 
-use toolgate_model::{CallId, CallRecord, Origin, SessionKey};
+use toolgate_model::{CallId, CallRecord, FileChange, Origin, SessionKey};
 use toolgate_store::{CallFilter, PageRequest, StoreError};
+use toolgate_tool::ToolError;
 
 use crate::parts::Parts;
 
@@ -58,4 +59,40 @@ pub(crate) async fn has_calls(parts: &Parts, session: &SessionKey) -> Result<boo
     };
     let page = PageRequest { size: 1, after: None };
     Ok(!parts.store.list_calls(&filter, &page).await?.items.is_empty())
+}
+
+/// Returns what an ended call of a workspace did to files, in order; never nothing.
+///
+/// # Errors
+/// There is no such call in the workspace, it has not ended, or it changed nothing.
+pub(crate) async fn changes_made_by(
+    parts: &Parts,
+    workspace: &str,
+    call: &CallId,
+) -> Result<Vec<FileChange>, ToolError> {
+    let internal = |error: StoreError| ToolError::Internal(Box::new(error));
+    let named = named(parts, call, |one| one == workspace).await;
+    let record = match named.map_err(internal)?.first() {
+        Some(id) => parts.store.get(id).await.map_err(internal)?,
+        None => None,
+    };
+    let Some(record) = record else {
+        return Err(ToolError::failed(format!(
+            "There is no call {call} in the workspace {workspace}, or it is too long ago to be reverted."
+        )));
+    };
+    if !record.state.is_terminal() {
+        return Err(ToolError::failed(format!(
+            "The call {call} has not ended. Wait for its end, or cancel it first."
+        )));
+    }
+    let changes = parts.store.changes(&record.id).await.map_err(internal)?;
+    if changes.is_empty() {
+        return Err(ToolError::failed(format!(
+            "The call {call} ({}) changed no files that it recorded, so there is nothing to revert. What a command \
+             does to files is not recorded.",
+            record.tool
+        )));
+    }
+    Ok(changes)
 }

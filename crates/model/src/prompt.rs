@@ -41,6 +41,10 @@ pub struct Ask {
     /// Whether rules and grants that allow it do not count: a person must. Rules that deny it do.
     #[serde(default)]
     pub only_people: bool,
+    /// What the call asks after this one, as far as it is known by now: each permission with its patterns. If a rule denies
+    /// one of them, nobody is asked for any. Empty on the last question before the call does what it is for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<Ask>,
 }
 
 /// How a request came to be allowed.

@@ -37,11 +37,73 @@ impl Judgement {
     pub fn is_allowed_by_rule(&self) -> bool {
         matches!(self, Self::Allow { used } if used.is_empty())
     }
+
+    fn is_denied(&self) -> bool {
+        matches!(self, Self::Deny { .. })
+    }
 }
 
 /// Judges a request. All patterns are looked at before anybody is asked, and a deny among them always wins; grants
 /// answer only where the rules would ask (`docs/spec/permission.md` §13 P1 and P2). Without patterns nothing is asked.
+/// A deny of what is asked later counts as well: an approval of the first question would be for nothing.
 pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
+    let own = judge_alone(ask, rights, grants);
+    if own.is_denied() {
+        return own;
+    }
+    let mut later = ask.then.iter().map(|later| judge_alone(later, rights, grants));
+    later.find(Judgement::is_denied).unwrap_or(own)
+}
+
+/// Returns which of a request and of those that follow it the rules deny, the first of them; the request itself if they deny
+/// none.
+pub fn denied<'a>(ask: &'a Ask, rights: &Rights) -> &'a Ask {
+    let is_denied = |ask: &&Ask| judge_alone(ask, rights, &[]).is_denied();
+    std::iter::once(ask).chain(&ask.then).find(is_denied).unwrap_or(ask)
+}
+
+/// What rules and grants say of one request and of each of its parts, for somebody who only wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appraisal {
+    /// The verdict on the request.
+    pub action: Action,
+    /// The rule that decided; none if no rule matched.
+    pub rule: Option<Rule>,
+    /// The verdict on each part by itself, in their order.
+    pub parts: Vec<PartVerdict>,
+    /// Which of the grants allow it, by their places.
+    pub used: Vec<usize>,
+}
+
+/// Judges a request, and each of its parts by itself. What follows the request is left aside.
+pub fn appraise(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Appraisal {
+    let verdict = |ask: &Ask| {
+        let first = || deciding(ask, rights).into_iter().next();
+        match judge_alone(ask, rights, grants) {
+            Judgement::Allow { used } => (Action::Allow, first(), used),
+            Judgement::Ask { rule, .. } => (Action::Ask, rule, Vec::new()),
+            Judgement::Deny { .. } => (Action::Deny, first(), Vec::new()),
+        }
+    };
+    let of_part = |part: &AskPart| {
+        let (action, rule, used) = verdict(&Ask {
+            parts: vec![part.clone()],
+            ..Ask::new(&ask.permission, Vec::new())
+        });
+        let granted = !used.is_empty();
+        PartVerdict { action, rule, granted }
+    };
+    let (action, rule, used) = verdict(ask);
+    Appraisal {
+        action,
+        rule,
+        parts: ask.parts.iter().map(of_part).collect(),
+        used,
+    }
+}
+
+/// Judges a request without those that follow it.
+fn judge_alone(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
     let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());

@@ -16,7 +16,7 @@ use toolgate_model::{Ask, CallId, Origin, SessionId};
 use toolgate_permission::Refusal;
 
 use super::handles::*;
-use super::{ToolError, ask_by_name, guarded_part};
+use super::{ToolError, ask_by_name, guarded_file, guarded_part};
 
 /// What a running call may reach: who asks, where, the cancellation, and the engine's services. Nothing in it
 /// outlives the call.
@@ -52,36 +52,16 @@ impl ToolContext {
         &self.origin.session
     }
 
-    /// Asks for `external_directory` if the path leads out of the workspace (`docs/spec/file-tools.md` §1.3).
+    /// Asks for `external_directory` if the path leads out of the workspace (`docs/spec/file-tools.md` §1.3). `then` is what
+    /// the call asks afterwards.
     ///
     /// # Errors
     /// As [`PermissionHandle::ask`].
-    pub async fn ask_outside(&self, path: &ResolvedPath, is_folder: bool) -> Result<(), Refusal> {
-        let folders = path.outside_folders(is_folder);
-        let Some(first) = folders.first() else { return Ok(()) };
-        let patterns: Vec<String> = folders
-            .iter()
-            .map(|folder| format!("{}/*", trim_slash(folder)))
-            .collect();
-        let metadata = toolgate_model::json_map([
-            ("filepath", json!(path.display_path().to_string_lossy())),
-            ("parentDir", json!(first.to_string_lossy())),
-        ]);
-        self.permission
-            .ask(Ask {
-                permission: "external_directory".to_owned(),
-                title: path.display_path().to_string_lossy().into_owned(),
-                always: if patterns.iter().all(|pattern| is_literal_folder(pattern)) {
-                    patterns.clone()
-                } else {
-                    Vec::new()
-                },
-                patterns,
-                metadata,
-                ..Ask::default()
-            })
-            .await
-            .map(drop)
+    pub async fn ask_outside(&self, path: &ResolvedPath, is_folder: bool, then: Vec<Ask>) -> Result<(), Refusal> {
+        match outside(path, is_folder) {
+            Some(ask) => self.permission.ask(Ask { then, ..ask }).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Asks for `edit`, shows the diff, and replaces the content of a file if it still is what the diff was made from.
@@ -131,6 +111,43 @@ impl ToolContext {
         self.changes.announce(path.display_path());
         Ok(())
     }
+}
+
+/// Returns the question about a path that leads out of the workspace; none if it does not.
+pub fn outside(path: &ResolvedPath, is_folder: bool) -> Option<Ask> {
+    let folders = path.outside_folders(is_folder);
+    let first = folders.first()?;
+    let patterns: Vec<String> = folders
+        .iter()
+        .map(|folder| format!("{}/*", trim_slash(folder)))
+        .collect();
+    let metadata = toolgate_model::json_map([
+        ("filepath", json!(path.display_path().to_string_lossy())),
+        ("parentDir", json!(first.to_string_lossy())),
+    ]);
+    Some(Ask {
+        permission: "external_directory".to_owned(),
+        title: path.display_path().to_string_lossy().into_owned(),
+        always: if patterns.iter().all(|pattern| is_literal_folder(pattern)) {
+            patterns.clone()
+        } else {
+            Vec::new()
+        },
+        patterns,
+        metadata,
+        ..Ask::default()
+    })
+}
+
+/// Returns what is asked before a file is changed, as far as it is known before the file is read.
+pub fn edit_of(path: &ResolvedPath) -> Ask {
+    let mut ask = Ask {
+        title: path.relative().to_owned(),
+        always: vec!["*".to_owned()],
+        ..Ask::new("edit", path.patterns())
+    };
+    ask_by_name(&mut ask, guarded_file(path).into_iter().collect());
+    ask
 }
 
 /// Says whether the pattern of a folder matches that folder only: its name holds no wildcard, and it is not the root.

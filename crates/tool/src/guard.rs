@@ -7,14 +7,20 @@ use toolgate_model::{Ask, AskPart};
 
 /// Returns the part of a request that a change of a file makes, if programs obey the file.
 pub fn guarded_part(path: &ResolvedPath, old: &[u8], new: &[u8]) -> Option<AskPart> {
-    let patterns = path.patterns();
+    part(path, |name| guarded::reason_to_change(name, old, new))
+}
+
+/// As [`guarded_part`], whatever the change is.
+pub fn guarded_file(path: &ResolvedPath) -> Option<AskPart> {
+    part(path, guarded::reason)
+}
+
+fn part(path: &ResolvedPath, reason: impl Fn(&str) -> Option<&'static str>) -> Option<AskPart> {
     let names = [path.relative(), path.real_relative()];
-    let reason = names
-        .into_iter()
-        .find_map(|name| guarded::reason_to_change(name, old, new))?;
+    let reason = names.into_iter().find_map(reason)?;
     Some(AskPart {
         text: format!("{} ({reason})", path.relative()),
-        patterns,
+        patterns: path.patterns(),
         guarded: Some(reason.to_owned()),
         ..AskPart::default()
     })

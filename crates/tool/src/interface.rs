@@ -110,6 +110,9 @@ pub struct Properties {
     /// It changes nothing before its last question is answered. A call of such a tool that waits for a person when the
     /// service dies is run again from its frozen input, and finds its prompts as they were.
     pub resumable: bool,
+    /// Until its last question that is not late is answered it only looks, and it ends when one is refused. What a call of it
+    /// would ask can be found out by running it up to there. Its questions name those that [follow](toolgate_model::Ask::then).
+    pub foreseeable: bool,
     /// A person who is asked may put another input in the place of a call's. The tool must do nothing before its questions
     /// are answered but those it marks as late, and hand on every refusal.
     pub editable: bool,
@@ -129,6 +132,7 @@ impl Properties {
     /// A tool that is none of this.
     pub const NONE: Self = Self {
         resumable: false,
+        foreseeable: false,
         editable: false,
         reads_input: false,
         runs_subagent: false,
@@ -139,6 +143,7 @@ impl Properties {
     /// A tool that changes nothing before its last question is answered.
     pub const RESUMABLE: Self = Self {
         resumable: true,
+        foreseeable: true,
         ..Self::NONE
     };
 }

@@ -39,9 +39,9 @@ pub mod todos;
 pub use blocking::blocking;
 pub use catalog::{Catalog, Contribution, Hold, Offering, SourceInfo};
 pub use child::{Child, ChildCall, ChildPort};
-pub use context::ToolContext;
+pub use context::{ToolContext, edit_of, outside};
 pub use error::{ToolError, invalid_arguments};
-pub use guard::{ask_by_name, guarded_part};
+pub use guard::{ask_by_name, guarded_file, guarded_part};
 pub use handles::{
     ChangesHandle, ChildrenHandle, HooksHandle, LateMetadata, OutputHandle, PermissionHandle, SessionHandle,
     StdinHandle,

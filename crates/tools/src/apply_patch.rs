@@ -3,6 +3,7 @@
 //! *Invariant:* the whole patch is tried on copies before anybody is asked, one question shows everything that it does,
 //! and then all files change or none (`docs/spec/file-tools.md` §6).
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{
-    About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch,
+    About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
+    uses_apply_patch,
 };
 
 #[cfg(test)]
@@ -81,6 +83,8 @@ impl TypedTool for ApplyPatch {
         let mut trial = Trial {
             transaction,
             report: Report::default(),
+            asks: planned.iter().flat_map(Planned::asks).collect(),
+            edits: targets.iter().map(|target| edit_of(target.path())).collect(),
             ctx,
         };
         for planned in planned {
@@ -135,6 +139,17 @@ impl Planned {
         };
         std::iter::once(&self.target).chain(destination)
     }
+
+    /// Returns what is asked about paths outside the workspace: where a link is removed, also about where it stands.
+    fn asks(&self) -> Vec<Ask> {
+        let removes = matches!(self.action, Action::Delete | Action::Move(..));
+        let asked = self.target.path().outside_folders(false);
+        let is_new = |link: &&ResolvedPath| link.outside_folders(false).iter().any(|folder| !asked.contains(folder));
+        let link = self.target.link().filter(|_| removes).filter(is_new);
+        let mut paths: Vec<&ResolvedPath> = std::iter::once(self.target.path()).chain(link).collect();
+        paths.extend(self.targets().skip(1).map(Target::path));
+        paths.into_iter().filter_map(|path| outside(path, false)).collect()
+    }
 }
 
 async fn plan(sections: Vec<Section>, ctx: &ToolContext) -> Result<Vec<Planned>, ToolError> {
@@ -187,6 +202,10 @@ fn unresolved(path: &str) -> ToolError {
 struct Trial<'a> {
     transaction: Transaction,
     report: Report,
+    /// What is still to be asked about paths outside the workspace.
+    asks: VecDeque<Ask>,
+    /// What is asked at last, as far as it is known before the files are read.
+    edits: Vec<Ask>,
     ctx: &'a ToolContext,
 }
 
@@ -195,17 +214,17 @@ impl Trial<'_> {
         if self.ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
+        for ask in planned.asks() {
+            self.asks.pop_front();
+            let then = self.asks.iter().chain(&self.edits).cloned().collect();
+            self.ctx.permission.ask(Ask { then, ..ask }).await?;
+        }
         let Planned { line, target, action } = planned;
-        let removes = matches!(action, Action::Delete | Action::Move(..));
-        ask_outside(self.ctx, &target, removes).await?;
         match action {
             Action::Add(content) => self.add(line, &target, content).await,
             Action::Delete => self.delete(line, &target).await,
             Action::Update(chunks) => self.update(line, &target, &chunks).await,
-            Action::Move(destination, chunks) => {
-                ask_outside(self.ctx, &destination, false).await?;
-                self.relocate(line, &target, &destination, &chunks).await
-            }
+            Action::Move(destination, chunks) => self.relocate(line, &target, &destination, &chunks).await,
         }
     }
 
@@ -305,17 +324,6 @@ impl Trial<'_> {
             .await?
             .map_err(|error| unplaced(error, line, target))
     }
-}
-
-async fn ask_outside(ctx: &ToolContext, target: &Target, removes: bool) -> Result<(), ToolError> {
-    ctx.ask_outside(target.path(), false).await?;
-    if let Some(link) = target.link().filter(|_| removes) {
-        let asked = target.path().outside_folders(false);
-        if link.outside_folders(false).iter().any(|folder| !asked.contains(folder)) {
-            ctx.ask_outside(link, false).await?;
-        }
-    }
-    Ok(())
 }
 
 fn verification_failed(detail: &str) -> ToolError {

@@ -69,7 +69,10 @@ impl TypedTool for Batch {
         permissions: &[],
         advertised: true,
         // Its calls would be made twice.
-        properties: Properties::NONE,
+        properties: Properties {
+            foreseeable: true,
+            ..Properties::NONE
+        },
         example: r#"{"tool_calls": [{"tool": "read", "parameters": {"filePath": "README.md"}}]}"#,
     };
 

@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, uses_apply_patch};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, edit_of, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl TypedTool for Edit {
             replace_all: input.replace_all.unwrap_or_default(),
         };
         let path = locate(&ctx.workspace, input.file_path).await?.path;
-        ctx.ask_outside(&path, false).await?;
+        ctx.ask_outside(&path, false, vec![edit_of(&path)]).await?;
         let (file, old) = tokio::select! {
             opened = edit::open(&self.files, path, edit.old.is_empty()) => opened?,
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),

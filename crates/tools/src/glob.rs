@@ -16,7 +16,7 @@ use toolgate_fs::newest::Newest;
 use toolgate_fs::pattern::Selection;
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, outside};
 
 const MAX_RESULTS: usize = 100;
 const TRUNCATED: &str =
@@ -54,9 +54,11 @@ impl TypedTool for Glob {
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let selection = Selection::parse(&input.pattern).map_err(|error| ToolError::failed(error.to_string()))?;
-        ctx.permission.ask(ask(&input)).await?;
-        let folder = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
-        ctx.ask_outside(&folder, true).await?;
+        let folder = || ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
+        let then = outside(&folder(), true).into_iter().collect();
+        ctx.permission.ask(Ask { then, ..ask(&input) }).await?;
+        let folder = folder();
+        ctx.ask_outside(&folder, true, Vec::new()).await?;
 
         let real = folder.real().to_path_buf();
         let cancelled = ctx.cancelled.clone();

@@ -15,15 +15,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolgate_fs::Workspace;
 use toolgate_fs::found::{FoundFile, OpenFile, is_folder};
 use toolgate_fs::newest::{Modified, Rank};
 use toolgate_fs::path::is_below;
 use toolgate_fs::pattern::Selection;
 use toolgate_fs::search::{Expression, FileMatches, FileSearcher};
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
+use toolgate_fs::{ResolvedPath, Workspace};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, blocking};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, blocking, outside};
 
 const MAX_MATCHES: usize = 100;
 const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
@@ -75,11 +75,11 @@ impl TypedTool for Grep {
             .filter(|include| !include.is_empty())
             .unwrap_or("**");
         let include = Selection::parse(include).map_err(|error| ToolError::failed(format!("include: {error}")))?;
-        ctx.permission.ask(ask(&input)).await?;
-        let target = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
-        let real = target.real().to_path_buf();
-        let is_folder = blocking(move || is_folder(&real).unwrap_or(false)).await?;
-        ctx.ask_outside(&target, is_folder).await?;
+        let (target, is_folder) = locate(&input, ctx).await?;
+        let then = outside(&target, is_folder).into_iter().collect();
+        ctx.permission.ask(Ask { then, ..ask(&input) }).await?;
+        let (target, is_folder) = locate(&input, ctx).await?;
+        ctx.ask_outside(&target, is_folder, Vec::new()).await?;
 
         let search = Search {
             expression,
@@ -95,6 +95,14 @@ impl TypedTool for Grep {
         let found = found.map_err(|error| unreadable(target.display_path(), &error))?;
         Ok(output(&input.pattern, target.display_path(), found))
     }
+}
+
+/// Returns what is searched, as it is at the moment, and whether it is a folder.
+async fn locate(input: &Input, ctx: &ToolContext) -> Result<(ResolvedPath, bool), ToolError> {
+    let target = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
+    let real = target.real().to_path_buf();
+    let is_folder = blocking(move || is_folder(&real).unwrap_or(false)).await?;
+    Ok((target, is_folder))
 }
 
 fn ask(input: &Input) -> Ask {

@@ -83,18 +83,15 @@ impl TypedTool for List {
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let filter = Filter::new(input.ignore.as_deref().unwrap_or_default())?;
         let folder = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
-        ctx.ask_outside(&folder, true).await?;
         let shown = folder.display_path().to_string_lossy().into_owned();
-        ctx.permission
-            .ask(Ask {
-                permission: "list".to_owned(),
-                patterns: vec![shown.clone()],
-                always: vec!["*".to_owned()],
-                title: shown.clone(),
-                metadata: json_map([("path", json!(shown))]),
-                ..Ask::default()
-            })
-            .await?;
+        let ask = Ask {
+            always: vec!["*".to_owned()],
+            title: shown.clone(),
+            metadata: json_map([("path", json!(shown))]),
+            ..Ask::new("list", vec![shown.clone()])
+        };
+        ctx.ask_outside(&folder, true, vec![ask.clone()]).await?;
+        ctx.permission.ask(ask).await?;
 
         let real = folder.real().to_path_buf();
         let cancelled = ctx.cancelled.clone();

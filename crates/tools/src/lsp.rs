@@ -98,22 +98,21 @@ impl TypedTool for AskServers {
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let located = locate(&ctx.workspace, input.file_path.clone()).await?;
         let path = located.path;
-        ctx.ask_outside(&path, false).await?;
         let operation = input.operation.name();
         let title = format!("{operation} {}:{}:{}", path.relative(), input.line, input.character);
-        ctx.permission
-            .ask(Ask {
-                always: vec!["*".to_owned()],
-                title: title.clone(),
-                metadata: json_map([
-                    ("operation", json!(operation)),
-                    ("filePath", json!(path.display_path().to_string_lossy())),
-                    ("line", json!(input.line)),
-                    ("character", json!(input.character)),
-                ]),
-                ..Ask::new("lsp", vec!["*".to_owned()])
-            })
-            .await?;
+        let ask = Ask {
+            always: vec!["*".to_owned()],
+            title: title.clone(),
+            metadata: json_map([
+                ("operation", json!(operation)),
+                ("filePath", json!(path.display_path().to_string_lossy())),
+                ("line", json!(input.line)),
+                ("character", json!(input.character)),
+            ]),
+            ..Ask::new("lsp", vec!["*".to_owned()])
+        };
+        ctx.ask_outside(&path, false, vec![ask.clone()]).await?;
+        ctx.permission.ask(ask).await?;
         if located.kind != Kind::Regular {
             return Err(ToolError::failed(format!(
                 "File not found: {}",

@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, edit_of};
 
 /// More edits in one call are refused: each looks through the whole file.
 const MAX_EDITS: usize = 256;
@@ -104,7 +104,7 @@ impl TypedTool for MultiEdit {
             )));
         }
         let path = locate(&ctx.workspace, input.file_path).await?.path;
-        ctx.ask_outside(&path, false).await?;
+        ctx.ask_outside(&path, false, vec![edit_of(&path)]).await?;
         let (file, old) = tokio::select! {
             opened = edit::open(&self.files, path, first.old.is_empty()) => opened?,
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),

@@ -19,7 +19,7 @@ use toolgate_fs::open::Kind;
 use toolgate_fs::view::{Listing, View, view};
 use toolgate_fs::window::{End, Wanted, Window};
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 /// Lines, or entries of a folder, that are shown unless the model wants another number.
@@ -78,17 +78,14 @@ impl TypedTool for Read {
         };
         let located = locate(&ctx.workspace, input.file_path).await?;
         let path = located.path.clone();
-        ctx.ask_outside(&path, located.kind == Kind::Folder).await?;
-        ctx.permission
-            .ask(Ask {
-                permission: "read".to_owned(),
-                patterns: path.patterns(),
-                always: vec!["*".to_owned()],
-                title: path.relative().to_owned(),
-                metadata: JsonMap::new(),
-                ..Ask::default()
-            })
+        let ask = Ask {
+            always: vec!["*".to_owned()],
+            title: path.relative().to_owned(),
+            ..Ask::new("read", path.patterns())
+        };
+        ctx.ask_outside(&path, located.kind == Kind::Folder, vec![ask.clone()])
             .await?;
+        ctx.permission.ask(ask).await?;
         match view(located, wanted, ctx.cancelled.clone()).await? {
             View::Text(window, mark) => {
                 // What is read is often changed next; by then the language servers know it.

@@ -6,7 +6,7 @@
 //! The session in whose name a call is reverted has then seen the files, as after a write. Every other one must read them
 //! again before it changes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +22,9 @@ use toolgate_fs::marks::sha256;
 use toolgate_fs::merge;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, guarded_part};
+use toolgate_tool::{
+    About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
+};
 
 /// What all files of a call may have together, before and after.
 const MAX_TOTAL: u64 = 256 << 20;
@@ -106,9 +108,13 @@ impl Revert {
             let shown = changes.last().map(|change| change.shown.clone()).unwrap_or_default();
             let versions = changes.iter().flat_map(|change| [&change.before, &change.after]);
             let names_link = versions.flatten().any(|version| is_link(version.mode));
-            let path = relocate(&ctx.workspace, shown, real, names_link).await?;
-            ctx.ask_outside(&path, false).await?;
-            paths.push(path);
+            paths.push(relocate(&ctx.workspace, shown, real, names_link).await?);
+        }
+        let edits = paths.iter().map(edit_of);
+        let mut asks: VecDeque<Ask> = paths.iter().filter_map(|path| outside(path, false)).collect();
+        while let Some(ask) = asks.pop_front() {
+            let then = asks.iter().cloned().chain(edits.clone()).collect();
+            ctx.permission.ask(Ask { then, ..ask }).await?;
         }
         let locked = tokio::select! {
             locked = self.files.lock_all(paths) => locked,

@@ -16,7 +16,7 @@ use toolgate_fs::marks::ReadMark;
 use toolgate_fs::text::BOM;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, uses_apply_patch};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, edit_of, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl TypedTool for Write {
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let path = locate(&ctx.workspace, input.file_path).await?.path;
-        ctx.ask_outside(&path, false).await?;
+        ctx.ask_outside(&path, false, vec![edit_of(&path)]).await?;
         let file = tokio::select! {
             file = self.files.lock(path) => file,
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),

@@ -145,12 +145,15 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
             grant_id: standing[0].grant_id.clone(),
         };
         hidden(prompts(&channel, ANNA).revoke_grant(revoke).await.map(drop));
-        let evaluate = EvaluatePermissionRequest {
-            workspace: "b".to_owned(),
-            permission: "bash".to_owned(),
+        let evaluate = EvaluateCallRequest {
+            context: Some(CallContext {
+                workspace: "b".to_owned(),
+                ..CallContext::default()
+            }),
+            tool: "bash".to_owned(),
             ..Default::default()
         };
-        hidden(prompts(&channel, ANNA).evaluate_permission(evaluate).await.map(drop));
+        hidden(anna().evaluate_call(evaluate).await.map(drop));
 
         let stored = |token| {
             let mut client = outputs(&channel, token);

@@ -180,6 +180,18 @@ function Permission({ request }: { request: PermissionRequest }): JSX.Element {
       {typeof command === "string" && <pre class="command">{visible(command)}</pre>}
       {request.parts.length > 0 && <Parts parts={request.parts} />}
       {typeof diff === "string" && <Diff text={diff} />}
+      {request.ahead.length > 0 && (
+        <section>
+          <h3>Asked next</h3>
+          <ul class="patterns">
+            {request.ahead.map((ahead) => (
+              <li key={ahead.permission + ahead.patterns.join(" ")}>
+                {ahead.permission}: <code>{visible(ahead.patterns.join(", "))}</code>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
       {request.parts.length === 0 && request.patterns.length > 0 && (
         <section>
           <h3>It is about</h3>

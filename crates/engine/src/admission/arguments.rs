@@ -59,13 +59,13 @@ pub(crate) fn parsed(input: &RawInput, tool: &str) -> Result<Value, String> {
     })
 }
 
-/// Waits for tools that are about to come, and finds the one of the call.
+/// Waits for tools that are about to come, and finds the one of the call; `live` is the call if it is to run.
 pub(crate) async fn understand(
     place: &WorkspaceRuntime,
     call: &ToolCall,
     parsed: Result<Value, String>,
     rights: &Rights,
-    live: &LiveCall,
+    live: Option<&LiveCall>,
 ) -> Understood {
     let offer = place.offer_for(&call.origin);
     let wait = async {
@@ -75,11 +75,14 @@ pub(crate) async fn understand(
             place.tools.settled().await;
         }
     };
-    // Whoever stops the call need not wait for them.
-    live.stopping().run_until_cancelled(wait).await;
+    match live {
+        // Whoever stops the call need not wait for them.
+        Some(live) => live.stopping().run_until_cancelled(wait).await.unwrap_or_default(),
+        None => wait.await,
+    }
     let registry = place.tools.current();
     let (entry, args) = understood(&registry, call, parsed, &offer, rights);
-    if entry.tool.properties().reads_input {
+    if let Some(live) = live.filter(|_| entry.tool.properties().reads_input) {
         live.take_input();
     }
     Understood { registry, entry, args }

@@ -15,7 +15,9 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::oneshot;
-use toolgate_model::{Ask, CallRecord, CallState, EndReason, Ending, EventKind, RawInput, Timestamp, ToolCall};
+use toolgate_model::{
+    Ask, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, RawInput, Timestamp, ToolCall,
+};
 use toolgate_permission::Rights;
 use toolgate_store::audit::Fact;
 use toolgate_store::{Created, StoreError};
@@ -29,6 +31,7 @@ use self::refusal::AdmitError;
 use self::reserve::{Claim, Reservation};
 use self::started::{Admitted, Maker, Started, Work};
 use crate::catalogs::WorkspaceRuntime;
+use crate::evaluate::{Evaluation, Stage, evaluate};
 use crate::live::LiveCall;
 use crate::log::event::{apply, running_event};
 use crate::parts::Parts;
@@ -50,6 +53,16 @@ fn split(admitted: Result<Admitted, AdmitError>) -> (Result<Started, AdmitError>
         Ok(Admitted { started, work }) => (Ok(started), work),
         Err(error) => (Err(error), None),
     }
+}
+
+/// Where a call runs, on whose behalf, and what it may do there.
+struct Standing<'a> {
+    place: &'a WorkspaceRuntime,
+    parent: Option<CallRecord>,
+    /// Whether it is made within a task.
+    in_task: bool,
+    ancestors: Vec<Delegation>,
+    rights: Rights,
 }
 
 impl Admission {
@@ -110,14 +123,7 @@ impl Admission {
 
     async fn admit_checked(&self, call: ToolCall, maker: Maker) -> Result<Admitted, AdmitError> {
         let parts = &self.parts;
-        let size = match &call.input {
-            RawInput::Json(text) => text.len(),
-            RawInput::Value(value) => value.to_string().len(),
-        };
-        let limit = parts.limits.max_input_bytes;
-        if size > limit {
-            return Err(AdmitError::InputTooLarge { size, limit });
-        }
+        let size = self.size_of(&call)?;
         let (mut call, digest) = off_runtime(size, move || {
             let digest = request_digest(&call);
             (call, digest)
@@ -129,29 +135,16 @@ impl Admission {
         if parts.calls.is_draining() {
             return Err(AdmitError::Draining);
         }
-        let place = parts.catalogs.expect(&call.origin.workspace)?;
-        place.usable()?;
-        let agents = place.now().agents.clone();
-        if agents.get(&call.origin.agent).is_none() {
-            return Err(AdmitError::UnknownAgent {
-                name: call.origin.agent.clone(),
-                known: agents.iter().map(|agent| agent.name.clone()).collect(),
-            });
-        }
-        let parent = self.parent_of(&call).await?;
-        if let Some(parent) = &parent {
-            if parent.runs_subagent() && parent.state.is_terminal() {
-                return Err(AdmitError::TaskEnded(parent.id.clone()));
-            }
-            call.origin.inherit(&parent.origin);
-        }
-        let (caller, ancestors) = rights::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
-        let rights = parts
-            .catalogs
-            .rights(place, &caller, &ancestors)
-            .of_requesters(&call.origin);
+        let standing = self.standing(&mut call).await?;
+        let Standing {
+            place,
+            parent,
+            in_task,
+            ancestors,
+            rights,
+        } = standing;
         let record = CallRecord {
-            in_task: caller.in_task,
+            in_task,
             ancestors,
             made_by_call: maker != Maker::Client,
             is_step: maker != Maker::Call,
@@ -163,7 +156,7 @@ impl Admission {
         };
         let (input, name) = (call.input.clone(), call.tool.clone());
         let parsed = off_runtime(size, move || parsed(&input, &name)).await?;
-        let understood = understand(place, &call, parsed, &rights, reserved.live()).await;
+        let understood = understand(place, &call, parsed, &rights, Some(reserved.live())).await;
         if understood.registry.hooks().handle(HookPoint::ExecuteBefore)
             && let Some(stored) = parts.store.get(&call.id).await?
         {
@@ -172,6 +165,71 @@ impl Admission {
         }
         let checked = self.prepare(&call, &understood, size, reserved.live()).await?;
         self.record_and_run(place, reserved, understood, checked, rights).await
+    }
+
+    /// Returns the bytes of a call's input.
+    ///
+    /// # Errors
+    /// They are too many.
+    fn size_of(&self, call: &ToolCall) -> Result<usize, AdmitError> {
+        let size = match &call.input {
+            RawInput::Json(text) => text.len(),
+            RawInput::Value(value) => value.to_string().len(),
+        };
+        let limit = self.parts.limits.max_input_bytes;
+        match size > limit {
+            true => Err(AdmitError::InputTooLarge { size, limit }),
+            false => Ok(size),
+        }
+    }
+
+    /// Finds out where a call would run, on whose behalf, and what it may do there.
+    async fn standing(&self, call: &mut ToolCall) -> Result<Standing<'_>, AdmitError> {
+        let place = self.parts.catalogs.expect(&call.origin.workspace)?;
+        place.usable()?;
+        let agents = place.now().agents.clone();
+        if agents.get(&call.origin.agent).is_none() {
+            return Err(AdmitError::UnknownAgent {
+                name: call.origin.agent.clone(),
+                known: agents.iter().map(|agent| agent.name.clone()).collect(),
+            });
+        }
+        let parent = self.parent_of(call).await?;
+        if let Some(parent) = &parent {
+            if parent.runs_subagent() && parent.state.is_terminal() {
+                return Err(AdmitError::TaskEnded(parent.id.clone()));
+            }
+            call.origin.inherit(&parent.origin);
+        }
+        let (caller, ancestors) = rights::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
+        let rights = self.parts.catalogs.rights(place, &caller, &ancestors);
+        Ok(Standing {
+            place,
+            parent,
+            in_task: caller.in_task,
+            ancestors,
+            rights: rights.of_requesters(&call.origin),
+        })
+    }
+
+    /// Returns what a call would ask.
+    ///
+    /// # Errors
+    /// It would not be admitted.
+    pub(crate) async fn evaluate(&self, mut call: ToolCall) -> Result<Evaluation, AdmitError> {
+        let size = self.size_of(&call)?;
+        let Standing { place, rights, .. } = self.standing(&mut call).await?;
+        let (input, name) = (call.input.clone(), call.tool.clone());
+        let parsed = off_runtime(size, move || parsed(&input, &name)).await?;
+        let Understood { registry, entry, args } = understand(place, &call, parsed, &rights, None).await;
+        let stage = Stage {
+            parts: self.parts.clone(),
+            registry,
+            origin: Arc::new(call.origin),
+            rights,
+            depth: 1,
+        };
+        Ok(evaluate(stage, place, &entry, args).await)
     }
 
     async fn parent_of(&self, call: &ToolCall) -> Result<Option<CallRecord>, AdmitError> {

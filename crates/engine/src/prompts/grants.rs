@@ -4,7 +4,6 @@
 
 use toolgate_model::{Action, Always, Grant, GrantId, Rule, SessionId, Timestamp};
 use toolgate_permission::Rights;
-use toolgate_permission::rules;
 
 use super::approvals::ApprovalPolicy;
 use super::exchange::ReplyContext;
@@ -81,28 +80,6 @@ impl Grants {
             ids: holding.iter().map(|grant| grant.id.clone()).collect(),
             rules: holding.into_iter().map(as_rule).collect(),
         }
-    }
-
-    /// Returns the grant of a whole workspace that turns ask into allow for one pattern.
-    pub(super) fn covering(
-        &self,
-        workspace: &str,
-        rights: &Rights,
-        approvals: &ApprovalPolicy,
-        (permission, pattern): (&str, &str),
-    ) -> Option<Grant> {
-        let nobody = SessionId::from("");
-        let now = Timestamp::now();
-        self.0
-            .iter()
-            .rev()
-            .find(|grant| {
-                let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
-                grant.holds_for(workspace, &nobody, now)
-                    && action == Action::Allow
-                    && approvals.holds_for(grant, rights)
-            })
-            .cloned()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use toolgate_model::{Ask, Grant, GrantId, GrantReach, Origin, SessionKey, Timestamp};
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
-use toolgate_permission::judgement::{self, Judgement};
+use toolgate_permission::judgement::{self, Appraisal, Judgement};
 use toolgate_store::StoreError;
 
 use super::broker::{Broker, Question, Verdict};
@@ -28,6 +28,14 @@ impl Broker {
     fn standing(&self, origin: &Origin, rights: &Rights, now: Timestamp) -> Standing {
         let whose = (origin.workspace.as_str(), &origin.session);
         self.state().grants.standing(whose, rights, self.approvals(), now)
+    }
+
+    /// Judges a request and its parts for somebody who only wants to know. Returns the grants that allow it, too.
+    pub(crate) fn appraise(&self, origin: &Origin, rights: &Rights, ask: &Ask) -> (Appraisal, Vec<GrantId>) {
+        let standing = self.standing(origin, rights, Timestamp::now());
+        let appraisal = judgement::appraise(ask, rights, &standing.rules);
+        let grants = standing.ids(&appraisal.used);
+        (appraisal, grants)
     }
 
     /// Judges a request without asking anybody.
@@ -119,12 +127,5 @@ impl Broker {
             }
         }
         Ok(())
-    }
-
-    /// Returns the standing approval that turns ask into allow for one pattern, in every session of a workspace.
-    pub fn grant_for(&self, workspace: &str, rights: &Rights, permission: &str, pattern: &str) -> Option<Grant> {
-        self.state()
-            .grants
-            .covering(workspace, rights, self.approvals(), (permission, pattern))
     }
 }

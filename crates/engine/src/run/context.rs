@@ -494,32 +494,7 @@ impl ChangesHandle for RunContext {
     }
 
     async fn made_by(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
-        let internal = |error: StoreError| ToolError::Internal(Box::new(error));
-        let workspace = &self.record.origin.workspace;
-        let named = lookup::named(&self.parts, call, |one| one == workspace).await;
-        let record = match named.map_err(internal)?.first() {
-            Some(id) => self.parts.store.get(id).await.map_err(internal)?,
-            None => None,
-        };
-        let Some(record) = record else {
-            return Err(ToolError::failed(format!(
-                "There is no call {call} in the workspace {workspace}, or it is too long ago to be reverted."
-            )));
-        };
-        if !record.state.is_terminal() {
-            return Err(ToolError::failed(format!(
-                "The call {call} has not ended. Wait for its end, or cancel it first."
-            )));
-        }
-        let changes = self.parts.store.changes(&record.id).await.map_err(internal)?;
-        if changes.is_empty() {
-            return Err(ToolError::failed(format!(
-                "The call {call} ({}) changed no files that it recorded, so there is nothing to revert. What a command \
-                 does to files is not recorded.",
-                record.tool
-            )));
-        }
-        Ok(changes)
+        lookup::changes_made_by(&self.parts, &self.record.origin.workspace, call).await
     }
 
     async fn content(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
@@ -555,7 +530,7 @@ impl ChildrenHandle for RunContext {
     }
 
     async fn depth(&self) -> Result<usize, ToolError> {
-        let above = subagent::tasks_above(&self.parts, &self.record).await;
+        let above = subagent::tasks_above(&self.parts, self.record.origin.parent.clone()).await;
         above.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 

@@ -20,7 +20,7 @@ use crate::lookup;
 use crate::parts::Parts;
 
 /// How many calls may hang on each other, the first one included.
-const MAX_DEPTH: usize = 8;
+pub(crate) const MAX_DEPTH: usize = 8;
 
 /// A call that was made by another one, as its maker holds it.
 struct Handle {

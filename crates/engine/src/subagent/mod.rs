@@ -45,9 +45,8 @@ pub(crate) fn awaits_clients(entry: &Entry) -> bool {
 }
 
 /// Counts the tasks above a call.
-pub(crate) async fn tasks_above(parts: &Parts, record: &CallRecord) -> Result<usize, StoreError> {
+pub(crate) async fn tasks_above(parts: &Parts, mut next: Option<CallId>) -> Result<usize, StoreError> {
     let mut tasks = 0;
-    let mut next = record.origin.parent.clone();
     for _ in 0..MAX_LINKS {
         let Some(id) = next else { break };
         let Some(parent) = lookup::record(parts, &id).await? else {

@@ -76,6 +76,7 @@ impl Tool for McpTool {
     fn properties(&self) -> Properties {
         Properties {
             resumable: true,
+            foreseeable: true,
             editable: true,
             checks_own_input: true,
             runs_after_hooks: true,

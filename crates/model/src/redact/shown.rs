@@ -50,6 +50,7 @@ impl Redactor {
         self.texts(&mut shown.patterns);
         self.texts(&mut shown.always);
         shown.parts.iter_mut().for_each(|part| self.part(part));
+        shown.then = ask.then.iter().map(|later| self.ask(later).into_owned()).collect();
         let patterns = |ask: &Ask| (ask.patterns.clone(), ask.always.clone());
         let hides = |(part, shown): (&AskPart, &AskPart)| {
             part.patterns != shown.patterns

@@ -171,6 +171,24 @@ macro_rules! wire_call {
 wire_call!(ExecuteToolRequest, execute_tool_request);
 wire_call!(RunToolRequest, run_tool_request);
 
+impl From<proto::EvaluateCallRequest> for WireCall {
+    fn from(request: proto::EvaluateCallRequest) -> Self {
+        use proto::evaluate_call_request::Arguments as Evaluated;
+        use proto::execute_tool_request::Arguments;
+        let arguments = request.arguments.map(|arguments| match arguments {
+            Evaluated::InputJson(text) => Arguments::InputJson(text),
+            Evaluated::Input(fields) => Arguments::Input(fields),
+        });
+        let executed = proto::ExecuteToolRequest {
+            context: request.context,
+            tool: request.tool,
+            arguments,
+            ..proto::ExecuteToolRequest::default()
+        };
+        executed.into()
+    }
+}
+
 impl From<proto::RevertCallRequest> for WireCall {
     fn from(request: proto::RevertCallRequest) -> Self {
         let input = serde_json::json!({"callId": request.call_id, "merge": request.merge});

@@ -9,7 +9,7 @@ use toolgate_engine::WorkspaceRuntime;
 use toolgate_tool::SourceInfo;
 
 use super::auth::Caller;
-use super::convert::{FromCore as _, duration, int, int32, timestamp};
+use super::convert::{FromCore as _, IntoProto, duration, int, int32, timestamp};
 use super::{LanguageServerFacts, SandboxFacts, Shared, status};
 
 /// The service.
@@ -113,6 +113,7 @@ fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
         name: agent.name.clone(),
         description: agent.description.clone().unwrap_or_default(),
         mode: agent.mode.as_str().to_owned(),
+        rules: agent.rules.iter().cloned().map(IntoProto::into_proto).collect(),
     };
     let now = place.now();
     WorkspaceInfo {

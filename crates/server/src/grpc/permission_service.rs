@@ -15,9 +15,7 @@ use toolgate_contract::permission_service_server::PermissionService;
 use toolgate_contract::{self as proto, *};
 use toolgate_engine::prompts::broker::{Change, Listener, ReplyOutcome, Subscription};
 use toolgate_engine::{DrainNotice, Engine};
-use toolgate_model::{Action, Prompt, PromptId, PromptState, Rule, Timestamp};
-use toolgate_permission::Rights;
-use toolgate_permission::rules;
+use toolgate_model::{Prompt, PromptId, PromptState, Timestamp};
 use toolgate_store::PromptFilter as StoredFilter;
 
 use self::replies::{Approver, answer, given_reply, too_late, unlisted, wrong_kind};
@@ -307,53 +305,6 @@ impl PermissionService for Permissions {
             grant: Some(grant.into_proto()),
         }))
     }
-
-    async fn evaluate_permission(
-        &self,
-        request: Request<EvaluatePermissionRequest>,
-    ) -> Result<Response<EvaluatePermissionResponse>, Status> {
-        let (caller, request) = Caller::of_request(request)?;
-        if request.permission.is_empty() {
-            return Err(bad_field("permission", "name the permission to evaluate"));
-        }
-        let engine = &self.0.engine;
-        let place = caller.place(engine, &request.workspace)?;
-        let agent_name = non_empty(request.agent).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
-        place.usable().map_err(status::admit)?;
-        let agent = place
-            .agent(&agent_name)
-            .ok_or_else(|| bad_field("agent", format!("there is no agent named {agent_name:?}")))?;
-        let rights = Rights {
-            requesters: [caller.principal().id()].into(),
-            ..place.rights(&agent)
-        };
-        let patterns = if request.patterns.is_empty() {
-            vec!["*".to_owned()]
-        } else {
-            request.patterns
-        };
-        let verdict = |pattern: String| {
-            let (action, rule) = rules::evaluate_in(&rights.worktree, &request.permission, &pattern, &[&rights.rules]);
-            let workspace = place.workspace.name();
-            let grant = (action == Action::Ask)
-                .then(|| {
-                    engine
-                        .prompts()
-                        .grant_for(workspace, &rights, &request.permission, &pattern)
-                })
-                .flatten();
-            to_verdict(pattern, action, rule.cloned(), grant)
-        };
-        let verdicts: Vec<PatternVerdict> = patterns.into_iter().map(verdict).collect();
-        let worst = [PermissionAction::Deny, PermissionAction::Ask]
-            .into_iter()
-            .find(|&action| verdicts.iter().any(|verdict| verdict.action() == action));
-        let action = worst.unwrap_or(PermissionAction::Allow);
-        Ok(Response::new(EvaluatePermissionResponse {
-            action: action.into(),
-            verdicts,
-        }))
-    }
 }
 
 /// Takes prompts for one page: at most `limit`, and after the first only as long as a message stays of a size that
@@ -369,21 +320,6 @@ fn one_page(stored: Vec<Prompt>, limit: usize) -> Vec<proto::Prompt> {
         page.push(prompt);
     }
     page
-}
-
-fn to_verdict(
-    pattern: String,
-    action: Action,
-    rule: Option<Rule>,
-    grant: Option<toolgate_model::Grant>,
-) -> PatternVerdict {
-    let action = if grant.is_some() { Action::Allow } else { action };
-    PatternVerdict {
-        pattern,
-        action: PermissionAction::from_core(action).into(),
-        rule: rule.map(PermissionRule::from_core),
-        grant_id: grant.map(|grant| grant.id.to_string()).unwrap_or_default(),
-    }
 }
 
 fn prompt_id(id: String) -> Result<PromptId, Status> {

@@ -36,15 +36,27 @@ impl Tools {
         request: WireCall,
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
-        let places = &mut self
-            .0
-            .engine
-            .catalogs()
-            .all()
-            .iter()
-            .map(|place| place.workspace.name());
-        let default = places.find(|name| caller.sees(name)).unwrap_or_default();
-        self.begin_in(caller, default, request, mode).await
+        self.begin_in(caller, self.default_for(caller), request, mode).await
+    }
+
+    /// Returns the workspace that a caller means who names none.
+    fn default_for(&self, caller: &Caller) -> &str {
+        let places = self.0.engine.catalogs().all().iter();
+        let mut names = places.map(|place| place.workspace.name());
+        names.find(|name| caller.sees(name)).unwrap_or_default()
+    }
+
+    /// Returns the call of a request, in the name of its caller.
+    async fn signed(&self, caller: &Caller, default: &str, request: WireCall) -> Result<ToolCall, Status> {
+        let mut call = request.into_call(default, &self.0.client)?;
+        caller.sign(&mut call.origin);
+        if !caller.sees(&call.origin.workspace) {
+            return Err(status::not_found("workspace", &call.origin.workspace));
+        }
+        if let Some(parent) = &call.origin.parent {
+            call.origin.parent = Some(self.0.call(caller, parent).await?);
+        }
+        Ok(call)
     }
 
     /// Starts a call; a request without a workspace means `default`.
@@ -56,14 +68,7 @@ impl Tools {
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
         let engine = &self.0.engine;
-        let mut call = request.into_call(default, &self.0.client)?;
-        caller.sign(&mut call.origin);
-        if !caller.sees(&call.origin.workspace) {
-            return Err(status::not_found("workspace", &call.origin.workspace));
-        }
-        if let Some(parent) = &call.origin.parent {
-            call.origin.parent = Some(self.0.call(caller, parent).await?);
-        }
+        let call = self.signed(caller, default, request).await?;
         let started = self.start(caller, call).await?;
         let cursor = engine
             .watch(&started.id, 0, mode, self.0.heartbeat)
@@ -204,6 +209,19 @@ impl ToolService for Tools {
             deadline,
             |event| ExecuteToolResponse { event: Some(event) },
         )))
+    }
+
+    async fn evaluate_call(
+        &self,
+        request: Request<EvaluateCallRequest>,
+    ) -> Result<Response<EvaluateCallResponse>, Status> {
+        let caller = Caller::from_extensions(request.extensions())?;
+        let request = request.into_inner().into();
+        let call = self.signed(&caller, self.default_for(&caller), request).await?;
+        let evaluation = self.0.engine.evaluate(call).await.map_err(status::admit)?;
+        Ok(Response::new(EvaluateCallResponse {
+            evaluation: Some(evaluation.into_proto()),
+        }))
     }
 
     async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {

@@ -85,13 +85,15 @@ pub(super) async fn approve(input: &Input, ctx: &ToolContext) -> Result<Approved
     if !before.is_workdir_outside {
         check_workdir(&before)?;
     }
+    let home = ctx.workspace.home();
+    let commands = for_commands(&input.command, &input.description, &line, &before, home);
     if let Some(ask) = for_outside(&input.command, &before) {
-        ctx.permission.ask(ask).await?;
+        let then = commands.iter().cloned().collect();
+        ctx.permission.ask(Ask { then, ..ask }).await?;
     }
     check_workdir(&before)?;
-    let home = ctx.workspace.home();
     let mut consent = Consent::Standing;
-    if let Some(ask) = for_commands(&input.command, &input.description, &line, &before, home) {
+    if let Some(ask) = commands {
         consent = ctx.permission.ask(ask).await?;
     }
     let after = look(&places, ctx).await?;

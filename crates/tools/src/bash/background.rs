@@ -54,6 +54,7 @@ impl TypedTool for Background {
         advertised: false,
         // The call that made it is lost with the service, and nobody would know of a command that starts after that.
         properties: Properties {
+            foreseeable: true,
             reads_input: true,
             ..Properties::NONE
         },

@@ -933,7 +933,10 @@ type AgentInfo struct {
 	// What it is for.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// `primary`, `subagent` or `all`.
-	Mode          string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Its rules, weakest first: of all that match, the last one decides, and what none matches is asked. A call on behalf of
+	// others may less: see EvaluateCall.
+	Rules         []*PermissionRule `protobuf:"bytes,4,rep,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -989,11 +992,18 @@ func (x *AgentInfo) GetMode() string {
 	return ""
 }
 
+func (x *AgentInfo) GetRules() []*PermissionRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 var File_toolgate_v1_info_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/info_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x16\n" +
+	"\x1etoolgate/v1/info_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xc7\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
@@ -1070,11 +1080,12 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1c.toolgate.v1.ToolSourceStateR\x05state\x12\x18\n" +
 	"\aproblem\x18\x04 \x01(\tR\aproblem\x12\x14\n" +
-	"\x05tools\x18\x05 \x01(\x05R\x05tools\"U\n" +
+	"\x05tools\x18\x05 \x01(\x05R\x05tools\"\x88\x01\n" +
 	"\tAgentInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\tR\x04mode*\xa5\x02\n" +
+	"\x04mode\x18\x03 \x01(\tR\x04mode\x121\n" +
+	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xa5\x02\n" +
 	"\x0fToolSourceState\x12!\n" +
 	"\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n" +
@@ -1122,6 +1133,7 @@ var file_toolgate_v1_info_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
 	(ToolSource)(0),               // 12: toolgate.v1.ToolSource
+	(*PermissionRule)(nil),        // 13: toolgate.v1.PermissionRule
 }
 var file_toolgate_v1_info_service_proto_depIdxs = []int32{
 	10, // 0: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
@@ -1139,13 +1151,14 @@ var file_toolgate_v1_info_service_proto_depIdxs = []int32{
 	7,  // 12: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
 	12, // 13: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
 	0,  // 14: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
-	2,  // 15: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
-	3,  // 16: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
-	16, // [16:17] is the sub-list for method output_type
-	15, // [15:16] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 15: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
+	2,  // 16: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
+	3,  // 17: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
+	17, // [17:18] is the sub-list for method output_type
+	16, // [16:17] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_info_service_proto_init() }
@@ -1155,6 +1168,7 @@ func file_toolgate_v1_info_service_proto_init() {
 	}
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
+	file_toolgate_v1_prompt_proto_init()
 	file_toolgate_v1_info_service_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1704,207 +1704,6 @@ func (x *RevokeGrantResponse) GetGrant() *Grant {
 	return nil
 }
 
-// What to evaluate.
-type EvaluatePermissionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for the default one.
-	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// The agent; empty for `build`.
-	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The permission.
-	Permission string `protobuf:"bytes,3,opt,name=permission,proto3" json:"permission,omitempty"`
-	// What would be touched. None: the pattern `*`.
-	Patterns      []string `protobuf:"bytes,4,rep,name=patterns,proto3" json:"patterns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EvaluatePermissionRequest) Reset() {
-	*x = EvaluatePermissionRequest{}
-	mi := &file_toolgate_v1_permission_service_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EvaluatePermissionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EvaluatePermissionRequest) ProtoMessage() {}
-
-func (x *EvaluatePermissionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_permission_service_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EvaluatePermissionRequest.ProtoReflect.Descriptor instead.
-func (*EvaluatePermissionRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_permission_service_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *EvaluatePermissionRequest) GetWorkspace() string {
-	if x != nil {
-		return x.Workspace
-	}
-	return ""
-}
-
-func (x *EvaluatePermissionRequest) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *EvaluatePermissionRequest) GetPermission() string {
-	if x != nil {
-		return x.Permission
-	}
-	return ""
-}
-
-func (x *EvaluatePermissionRequest) GetPatterns() []string {
-	if x != nil {
-		return x.Patterns
-	}
-	return nil
-}
-
-// The outcome.
-type EvaluatePermissionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The outcome for all patterns: deny if any is denied, else ask if any is asked.
-	Action PermissionAction `protobuf:"varint,1,opt,name=action,proto3,enum=toolgate.v1.PermissionAction" json:"action,omitempty"`
-	// The outcome for each pattern, in the order of the request.
-	Verdicts      []*PatternVerdict `protobuf:"bytes,2,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EvaluatePermissionResponse) Reset() {
-	*x = EvaluatePermissionResponse{}
-	mi := &file_toolgate_v1_permission_service_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EvaluatePermissionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EvaluatePermissionResponse) ProtoMessage() {}
-
-func (x *EvaluatePermissionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_permission_service_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EvaluatePermissionResponse.ProtoReflect.Descriptor instead.
-func (*EvaluatePermissionResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_permission_service_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *EvaluatePermissionResponse) GetAction() PermissionAction {
-	if x != nil {
-		return x.Action
-	}
-	return PermissionAction_PERMISSION_ACTION_UNSPECIFIED
-}
-
-func (x *EvaluatePermissionResponse) GetVerdicts() []*PatternVerdict {
-	if x != nil {
-		return x.Verdicts
-	}
-	return nil
-}
-
-// The outcome for one pattern.
-type PatternVerdict struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pattern.
-	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// The outcome.
-	Action PermissionAction `protobuf:"varint,2,opt,name=action,proto3,enum=toolgate.v1.PermissionAction" json:"action,omitempty"`
-	// The rule that decided; absent if none matched, which means ask.
-	Rule *PermissionRule `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The standing approval that turned ask into allow; empty if none did.
-	GrantId       string `protobuf:"bytes,4,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PatternVerdict) Reset() {
-	*x = PatternVerdict{}
-	mi := &file_toolgate_v1_permission_service_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PatternVerdict) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PatternVerdict) ProtoMessage() {}
-
-func (x *PatternVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_permission_service_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PatternVerdict.ProtoReflect.Descriptor instead.
-func (*PatternVerdict) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_permission_service_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *PatternVerdict) GetPattern() string {
-	if x != nil {
-		return x.Pattern
-	}
-	return ""
-}
-
-func (x *PatternVerdict) GetAction() PermissionAction {
-	if x != nil {
-		return x.Action
-	}
-	return PermissionAction_PERMISSION_ACTION_UNSPECIFIED
-}
-
-func (x *PatternVerdict) GetRule() *PermissionRule {
-	if x != nil {
-		return x.Rule
-	}
-	return nil
-}
-
-func (x *PatternVerdict) GetGrantId() string {
-	if x != nil {
-		return x.GrantId
-	}
-	return ""
-}
-
 var File_toolgate_v1_permission_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_permission_service_proto_rawDesc = "" +
@@ -2000,22 +1799,7 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x12RevokeGrantRequest\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\"?\n" +
 	"\x13RevokeGrantResponse\x12(\n" +
-	"\x05grant\x18\x01 \x01(\v2\x12.toolgate.v1.GrantR\x05grant\"\x8b\x01\n" +
-	"\x19EvaluatePermissionRequest\x12\x1c\n" +
-	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
-	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x1e\n" +
-	"\n" +
-	"permission\x18\x03 \x01(\tR\n" +
-	"permission\x12\x1a\n" +
-	"\bpatterns\x18\x04 \x03(\tR\bpatterns\"\x8c\x01\n" +
-	"\x1aEvaluatePermissionResponse\x125\n" +
-	"\x06action\x18\x01 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x127\n" +
-	"\bverdicts\x18\x02 \x03(\v2\x1b.toolgate.v1.PatternVerdictR\bverdicts\"\xad\x01\n" +
-	"\x0ePatternVerdict\x12\x18\n" +
-	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
-	"\x06action\x18\x02 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x12/\n" +
-	"\x04rule\x18\x03 \x01(\v2\x1b.toolgate.v1.PermissionRuleR\x04rule\x12\x19\n" +
-	"\bgrant_id\x18\x04 \x01(\tR\agrantId*\xdf\x02\n" +
+	"\x05grant\x18\x01 \x01(\v2\x12.toolgate.v1.GrantR\x05grant*\xdf\x02\n" +
 	"\vReplyResult\x12\x1c\n" +
 	"\x18REPLY_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15REPLY_RESULT_ACCEPTED\x10\x01\x12!\n" +
@@ -2028,7 +1812,7 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x1bREPLY_RESULT_OTHER_INSTANCE\x10\b\x12\x1c\n" +
 	"\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12'\n" +
 	"#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n" +
-	"2\xdc\x05\n" +
+	"2\xef\x04\n" +
 	"\x11PermissionService\x12N\n" +
 	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xb8\xd7\x18\x03(\x010\x01\x12[\n" +
 	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x04\xb8\xd7\x18\x020\x01\x12V\n" +
@@ -2037,8 +1821,7 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x04\xb8\xd7\x18\x03\x12S\n" +
 	"\n" +
 	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x04\xb8\xd7\x18\x02\x12V\n" +
-	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03\x12k\n" +
-	"\x12EvaluatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a'.toolgate.v1.EvaluatePermissionResponse\"\x04\xb8\xd7\x18\x02Bn\n" +
+	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03Bn\n" +
 	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
@@ -2054,53 +1837,48 @@ func file_toolgate_v1_permission_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_permission_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolgate_v1_permission_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_toolgate_v1_permission_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_toolgate_v1_permission_service_proto_goTypes = []any{
-	(ReplyResult)(0),                   // 0: toolgate.v1.ReplyResult
-	(*PromptFilter)(nil),               // 1: toolgate.v1.PromptFilter
-	(*ChannelRequest)(nil),             // 2: toolgate.v1.ChannelRequest
-	(*ChannelOpen)(nil),                // 3: toolgate.v1.ChannelOpen
-	(*PromptReply)(nil),                // 4: toolgate.v1.PromptReply
-	(*ChannelResponse)(nil),            // 5: toolgate.v1.ChannelResponse
-	(*ChannelOpened)(nil),              // 6: toolgate.v1.ChannelOpened
-	(*PromptAdded)(nil),                // 7: toolgate.v1.PromptAdded
-	(*SnapshotEnd)(nil),                // 8: toolgate.v1.SnapshotEnd
-	(*PromptResolved)(nil),             // 9: toolgate.v1.PromptResolved
-	(*PromptUpdated)(nil),              // 10: toolgate.v1.PromptUpdated
-	(*PromptReplyResult)(nil),          // 11: toolgate.v1.PromptReplyResult
-	(*ChannelHeartbeat)(nil),           // 12: toolgate.v1.ChannelHeartbeat
-	(*WatchPromptsRequest)(nil),        // 13: toolgate.v1.WatchPromptsRequest
-	(*WatchPromptsResponse)(nil),       // 14: toolgate.v1.WatchPromptsResponse
-	(*ListPromptsRequest)(nil),         // 15: toolgate.v1.ListPromptsRequest
-	(*ListPromptsResponse)(nil),        // 16: toolgate.v1.ListPromptsResponse
-	(*GetPromptRequest)(nil),           // 17: toolgate.v1.GetPromptRequest
-	(*GetPromptResponse)(nil),          // 18: toolgate.v1.GetPromptResponse
-	(*ReplyPromptRequest)(nil),         // 19: toolgate.v1.ReplyPromptRequest
-	(*ReplyPromptResponse)(nil),        // 20: toolgate.v1.ReplyPromptResponse
-	(*ListGrantsRequest)(nil),          // 21: toolgate.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),         // 22: toolgate.v1.ListGrantsResponse
-	(*RevokeGrantRequest)(nil),         // 23: toolgate.v1.RevokeGrantRequest
-	(*RevokeGrantResponse)(nil),        // 24: toolgate.v1.RevokeGrantResponse
-	(*EvaluatePermissionRequest)(nil),  // 25: toolgate.v1.EvaluatePermissionRequest
-	(*EvaluatePermissionResponse)(nil), // 26: toolgate.v1.EvaluatePermissionResponse
-	(*PatternVerdict)(nil),             // 27: toolgate.v1.PatternVerdict
-	(PromptDecision)(0),                // 28: toolgate.v1.PromptDecision
-	(*QuestionAnswer)(nil),             // 29: toolgate.v1.QuestionAnswer
-	(*GrantScope)(nil),                 // 30: toolgate.v1.GrantScope
-	(*Prompt)(nil),                     // 31: toolgate.v1.Prompt
-	(*timestamppb.Timestamp)(nil),      // 32: google.protobuf.Timestamp
-	(PromptState)(0),                   // 33: toolgate.v1.PromptState
-	(*Grant)(nil),                      // 34: toolgate.v1.Grant
-	(PermissionAction)(0),              // 35: toolgate.v1.PermissionAction
-	(*PermissionRule)(nil),             // 36: toolgate.v1.PermissionRule
+	(ReplyResult)(0),              // 0: toolgate.v1.ReplyResult
+	(*PromptFilter)(nil),          // 1: toolgate.v1.PromptFilter
+	(*ChannelRequest)(nil),        // 2: toolgate.v1.ChannelRequest
+	(*ChannelOpen)(nil),           // 3: toolgate.v1.ChannelOpen
+	(*PromptReply)(nil),           // 4: toolgate.v1.PromptReply
+	(*ChannelResponse)(nil),       // 5: toolgate.v1.ChannelResponse
+	(*ChannelOpened)(nil),         // 6: toolgate.v1.ChannelOpened
+	(*PromptAdded)(nil),           // 7: toolgate.v1.PromptAdded
+	(*SnapshotEnd)(nil),           // 8: toolgate.v1.SnapshotEnd
+	(*PromptResolved)(nil),        // 9: toolgate.v1.PromptResolved
+	(*PromptUpdated)(nil),         // 10: toolgate.v1.PromptUpdated
+	(*PromptReplyResult)(nil),     // 11: toolgate.v1.PromptReplyResult
+	(*ChannelHeartbeat)(nil),      // 12: toolgate.v1.ChannelHeartbeat
+	(*WatchPromptsRequest)(nil),   // 13: toolgate.v1.WatchPromptsRequest
+	(*WatchPromptsResponse)(nil),  // 14: toolgate.v1.WatchPromptsResponse
+	(*ListPromptsRequest)(nil),    // 15: toolgate.v1.ListPromptsRequest
+	(*ListPromptsResponse)(nil),   // 16: toolgate.v1.ListPromptsResponse
+	(*GetPromptRequest)(nil),      // 17: toolgate.v1.GetPromptRequest
+	(*GetPromptResponse)(nil),     // 18: toolgate.v1.GetPromptResponse
+	(*ReplyPromptRequest)(nil),    // 19: toolgate.v1.ReplyPromptRequest
+	(*ReplyPromptResponse)(nil),   // 20: toolgate.v1.ReplyPromptResponse
+	(*ListGrantsRequest)(nil),     // 21: toolgate.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),    // 22: toolgate.v1.ListGrantsResponse
+	(*RevokeGrantRequest)(nil),    // 23: toolgate.v1.RevokeGrantRequest
+	(*RevokeGrantResponse)(nil),   // 24: toolgate.v1.RevokeGrantResponse
+	(PromptDecision)(0),           // 25: toolgate.v1.PromptDecision
+	(*QuestionAnswer)(nil),        // 26: toolgate.v1.QuestionAnswer
+	(*GrantScope)(nil),            // 27: toolgate.v1.GrantScope
+	(*Prompt)(nil),                // 28: toolgate.v1.Prompt
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(PromptState)(0),              // 30: toolgate.v1.PromptState
+	(*Grant)(nil),                 // 31: toolgate.v1.Grant
 }
 var file_toolgate_v1_permission_service_proto_depIdxs = []int32{
 	3,  // 0: toolgate.v1.ChannelRequest.open:type_name -> toolgate.v1.ChannelOpen
 	4,  // 1: toolgate.v1.ChannelRequest.reply:type_name -> toolgate.v1.PromptReply
 	1,  // 2: toolgate.v1.ChannelOpen.filter:type_name -> toolgate.v1.PromptFilter
-	28, // 3: toolgate.v1.PromptReply.decision:type_name -> toolgate.v1.PromptDecision
-	29, // 4: toolgate.v1.PromptReply.answers:type_name -> toolgate.v1.QuestionAnswer
-	30, // 5: toolgate.v1.PromptReply.scope:type_name -> toolgate.v1.GrantScope
+	25, // 3: toolgate.v1.PromptReply.decision:type_name -> toolgate.v1.PromptDecision
+	26, // 4: toolgate.v1.PromptReply.answers:type_name -> toolgate.v1.QuestionAnswer
+	27, // 5: toolgate.v1.PromptReply.scope:type_name -> toolgate.v1.GrantScope
 	6,  // 6: toolgate.v1.ChannelResponse.opened:type_name -> toolgate.v1.ChannelOpened
 	7,  // 7: toolgate.v1.ChannelResponse.prompt_added:type_name -> toolgate.v1.PromptAdded
 	8,  // 8: toolgate.v1.ChannelResponse.snapshot_end:type_name -> toolgate.v1.SnapshotEnd
@@ -2108,12 +1886,12 @@ var file_toolgate_v1_permission_service_proto_depIdxs = []int32{
 	11, // 10: toolgate.v1.ChannelResponse.reply_result:type_name -> toolgate.v1.PromptReplyResult
 	12, // 11: toolgate.v1.ChannelResponse.heartbeat:type_name -> toolgate.v1.ChannelHeartbeat
 	10, // 12: toolgate.v1.ChannelResponse.prompt_updated:type_name -> toolgate.v1.PromptUpdated
-	31, // 13: toolgate.v1.PromptAdded.prompt:type_name -> toolgate.v1.Prompt
-	31, // 14: toolgate.v1.PromptResolved.prompt:type_name -> toolgate.v1.Prompt
-	31, // 15: toolgate.v1.PromptUpdated.prompt:type_name -> toolgate.v1.Prompt
+	28, // 13: toolgate.v1.PromptAdded.prompt:type_name -> toolgate.v1.Prompt
+	28, // 14: toolgate.v1.PromptResolved.prompt:type_name -> toolgate.v1.Prompt
+	28, // 15: toolgate.v1.PromptUpdated.prompt:type_name -> toolgate.v1.Prompt
 	0,  // 16: toolgate.v1.PromptReplyResult.result:type_name -> toolgate.v1.ReplyResult
-	31, // 17: toolgate.v1.PromptReplyResult.prompt:type_name -> toolgate.v1.Prompt
-	32, // 18: toolgate.v1.ChannelHeartbeat.time:type_name -> google.protobuf.Timestamp
+	28, // 17: toolgate.v1.PromptReplyResult.prompt:type_name -> toolgate.v1.Prompt
+	29, // 18: toolgate.v1.ChannelHeartbeat.time:type_name -> google.protobuf.Timestamp
 	1,  // 19: toolgate.v1.WatchPromptsRequest.filter:type_name -> toolgate.v1.PromptFilter
 	6,  // 20: toolgate.v1.WatchPromptsResponse.opened:type_name -> toolgate.v1.ChannelOpened
 	7,  // 21: toolgate.v1.WatchPromptsResponse.prompt_added:type_name -> toolgate.v1.PromptAdded
@@ -2122,39 +1900,33 @@ var file_toolgate_v1_permission_service_proto_depIdxs = []int32{
 	12, // 24: toolgate.v1.WatchPromptsResponse.heartbeat:type_name -> toolgate.v1.ChannelHeartbeat
 	10, // 25: toolgate.v1.WatchPromptsResponse.prompt_updated:type_name -> toolgate.v1.PromptUpdated
 	1,  // 26: toolgate.v1.ListPromptsRequest.filter:type_name -> toolgate.v1.PromptFilter
-	33, // 27: toolgate.v1.ListPromptsRequest.states:type_name -> toolgate.v1.PromptState
-	31, // 28: toolgate.v1.ListPromptsResponse.prompts:type_name -> toolgate.v1.Prompt
-	31, // 29: toolgate.v1.GetPromptResponse.prompt:type_name -> toolgate.v1.Prompt
+	30, // 27: toolgate.v1.ListPromptsRequest.states:type_name -> toolgate.v1.PromptState
+	28, // 28: toolgate.v1.ListPromptsResponse.prompts:type_name -> toolgate.v1.Prompt
+	28, // 29: toolgate.v1.GetPromptResponse.prompt:type_name -> toolgate.v1.Prompt
 	4,  // 30: toolgate.v1.ReplyPromptRequest.reply:type_name -> toolgate.v1.PromptReply
 	0,  // 31: toolgate.v1.ReplyPromptResponse.result:type_name -> toolgate.v1.ReplyResult
-	31, // 32: toolgate.v1.ReplyPromptResponse.prompt:type_name -> toolgate.v1.Prompt
-	34, // 33: toolgate.v1.ListGrantsResponse.grants:type_name -> toolgate.v1.Grant
-	34, // 34: toolgate.v1.RevokeGrantResponse.grant:type_name -> toolgate.v1.Grant
-	35, // 35: toolgate.v1.EvaluatePermissionResponse.action:type_name -> toolgate.v1.PermissionAction
-	27, // 36: toolgate.v1.EvaluatePermissionResponse.verdicts:type_name -> toolgate.v1.PatternVerdict
-	35, // 37: toolgate.v1.PatternVerdict.action:type_name -> toolgate.v1.PermissionAction
-	36, // 38: toolgate.v1.PatternVerdict.rule:type_name -> toolgate.v1.PermissionRule
-	2,  // 39: toolgate.v1.PermissionService.Channel:input_type -> toolgate.v1.ChannelRequest
-	13, // 40: toolgate.v1.PermissionService.WatchPrompts:input_type -> toolgate.v1.WatchPromptsRequest
-	15, // 41: toolgate.v1.PermissionService.ListPrompts:input_type -> toolgate.v1.ListPromptsRequest
-	17, // 42: toolgate.v1.PermissionService.GetPrompt:input_type -> toolgate.v1.GetPromptRequest
-	19, // 43: toolgate.v1.PermissionService.ReplyPrompt:input_type -> toolgate.v1.ReplyPromptRequest
-	21, // 44: toolgate.v1.PermissionService.ListGrants:input_type -> toolgate.v1.ListGrantsRequest
-	23, // 45: toolgate.v1.PermissionService.RevokeGrant:input_type -> toolgate.v1.RevokeGrantRequest
-	25, // 46: toolgate.v1.PermissionService.EvaluatePermission:input_type -> toolgate.v1.EvaluatePermissionRequest
-	5,  // 47: toolgate.v1.PermissionService.Channel:output_type -> toolgate.v1.ChannelResponse
-	14, // 48: toolgate.v1.PermissionService.WatchPrompts:output_type -> toolgate.v1.WatchPromptsResponse
-	16, // 49: toolgate.v1.PermissionService.ListPrompts:output_type -> toolgate.v1.ListPromptsResponse
-	18, // 50: toolgate.v1.PermissionService.GetPrompt:output_type -> toolgate.v1.GetPromptResponse
-	20, // 51: toolgate.v1.PermissionService.ReplyPrompt:output_type -> toolgate.v1.ReplyPromptResponse
-	22, // 52: toolgate.v1.PermissionService.ListGrants:output_type -> toolgate.v1.ListGrantsResponse
-	24, // 53: toolgate.v1.PermissionService.RevokeGrant:output_type -> toolgate.v1.RevokeGrantResponse
-	26, // 54: toolgate.v1.PermissionService.EvaluatePermission:output_type -> toolgate.v1.EvaluatePermissionResponse
-	47, // [47:55] is the sub-list for method output_type
-	39, // [39:47] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	28, // 32: toolgate.v1.ReplyPromptResponse.prompt:type_name -> toolgate.v1.Prompt
+	31, // 33: toolgate.v1.ListGrantsResponse.grants:type_name -> toolgate.v1.Grant
+	31, // 34: toolgate.v1.RevokeGrantResponse.grant:type_name -> toolgate.v1.Grant
+	2,  // 35: toolgate.v1.PermissionService.Channel:input_type -> toolgate.v1.ChannelRequest
+	13, // 36: toolgate.v1.PermissionService.WatchPrompts:input_type -> toolgate.v1.WatchPromptsRequest
+	15, // 37: toolgate.v1.PermissionService.ListPrompts:input_type -> toolgate.v1.ListPromptsRequest
+	17, // 38: toolgate.v1.PermissionService.GetPrompt:input_type -> toolgate.v1.GetPromptRequest
+	19, // 39: toolgate.v1.PermissionService.ReplyPrompt:input_type -> toolgate.v1.ReplyPromptRequest
+	21, // 40: toolgate.v1.PermissionService.ListGrants:input_type -> toolgate.v1.ListGrantsRequest
+	23, // 41: toolgate.v1.PermissionService.RevokeGrant:input_type -> toolgate.v1.RevokeGrantRequest
+	5,  // 42: toolgate.v1.PermissionService.Channel:output_type -> toolgate.v1.ChannelResponse
+	14, // 43: toolgate.v1.PermissionService.WatchPrompts:output_type -> toolgate.v1.WatchPromptsResponse
+	16, // 44: toolgate.v1.PermissionService.ListPrompts:output_type -> toolgate.v1.ListPromptsResponse
+	18, // 45: toolgate.v1.PermissionService.GetPrompt:output_type -> toolgate.v1.GetPromptResponse
+	20, // 46: toolgate.v1.PermissionService.ReplyPrompt:output_type -> toolgate.v1.ReplyPromptResponse
+	22, // 47: toolgate.v1.PermissionService.ListGrants:output_type -> toolgate.v1.ListGrantsResponse
+	24, // 48: toolgate.v1.PermissionService.RevokeGrant:output_type -> toolgate.v1.RevokeGrantResponse
+	42, // [42:49] is the sub-list for method output_type
+	35, // [35:42] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_permission_service_proto_init() }
@@ -2191,7 +1963,7 @@ func file_toolgate_v1_permission_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_permission_service_proto_rawDesc), len(file_toolgate_v1_permission_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

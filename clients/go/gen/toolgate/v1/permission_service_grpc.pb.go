@@ -21,14 +21,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PermissionService_Channel_FullMethodName            = "/toolgate.v1.PermissionService/Channel"
-	PermissionService_WatchPrompts_FullMethodName       = "/toolgate.v1.PermissionService/WatchPrompts"
-	PermissionService_ListPrompts_FullMethodName        = "/toolgate.v1.PermissionService/ListPrompts"
-	PermissionService_GetPrompt_FullMethodName          = "/toolgate.v1.PermissionService/GetPrompt"
-	PermissionService_ReplyPrompt_FullMethodName        = "/toolgate.v1.PermissionService/ReplyPrompt"
-	PermissionService_ListGrants_FullMethodName         = "/toolgate.v1.PermissionService/ListGrants"
-	PermissionService_RevokeGrant_FullMethodName        = "/toolgate.v1.PermissionService/RevokeGrant"
-	PermissionService_EvaluatePermission_FullMethodName = "/toolgate.v1.PermissionService/EvaluatePermission"
+	PermissionService_Channel_FullMethodName      = "/toolgate.v1.PermissionService/Channel"
+	PermissionService_WatchPrompts_FullMethodName = "/toolgate.v1.PermissionService/WatchPrompts"
+	PermissionService_ListPrompts_FullMethodName  = "/toolgate.v1.PermissionService/ListPrompts"
+	PermissionService_GetPrompt_FullMethodName    = "/toolgate.v1.PermissionService/GetPrompt"
+	PermissionService_ReplyPrompt_FullMethodName  = "/toolgate.v1.PermissionService/ReplyPrompt"
+	PermissionService_ListGrants_FullMethodName   = "/toolgate.v1.PermissionService/ListGrants"
+	PermissionService_RevokeGrant_FullMethodName  = "/toolgate.v1.PermissionService/RevokeGrant"
 )
 
 // PermissionServiceClient is the client API for PermissionService service.
@@ -80,10 +79,6 @@ type PermissionServiceClient interface {
 	//
 	// NOT_FOUND: unknown grant, or already revoked.
 	RevokeGrant(ctx context.Context, in *RevokeGrantRequest, opts ...grpc.CallOption) (*RevokeGrantResponse, error)
-	// Says what the rules would decide. Asks nobody, changes nothing.
-	//
-	// INVALID_ARGUMENT: unknown agent, no permission. NOT_FOUND: unknown workspace. May be retried.
-	EvaluatePermission(ctx context.Context, in *EvaluatePermissionRequest, opts ...grpc.CallOption) (*EvaluatePermissionResponse, error)
 }
 
 type permissionServiceClient struct {
@@ -176,16 +171,6 @@ func (c *permissionServiceClient) RevokeGrant(ctx context.Context, in *RevokeGra
 	return out, nil
 }
 
-func (c *permissionServiceClient) EvaluatePermission(ctx context.Context, in *EvaluatePermissionRequest, opts ...grpc.CallOption) (*EvaluatePermissionResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(EvaluatePermissionResponse)
-	err := c.cc.Invoke(ctx, PermissionService_EvaluatePermission_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // PermissionServiceServer is the server API for PermissionService service.
 // All implementations must embed UnimplementedPermissionServiceServer
 // for forward compatibility.
@@ -235,10 +220,6 @@ type PermissionServiceServer interface {
 	//
 	// NOT_FOUND: unknown grant, or already revoked.
 	RevokeGrant(context.Context, *RevokeGrantRequest) (*RevokeGrantResponse, error)
-	// Says what the rules would decide. Asks nobody, changes nothing.
-	//
-	// INVALID_ARGUMENT: unknown agent, no permission. NOT_FOUND: unknown workspace. May be retried.
-	EvaluatePermission(context.Context, *EvaluatePermissionRequest) (*EvaluatePermissionResponse, error)
 	mustEmbedUnimplementedPermissionServiceServer()
 }
 
@@ -269,9 +250,6 @@ func (UnimplementedPermissionServiceServer) ListGrants(context.Context, *ListGra
 }
 func (UnimplementedPermissionServiceServer) RevokeGrant(context.Context, *RevokeGrantRequest) (*RevokeGrantResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeGrant not implemented")
-}
-func (UnimplementedPermissionServiceServer) EvaluatePermission(context.Context, *EvaluatePermissionRequest) (*EvaluatePermissionResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method EvaluatePermission not implemented")
 }
 func (UnimplementedPermissionServiceServer) mustEmbedUnimplementedPermissionServiceServer() {}
 func (UnimplementedPermissionServiceServer) testEmbeddedByValue()                           {}
@@ -402,24 +380,6 @@ func _PermissionService_RevokeGrant_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
-func _PermissionService_EvaluatePermission_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(EvaluatePermissionRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PermissionServiceServer).EvaluatePermission(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: PermissionService_EvaluatePermission_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PermissionServiceServer).EvaluatePermission(ctx, req.(*EvaluatePermissionRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // PermissionService_ServiceDesc is the grpc.ServiceDesc for PermissionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -446,10 +406,6 @@ var PermissionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeGrant",
 			Handler:    _PermissionService_RevokeGrant_Handler,
-		},
-		{
-			MethodName: "EvaluatePermission",
-			Handler:    _PermissionService_EvaluatePermission_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -598,7 +598,9 @@ type PermissionRequest struct {
 	Rule *PermissionRule `protobuf:"bytes,6,opt,name=rule,proto3" json:"rule,omitempty"`
 	// What a compound request consists of, such as the commands of a shell line, in their order. Empty where there is
 	// nothing to take apart. One reply is for all parts.
-	Parts         []*PermissionPart `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	Parts []*PermissionPart `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	// What the call asks afterwards, as far as it is known. None of it is denied by a rule: then nobody is asked at all.
+	Ahead         []*PermissionAhead `protobuf:"bytes,8,rep,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -682,6 +684,68 @@ func (x *PermissionRequest) GetParts() []*PermissionPart {
 	return nil
 }
 
+func (x *PermissionRequest) GetAhead() []*PermissionAhead {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
+// A permission that a call asks for after another one.
+type PermissionAhead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The permission's name.
+	Permission string `protobuf:"bytes,1,opt,name=permission,proto3" json:"permission,omitempty"`
+	// What the tool is about to touch.
+	Patterns      []string `protobuf:"bytes,2,rep,name=patterns,proto3" json:"patterns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionAhead) Reset() {
+	*x = PermissionAhead{}
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionAhead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionAhead) ProtoMessage() {}
+
+func (x *PermissionAhead) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionAhead.ProtoReflect.Descriptor instead.
+func (*PermissionAhead) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PermissionAhead) GetPermission() string {
+	if x != nil {
+		return x.Permission
+	}
+	return ""
+}
+
+func (x *PermissionAhead) GetPatterns() []string {
+	if x != nil {
+		return x.Patterns
+	}
+	return nil
+}
+
 // Questions for a person, asked by a tool.
 type QuestionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -693,7 +757,7 @@ type QuestionRequest struct {
 
 func (x *QuestionRequest) Reset() {
 	*x = QuestionRequest{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[5]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +769,7 @@ func (x *QuestionRequest) String() string {
 func (*QuestionRequest) ProtoMessage() {}
 
 func (x *QuestionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[5]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +782,7 @@ func (x *QuestionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuestionRequest.ProtoReflect.Descriptor instead.
 func (*QuestionRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QuestionRequest) GetQuestions() []*Question {
@@ -747,7 +811,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[6]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +823,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[6]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +836,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Question) GetQuestion() string {
@@ -823,7 +887,7 @@ type QuestionOption struct {
 
 func (x *QuestionOption) Reset() {
 	*x = QuestionOption{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[7]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +899,7 @@ func (x *QuestionOption) String() string {
 func (*QuestionOption) ProtoMessage() {}
 
 func (x *QuestionOption) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[7]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +912,7 @@ func (x *QuestionOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuestionOption.ProtoReflect.Descriptor instead.
 func (*QuestionOption) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QuestionOption) GetLabel() string {
@@ -884,7 +948,7 @@ type PermissionPart struct {
 	// Why nobody can say what this part does, for a person; empty if it is clear. Such a part is asked for wherever the
 	// rules allow less than everything, and no grant covers it.
 	Unclear string `protobuf:"bytes,6,opt,name=unclear,proto3" json:"unclear,omitempty"`
-	// The verdict: ALLOW or ASK. A request with a denied part is never asked for.
+	// The verdict. In a prompt ALLOW or ASK: a request with a denied part is never asked for.
 	Action PermissionAction `protobuf:"varint,7,opt,name=action,proto3,enum=toolgate.v1.PermissionAction" json:"action,omitempty"`
 	// The rule that decided; absent if no rule matched.
 	Rule *PermissionRule `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
@@ -896,7 +960,7 @@ type PermissionPart struct {
 
 func (x *PermissionPart) Reset() {
 	*x = PermissionPart{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[8]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +972,7 @@ func (x *PermissionPart) String() string {
 func (*PermissionPart) ProtoMessage() {}
 
 func (x *PermissionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[8]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +985,7 @@ func (x *PermissionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPart.ProtoReflect.Descriptor instead.
 func (*PermissionPart) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PermissionPart) GetText() string {
@@ -1037,7 +1101,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[9]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1113,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[9]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1126,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{9}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Prompt) GetPromptId() string {
@@ -1237,7 +1301,7 @@ type PromptApproval struct {
 
 func (x *PromptApproval) Reset() {
 	*x = PromptApproval{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[10]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1313,7 @@ func (x *PromptApproval) String() string {
 func (*PromptApproval) ProtoMessage() {}
 
 func (x *PromptApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[10]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1326,7 @@ func (x *PromptApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptApproval.ProtoReflect.Descriptor instead.
 func (*PromptApproval) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{10}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PromptApproval) GetPrincipal() string {
@@ -1330,7 +1394,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[11]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1406,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_prompt_proto_msgTypes[11]
+	mi := &file_toolgate_v1_prompt_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1419,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{11}
+	return file_toolgate_v1_prompt_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Grant) GetGrantId() string {
@@ -1482,7 +1546,7 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"expireTime\x12\x19\n" +
 	"\bmax_uses\x18\x03 \x01(\x05R\amaxUses\"(\n" +
 	"\x0eQuestionAnswer\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\tR\x06values\"\x96\x02\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\"\xca\x02\n" +
 	"\x11PermissionRequest\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\tR\n" +
@@ -1492,7 +1556,13 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\x05title\x18\x04 \x01(\tR\x05title\x123\n" +
 	"\bmetadata\x18\x05 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12/\n" +
 	"\x04rule\x18\x06 \x01(\v2\x1b.toolgate.v1.PermissionRuleR\x04rule\x121\n" +
-	"\x05parts\x18\a \x03(\v2\x1b.toolgate.v1.PermissionPartR\x05parts\"F\n" +
+	"\x05parts\x18\a \x03(\v2\x1b.toolgate.v1.PermissionPartR\x05parts\x122\n" +
+	"\x05ahead\x18\b \x03(\v2\x1c.toolgate.v1.PermissionAheadR\x05ahead\"M\n" +
+	"\x0fPermissionAhead\x12\x1e\n" +
+	"\n" +
+	"permission\x18\x01 \x01(\tR\n" +
+	"permission\x12\x1a\n" +
+	"\bpatterns\x18\x02 \x03(\tR\bpatterns\"F\n" +
 	"\x0fQuestionRequest\x123\n" +
 	"\tquestions\x18\x01 \x03(\v2\x15.toolgate.v1.QuestionR\tquestions\"\xa9\x01\n" +
 	"\bQuestion\x12\x1a\n" +
@@ -1609,7 +1679,7 @@ func file_toolgate_v1_prompt_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_prompt_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_toolgate_v1_prompt_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_toolgate_v1_prompt_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_toolgate_v1_prompt_proto_goTypes = []any{
 	(PermissionAction)(0),         // 0: toolgate.v1.PermissionAction
 	(PromptState)(0),              // 1: toolgate.v1.PromptState
@@ -1620,48 +1690,50 @@ var file_toolgate_v1_prompt_proto_goTypes = []any{
 	(*GrantScope)(nil),            // 6: toolgate.v1.GrantScope
 	(*QuestionAnswer)(nil),        // 7: toolgate.v1.QuestionAnswer
 	(*PermissionRequest)(nil),     // 8: toolgate.v1.PermissionRequest
-	(*QuestionRequest)(nil),       // 9: toolgate.v1.QuestionRequest
-	(*Question)(nil),              // 10: toolgate.v1.Question
-	(*QuestionOption)(nil),        // 11: toolgate.v1.QuestionOption
-	(*PermissionPart)(nil),        // 12: toolgate.v1.PermissionPart
-	(*Prompt)(nil),                // 13: toolgate.v1.Prompt
-	(*PromptApproval)(nil),        // 14: toolgate.v1.PromptApproval
-	(*Grant)(nil),                 // 15: toolgate.v1.Grant
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 17: google.protobuf.Struct
+	(*PermissionAhead)(nil),       // 9: toolgate.v1.PermissionAhead
+	(*QuestionRequest)(nil),       // 10: toolgate.v1.QuestionRequest
+	(*Question)(nil),              // 11: toolgate.v1.Question
+	(*QuestionOption)(nil),        // 12: toolgate.v1.QuestionOption
+	(*PermissionPart)(nil),        // 13: toolgate.v1.PermissionPart
+	(*Prompt)(nil),                // 14: toolgate.v1.Prompt
+	(*PromptApproval)(nil),        // 15: toolgate.v1.PromptApproval
+	(*Grant)(nil),                 // 16: toolgate.v1.Grant
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 18: google.protobuf.Struct
 }
 var file_toolgate_v1_prompt_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.PermissionRule.action:type_name -> toolgate.v1.PermissionAction
 	2,  // 1: toolgate.v1.PromptResolution.decision:type_name -> toolgate.v1.PromptDecision
-	16, // 2: toolgate.v1.PromptResolution.time:type_name -> google.protobuf.Timestamp
+	17, // 2: toolgate.v1.PromptResolution.time:type_name -> google.protobuf.Timestamp
 	7,  // 3: toolgate.v1.PromptResolution.answers:type_name -> toolgate.v1.QuestionAnswer
 	6,  // 4: toolgate.v1.PromptResolution.scope:type_name -> toolgate.v1.GrantScope
 	3,  // 5: toolgate.v1.GrantScope.reach:type_name -> toolgate.v1.GrantReach
-	16, // 6: toolgate.v1.GrantScope.expire_time:type_name -> google.protobuf.Timestamp
-	17, // 7: toolgate.v1.PermissionRequest.metadata:type_name -> google.protobuf.Struct
+	17, // 6: toolgate.v1.GrantScope.expire_time:type_name -> google.protobuf.Timestamp
+	18, // 7: toolgate.v1.PermissionRequest.metadata:type_name -> google.protobuf.Struct
 	4,  // 8: toolgate.v1.PermissionRequest.rule:type_name -> toolgate.v1.PermissionRule
-	12, // 9: toolgate.v1.PermissionRequest.parts:type_name -> toolgate.v1.PermissionPart
-	10, // 10: toolgate.v1.QuestionRequest.questions:type_name -> toolgate.v1.Question
-	11, // 11: toolgate.v1.Question.options:type_name -> toolgate.v1.QuestionOption
-	0,  // 12: toolgate.v1.PermissionPart.action:type_name -> toolgate.v1.PermissionAction
-	4,  // 13: toolgate.v1.PermissionPart.rule:type_name -> toolgate.v1.PermissionRule
-	16, // 14: toolgate.v1.Prompt.create_time:type_name -> google.protobuf.Timestamp
-	16, // 15: toolgate.v1.Prompt.expire_time:type_name -> google.protobuf.Timestamp
-	1,  // 16: toolgate.v1.Prompt.state:type_name -> toolgate.v1.PromptState
-	8,  // 17: toolgate.v1.Prompt.permission:type_name -> toolgate.v1.PermissionRequest
-	9,  // 18: toolgate.v1.Prompt.questions:type_name -> toolgate.v1.QuestionRequest
-	5,  // 19: toolgate.v1.Prompt.resolution:type_name -> toolgate.v1.PromptResolution
-	14, // 20: toolgate.v1.Prompt.approvals:type_name -> toolgate.v1.PromptApproval
-	2,  // 21: toolgate.v1.PromptApproval.decision:type_name -> toolgate.v1.PromptDecision
-	16, // 22: toolgate.v1.PromptApproval.time:type_name -> google.protobuf.Timestamp
-	16, // 23: toolgate.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	6,  // 24: toolgate.v1.Grant.scope:type_name -> toolgate.v1.GrantScope
-	16, // 25: toolgate.v1.Grant.last_use_time:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	13, // 9: toolgate.v1.PermissionRequest.parts:type_name -> toolgate.v1.PermissionPart
+	9,  // 10: toolgate.v1.PermissionRequest.ahead:type_name -> toolgate.v1.PermissionAhead
+	11, // 11: toolgate.v1.QuestionRequest.questions:type_name -> toolgate.v1.Question
+	12, // 12: toolgate.v1.Question.options:type_name -> toolgate.v1.QuestionOption
+	0,  // 13: toolgate.v1.PermissionPart.action:type_name -> toolgate.v1.PermissionAction
+	4,  // 14: toolgate.v1.PermissionPart.rule:type_name -> toolgate.v1.PermissionRule
+	17, // 15: toolgate.v1.Prompt.create_time:type_name -> google.protobuf.Timestamp
+	17, // 16: toolgate.v1.Prompt.expire_time:type_name -> google.protobuf.Timestamp
+	1,  // 17: toolgate.v1.Prompt.state:type_name -> toolgate.v1.PromptState
+	8,  // 18: toolgate.v1.Prompt.permission:type_name -> toolgate.v1.PermissionRequest
+	10, // 19: toolgate.v1.Prompt.questions:type_name -> toolgate.v1.QuestionRequest
+	5,  // 20: toolgate.v1.Prompt.resolution:type_name -> toolgate.v1.PromptResolution
+	15, // 21: toolgate.v1.Prompt.approvals:type_name -> toolgate.v1.PromptApproval
+	2,  // 22: toolgate.v1.PromptApproval.decision:type_name -> toolgate.v1.PromptDecision
+	17, // 23: toolgate.v1.PromptApproval.time:type_name -> google.protobuf.Timestamp
+	17, // 24: toolgate.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	6,  // 25: toolgate.v1.Grant.scope:type_name -> toolgate.v1.GrantScope
+	17, // 26: toolgate.v1.Grant.last_use_time:type_name -> google.protobuf.Timestamp
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_prompt_proto_init() }
@@ -1669,7 +1741,7 @@ func file_toolgate_v1_prompt_proto_init() {
 	if File_toolgate_v1_prompt_proto != nil {
 		return
 	}
-	file_toolgate_v1_prompt_proto_msgTypes[9].OneofWrappers = []any{
+	file_toolgate_v1_prompt_proto_msgTypes[10].OneofWrappers = []any{
 		(*Prompt_Permission)(nil),
 		(*Prompt_Questions)(nil),
 	}
@@ -1679,7 +1751,7 @@ func file_toolgate_v1_prompt_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_prompt_proto_rawDesc), len(file_toolgate_v1_prompt_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -574,6 +574,383 @@ func (x *RunToolResponse) GetCall() *Call {
 	return nil
 }
 
+// Describes a call that is not made; the fields mean what they mean in ExecuteToolRequest.
+type EvaluateCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In whose name.
+	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The tool's name.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The arguments. None means `{}`.
+	//
+	// Types that are valid to be assigned to Arguments:
+	//
+	//	*EvaluateCallRequest_InputJson
+	//	*EvaluateCallRequest_Input
+	Arguments     isEvaluateCallRequest_Arguments `protobuf_oneof:"arguments"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvaluateCallRequest) Reset() {
+	*x = EvaluateCallRequest{}
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvaluateCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvaluateCallRequest) ProtoMessage() {}
+
+func (x *EvaluateCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvaluateCallRequest.ProtoReflect.Descriptor instead.
+func (*EvaluateCallRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EvaluateCallRequest) GetContext() *CallContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *EvaluateCallRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *EvaluateCallRequest) GetArguments() isEvaluateCallRequest_Arguments {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
+}
+
+func (x *EvaluateCallRequest) GetInputJson() string {
+	if x != nil {
+		if x, ok := x.Arguments.(*EvaluateCallRequest_InputJson); ok {
+			return x.InputJson
+		}
+	}
+	return ""
+}
+
+func (x *EvaluateCallRequest) GetInput() *structpb.Struct {
+	if x != nil {
+		if x, ok := x.Arguments.(*EvaluateCallRequest_Input); ok {
+			return x.Input
+		}
+	}
+	return nil
+}
+
+type isEvaluateCallRequest_Arguments interface {
+	isEvaluateCallRequest_Arguments()
+}
+
+type EvaluateCallRequest_InputJson struct {
+	// JSON text exactly as the model wrote it.
+	InputJson string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3,oneof"`
+}
+
+type EvaluateCallRequest_Input struct {
+	// A value, for calls written by hand.
+	Input *structpb.Struct `protobuf:"bytes,4,opt,name=input,proto3,oneof"`
+}
+
+func (*EvaluateCallRequest_InputJson) isEvaluateCallRequest_Arguments() {}
+
+func (*EvaluateCallRequest_Input) isEvaluateCallRequest_Arguments() {}
+
+// What the call would ask.
+type EvaluateCallResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It.
+	Evaluation    *CallEvaluation `protobuf:"bytes,1,opt,name=evaluation,proto3" json:"evaluation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvaluateCallResponse) Reset() {
+	*x = EvaluateCallResponse{}
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvaluateCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvaluateCallResponse) ProtoMessage() {}
+
+func (x *EvaluateCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvaluateCallResponse.ProtoReflect.Descriptor instead.
+func (*EvaluateCallResponse) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EvaluateCallResponse) GetEvaluation() *CallEvaluation {
+	if x != nil {
+		return x.Evaluation
+	}
+	return nil
+}
+
+// What a call would ask before it does anything.
+type CallEvaluation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The strictest verdict of all: DENY if any request is denied, else ASK if a person would be asked or if `complete` is
+	// false, else ALLOW.
+	Action PermissionAction `protobuf:"varint,1,opt,name=action,proto3,enum=toolgate.v1.PermissionAction" json:"action,omitempty"`
+	// The tool that would run; `invalid` if the name or the JSON could not be understood.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The frozen input: canonical JSON (RFC 8785).
+	InputJson string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// SHA-256 of `input_json`, 64 hexadecimal digits.
+	InputDigest string `protobuf:"bytes,4,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
+	// What would be asked, in order. Nothing follows a request that is denied. If a later one is denied, nobody is asked for
+	// an earlier one either.
+	Requests []*EvaluatedRequest `protobuf:"bytes,5,rep,name=requests,proto3" json:"requests,omitempty"`
+	// The calls that it would make: of `batch`, and of `bash` in the background.
+	Children []*CallEvaluation `protobuf:"bytes,6,rep,name=children,proto3" json:"children,omitempty"`
+	// Why the call would fail before it has asked everything, in the words that the model would read; empty if it would not.
+	Problem string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Whether `requests` is all that is asked before the call does something. False for tools whose own code decides: custom
+	// tools, tools of plugins and of hosts.
+	Complete      bool `protobuf:"varint,8,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallEvaluation) Reset() {
+	*x = CallEvaluation{}
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallEvaluation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallEvaluation) ProtoMessage() {}
+
+func (x *CallEvaluation) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallEvaluation.ProtoReflect.Descriptor instead.
+func (*CallEvaluation) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CallEvaluation) GetAction() PermissionAction {
+	if x != nil {
+		return x.Action
+	}
+	return PermissionAction_PERMISSION_ACTION_UNSPECIFIED
+}
+
+func (x *CallEvaluation) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *CallEvaluation) GetInputJson() string {
+	if x != nil {
+		return x.InputJson
+	}
+	return ""
+}
+
+func (x *CallEvaluation) GetInputDigest() string {
+	if x != nil {
+		return x.InputDigest
+	}
+	return ""
+}
+
+func (x *CallEvaluation) GetRequests() []*EvaluatedRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *CallEvaluation) GetChildren() []*CallEvaluation {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *CallEvaluation) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *CallEvaluation) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// One thing that a call would ask.
+type EvaluatedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked, as its prompt would show it.
+	//
+	// Types that are valid to be assigned to Request:
+	//
+	//	*EvaluatedRequest_Permission
+	//	*EvaluatedRequest_Questions
+	Request isEvaluatedRequest_Request `protobuf_oneof:"request"`
+	// The verdict.
+	Action PermissionAction `protobuf:"varint,3,opt,name=action,proto3,enum=toolgate.v1.PermissionAction" json:"action,omitempty"`
+	// The standing approvals that turn ask into allow; empty if none do.
+	GrantIds []string `protobuf:"bytes,4,rep,name=grant_ids,json=grantIds,proto3" json:"grant_ids,omitempty"`
+	// It is asked only after the one before is approved. What the call finds then may add to it: a diff, for instance.
+	Announced     bool `protobuf:"varint,5,opt,name=announced,proto3" json:"announced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvaluatedRequest) Reset() {
+	*x = EvaluatedRequest{}
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvaluatedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvaluatedRequest) ProtoMessage() {}
+
+func (x *EvaluatedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvaluatedRequest.ProtoReflect.Descriptor instead.
+func (*EvaluatedRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EvaluatedRequest) GetRequest() isEvaluatedRequest_Request {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *EvaluatedRequest) GetPermission() *PermissionRequest {
+	if x != nil {
+		if x, ok := x.Request.(*EvaluatedRequest_Permission); ok {
+			return x.Permission
+		}
+	}
+	return nil
+}
+
+func (x *EvaluatedRequest) GetQuestions() *QuestionRequest {
+	if x != nil {
+		if x, ok := x.Request.(*EvaluatedRequest_Questions); ok {
+			return x.Questions
+		}
+	}
+	return nil
+}
+
+func (x *EvaluatedRequest) GetAction() PermissionAction {
+	if x != nil {
+		return x.Action
+	}
+	return PermissionAction_PERMISSION_ACTION_UNSPECIFIED
+}
+
+func (x *EvaluatedRequest) GetGrantIds() []string {
+	if x != nil {
+		return x.GrantIds
+	}
+	return nil
+}
+
+func (x *EvaluatedRequest) GetAnnounced() bool {
+	if x != nil {
+		return x.Announced
+	}
+	return false
+}
+
+type isEvaluatedRequest_Request interface {
+	isEvaluatedRequest_Request()
+}
+
+type EvaluatedRequest_Permission struct {
+	// A permission. Its rule is the one that decides; each part has its own verdict.
+	Permission *PermissionRequest `protobuf:"bytes,1,opt,name=permission,proto3,oneof"`
+}
+
+type EvaluatedRequest_Questions struct {
+	// Questions for a person, which no rule answers.
+	Questions *QuestionRequest `protobuf:"bytes,2,opt,name=questions,proto3,oneof"`
+}
+
+func (*EvaluatedRequest_Permission) isEvaluatedRequest_Request() {}
+
+func (*EvaluatedRequest_Questions) isEvaluatedRequest_Request() {}
+
 // Names a call to watch.
 type WatchCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -589,7 +966,7 @@ type WatchCallRequest struct {
 
 func (x *WatchCallRequest) Reset() {
 	*x = WatchCallRequest{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +978,7 @@ func (x *WatchCallRequest) String() string {
 func (*WatchCallRequest) ProtoMessage() {}
 
 func (x *WatchCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +991,7 @@ func (x *WatchCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCallRequest.ProtoReflect.Descriptor instead.
 func (*WatchCallRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchCallRequest) GetCallId() string {
@@ -649,7 +1026,7 @@ type WatchCallResponse struct {
 
 func (x *WatchCallResponse) Reset() {
 	*x = WatchCallResponse{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +1038,7 @@ func (x *WatchCallResponse) String() string {
 func (*WatchCallResponse) ProtoMessage() {}
 
 func (x *WatchCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +1051,7 @@ func (x *WatchCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCallResponse.ProtoReflect.Descriptor instead.
 func (*WatchCallResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchCallResponse) GetEvent() *CallEvent {
@@ -695,7 +1072,7 @@ type GetCallRequest struct {
 
 func (x *GetCallRequest) Reset() {
 	*x = GetCallRequest{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[8]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +1084,7 @@ func (x *GetCallRequest) String() string {
 func (*GetCallRequest) ProtoMessage() {}
 
 func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[8]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +1097,7 @@ func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallRequest.ProtoReflect.Descriptor instead.
 func (*GetCallRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetCallRequest) GetCallId() string {
@@ -741,7 +1118,7 @@ type GetCallResponse struct {
 
 func (x *GetCallResponse) Reset() {
 	*x = GetCallResponse{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[9]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +1130,7 @@ func (x *GetCallResponse) String() string {
 func (*GetCallResponse) ProtoMessage() {}
 
 func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[9]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +1143,7 @@ func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallResponse.ProtoReflect.Descriptor instead.
 func (*GetCallResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{9}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetCallResponse) GetCall() *Call {
@@ -797,7 +1174,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[10]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +1186,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[10]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +1199,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{10}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListCallsRequest) GetWorkspace() string {
@@ -880,7 +1257,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[11]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +1269,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[11]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1282,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{11}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListCallsResponse) GetCalls() []*Call {
@@ -933,7 +1310,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1322,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1335,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{12}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -979,7 +1356,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1368,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1381,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{13}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelCallResponse) GetCall() *Call {
@@ -1031,7 +1408,7 @@ type SendInputRequest struct {
 
 func (x *SendInputRequest) Reset() {
 	*x = SendInputRequest{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1420,7 @@ func (x *SendInputRequest) String() string {
 func (*SendInputRequest) ProtoMessage() {}
 
 func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1433,7 @@ func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
 func (*SendInputRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SendInputRequest) GetCallId() string {
@@ -1100,7 +1477,7 @@ type SendInputResponse struct {
 
 func (x *SendInputResponse) Reset() {
 	*x = SendInputResponse{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[15]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1489,7 @@ func (x *SendInputResponse) String() string {
 func (*SendInputResponse) ProtoMessage() {}
 
 func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[15]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1502,7 @@ func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
 func (*SendInputResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SendInputResponse) GetNextOffset() int64 {
@@ -1162,7 +1539,7 @@ type RevertCallRequest struct {
 
 func (x *RevertCallRequest) Reset() {
 	*x = RevertCallRequest{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1551,7 @@ func (x *RevertCallRequest) String() string {
 func (*RevertCallRequest) ProtoMessage() {}
 
 func (x *RevertCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1564,7 @@ func (x *RevertCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCallRequest.ProtoReflect.Descriptor instead.
 func (*RevertCallRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RevertCallRequest) GetContext() *CallContext {
@@ -1236,7 +1613,7 @@ type RevertCallResponse struct {
 
 func (x *RevertCallResponse) Reset() {
 	*x = RevertCallResponse{}
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1625,7 @@ func (x *RevertCallResponse) String() string {
 func (*RevertCallResponse) ProtoMessage() {}
 
 func (x *RevertCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_tool_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_tool_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1638,7 @@ func (x *RevertCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCallResponse.ProtoReflect.Descriptor instead.
 func (*RevertCallResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RevertCallResponse) GetEvent() *CallEvent {
@@ -1275,7 +1652,7 @@ var File_toolgate_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x91\x02\n" +
+	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x91\x02\n" +
 	"\x10ListToolsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12+\n" +
@@ -1315,7 +1692,37 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\ron_disconnect\x18\a \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnectB\v\n" +
 	"\targuments\"8\n" +
 	"\x0fRunToolResponse\x12%\n" +
-	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\x83\x01\n" +
+	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\xbc\x01\n" +
+	"\x13EvaluateCallRequest\x122\n" +
+	"\acontext\x18\x01 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1f\n" +
+	"\n" +
+	"input_json\x18\x03 \x01(\tH\x00R\tinputJson\x12/\n" +
+	"\x05input\x18\x04 \x01(\v2\x17.google.protobuf.StructH\x00R\x05inputB\v\n" +
+	"\targuments\"S\n" +
+	"\x14EvaluateCallResponse\x12;\n" +
+	"\n" +
+	"evaluation\x18\x01 \x01(\v2\x1b.toolgate.v1.CallEvaluationR\n" +
+	"evaluation\"\xc7\x02\n" +
+	"\x0eCallEvaluation\x125\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1d\n" +
+	"\n" +
+	"input_json\x18\x03 \x01(\tR\tinputJson\x12!\n" +
+	"\finput_digest\x18\x04 \x01(\tR\vinputDigest\x129\n" +
+	"\brequests\x18\x05 \x03(\v2\x1d.toolgate.v1.EvaluatedRequestR\brequests\x127\n" +
+	"\bchildren\x18\x06 \x03(\v2\x1b.toolgate.v1.CallEvaluationR\bchildren\x12\x18\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\x12\x1a\n" +
+	"\bcomplete\x18\b \x01(\bR\bcomplete\"\x8f\x02\n" +
+	"\x10EvaluatedRequest\x12@\n" +
+	"\n" +
+	"permission\x18\x01 \x01(\v2\x1e.toolgate.v1.PermissionRequestH\x00R\n" +
+	"permission\x12<\n" +
+	"\tquestions\x18\x02 \x01(\v2\x1c.toolgate.v1.QuestionRequestH\x00R\tquestions\x125\n" +
+	"\x06action\x18\x03 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x12\x1b\n" +
+	"\tgrant_ids\x18\x04 \x03(\tR\bgrantIds\x12\x1c\n" +
+	"\tannounced\x18\x05 \x01(\bR\tannouncedB\t\n" +
+	"\arequest\"\x83\x01\n" +
 	"\x10WatchCallRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12%\n" +
 	"\x0eafter_sequence\x18\x02 \x01(\x03R\rafterSequence\x12/\n" +
@@ -1358,11 +1765,12 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x05merge\x18\x04 \x01(\bR\x05merge\x12>\n" +
 	"\ron_disconnect\x18\x05 \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\"B\n" +
 	"\x12RevertCallResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xf5\x05\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xd0\x06\n" +
 	"\vToolService\x12P\n" +
 	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x04\xb8\xd7\x18\x02\x12X\n" +
 	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xb8\xd7\x18\x010\x01\x12J\n" +
-	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xb8\xd7\x18\x01\x12R\n" +
+	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xb8\xd7\x18\x01\x12Y\n" +
+	"\fEvaluateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x04\xb8\xd7\x18\x01\x12R\n" +
 	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x04\xb8\xd7\x18\x020\x01\x12J\n" +
 	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x04\xb8\xd7\x18\x02\x12P\n" +
 	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x04\xb8\xd7\x18\x02\x12S\n" +
@@ -1385,83 +1793,101 @@ func file_toolgate_v1_tool_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_tool_service_proto_rawDescData
 }
 
-var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_toolgate_v1_tool_service_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),    // 0: toolgate.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),   // 1: toolgate.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),  // 2: toolgate.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil), // 3: toolgate.v1.ExecuteToolResponse
-	(*RunToolRequest)(nil),      // 4: toolgate.v1.RunToolRequest
-	(*RunToolResponse)(nil),     // 5: toolgate.v1.RunToolResponse
-	(*WatchCallRequest)(nil),    // 6: toolgate.v1.WatchCallRequest
-	(*WatchCallResponse)(nil),   // 7: toolgate.v1.WatchCallResponse
-	(*GetCallRequest)(nil),      // 8: toolgate.v1.GetCallRequest
-	(*GetCallResponse)(nil),     // 9: toolgate.v1.GetCallResponse
-	(*ListCallsRequest)(nil),    // 10: toolgate.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),   // 11: toolgate.v1.ListCallsResponse
-	(*CancelCallRequest)(nil),   // 12: toolgate.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),  // 13: toolgate.v1.CancelCallResponse
-	(*SendInputRequest)(nil),    // 14: toolgate.v1.SendInputRequest
-	(*SendInputResponse)(nil),   // 15: toolgate.v1.SendInputResponse
-	(*RevertCallRequest)(nil),   // 16: toolgate.v1.RevertCallRequest
-	(*RevertCallResponse)(nil),  // 17: toolgate.v1.RevertCallResponse
-	(*ModelRef)(nil),            // 18: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),      // 19: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),         // 20: toolgate.v1.CallContext
-	(*structpb.Struct)(nil),     // 21: google.protobuf.Struct
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
-	(OnDisconnect)(0),           // 23: toolgate.v1.OnDisconnect
-	(OutputMode)(0),             // 24: toolgate.v1.OutputMode
-	(*CallEvent)(nil),           // 25: toolgate.v1.CallEvent
-	(*Call)(nil),                // 26: toolgate.v1.Call
-	(CallState)(0),              // 27: toolgate.v1.CallState
+	(*ListToolsRequest)(nil),     // 0: toolgate.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),    // 1: toolgate.v1.ListToolsResponse
+	(*ExecuteToolRequest)(nil),   // 2: toolgate.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil),  // 3: toolgate.v1.ExecuteToolResponse
+	(*RunToolRequest)(nil),       // 4: toolgate.v1.RunToolRequest
+	(*RunToolResponse)(nil),      // 5: toolgate.v1.RunToolResponse
+	(*EvaluateCallRequest)(nil),  // 6: toolgate.v1.EvaluateCallRequest
+	(*EvaluateCallResponse)(nil), // 7: toolgate.v1.EvaluateCallResponse
+	(*CallEvaluation)(nil),       // 8: toolgate.v1.CallEvaluation
+	(*EvaluatedRequest)(nil),     // 9: toolgate.v1.EvaluatedRequest
+	(*WatchCallRequest)(nil),     // 10: toolgate.v1.WatchCallRequest
+	(*WatchCallResponse)(nil),    // 11: toolgate.v1.WatchCallResponse
+	(*GetCallRequest)(nil),       // 12: toolgate.v1.GetCallRequest
+	(*GetCallResponse)(nil),      // 13: toolgate.v1.GetCallResponse
+	(*ListCallsRequest)(nil),     // 14: toolgate.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),    // 15: toolgate.v1.ListCallsResponse
+	(*CancelCallRequest)(nil),    // 16: toolgate.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),   // 17: toolgate.v1.CancelCallResponse
+	(*SendInputRequest)(nil),     // 18: toolgate.v1.SendInputRequest
+	(*SendInputResponse)(nil),    // 19: toolgate.v1.SendInputResponse
+	(*RevertCallRequest)(nil),    // 20: toolgate.v1.RevertCallRequest
+	(*RevertCallResponse)(nil),   // 21: toolgate.v1.RevertCallResponse
+	(*ModelRef)(nil),             // 22: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),       // 23: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),          // 24: toolgate.v1.CallContext
+	(*structpb.Struct)(nil),      // 25: google.protobuf.Struct
+	(*durationpb.Duration)(nil),  // 26: google.protobuf.Duration
+	(OnDisconnect)(0),            // 27: toolgate.v1.OnDisconnect
+	(OutputMode)(0),              // 28: toolgate.v1.OutputMode
+	(*CallEvent)(nil),            // 29: toolgate.v1.CallEvent
+	(*Call)(nil),                 // 30: toolgate.v1.Call
+	(PermissionAction)(0),        // 31: toolgate.v1.PermissionAction
+	(*PermissionRequest)(nil),    // 32: toolgate.v1.PermissionRequest
+	(*QuestionRequest)(nil),      // 33: toolgate.v1.QuestionRequest
+	(CallState)(0),               // 34: toolgate.v1.CallState
 }
 var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
-	18, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
-	19, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
-	20, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
-	21, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	22, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	23, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	24, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
-	25, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
-	20, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
-	21, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
-	22, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
-	23, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	26, // 12: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
-	24, // 13: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
-	25, // 14: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
-	26, // 15: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
-	27, // 16: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
-	26, // 17: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
-	26, // 18: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
-	20, // 19: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
-	23, // 20: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	25, // 21: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
-	0,  // 22: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
-	2,  // 23: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
-	4,  // 24: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
-	6,  // 25: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
-	8,  // 26: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
-	10, // 27: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
-	12, // 28: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
-	14, // 29: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
-	16, // 30: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
-	1,  // 31: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
-	3,  // 32: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
-	5,  // 33: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
-	7,  // 34: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
-	9,  // 35: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
-	11, // 36: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
-	13, // 37: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
-	15, // 38: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
-	17, // 39: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	22, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
+	23, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
+	24, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
+	25, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	26, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	28, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
+	29, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
+	24, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
+	25, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
+	26, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	30, // 12: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
+	24, // 13: toolgate.v1.EvaluateCallRequest.context:type_name -> toolgate.v1.CallContext
+	25, // 14: toolgate.v1.EvaluateCallRequest.input:type_name -> google.protobuf.Struct
+	8,  // 15: toolgate.v1.EvaluateCallResponse.evaluation:type_name -> toolgate.v1.CallEvaluation
+	31, // 16: toolgate.v1.CallEvaluation.action:type_name -> toolgate.v1.PermissionAction
+	9,  // 17: toolgate.v1.CallEvaluation.requests:type_name -> toolgate.v1.EvaluatedRequest
+	8,  // 18: toolgate.v1.CallEvaluation.children:type_name -> toolgate.v1.CallEvaluation
+	32, // 19: toolgate.v1.EvaluatedRequest.permission:type_name -> toolgate.v1.PermissionRequest
+	33, // 20: toolgate.v1.EvaluatedRequest.questions:type_name -> toolgate.v1.QuestionRequest
+	31, // 21: toolgate.v1.EvaluatedRequest.action:type_name -> toolgate.v1.PermissionAction
+	28, // 22: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
+	29, // 23: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
+	30, // 24: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
+	34, // 25: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
+	30, // 26: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
+	30, // 27: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
+	24, // 28: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
+	27, // 29: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	29, // 30: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
+	0,  // 31: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
+	2,  // 32: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
+	4,  // 33: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
+	6,  // 34: toolgate.v1.ToolService.EvaluateCall:input_type -> toolgate.v1.EvaluateCallRequest
+	10, // 35: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
+	12, // 36: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
+	14, // 37: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
+	16, // 38: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
+	18, // 39: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
+	20, // 40: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
+	1,  // 41: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
+	3,  // 42: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
+	5,  // 43: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
+	7,  // 44: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
+	11, // 45: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
+	13, // 46: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
+	15, // 47: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
+	17, // 48: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
+	19, // 49: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
+	21, // 50: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_tool_service_proto_init() }
@@ -1471,6 +1897,7 @@ func file_toolgate_v1_tool_service_proto_init() {
 	}
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
+	file_toolgate_v1_prompt_proto_init()
 	file_toolgate_v1_tool_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*ExecuteToolRequest_InputJson)(nil),
 		(*ExecuteToolRequest_Input)(nil),
@@ -1479,13 +1906,21 @@ func file_toolgate_v1_tool_service_proto_init() {
 		(*RunToolRequest_InputJson)(nil),
 		(*RunToolRequest_Input)(nil),
 	}
+	file_toolgate_v1_tool_service_proto_msgTypes[6].OneofWrappers = []any{
+		(*EvaluateCallRequest_InputJson)(nil),
+		(*EvaluateCallRequest_Input)(nil),
+	}
+	file_toolgate_v1_tool_service_proto_msgTypes[9].OneofWrappers = []any{
+		(*EvaluatedRequest_Permission)(nil),
+		(*EvaluatedRequest_Questions)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_tool_service_proto_rawDesc), len(file_toolgate_v1_tool_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,15 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ToolService_ListTools_FullMethodName   = "/toolgate.v1.ToolService/ListTools"
-	ToolService_ExecuteTool_FullMethodName = "/toolgate.v1.ToolService/ExecuteTool"
-	ToolService_RunTool_FullMethodName     = "/toolgate.v1.ToolService/RunTool"
-	ToolService_WatchCall_FullMethodName   = "/toolgate.v1.ToolService/WatchCall"
-	ToolService_GetCall_FullMethodName     = "/toolgate.v1.ToolService/GetCall"
-	ToolService_ListCalls_FullMethodName   = "/toolgate.v1.ToolService/ListCalls"
-	ToolService_CancelCall_FullMethodName  = "/toolgate.v1.ToolService/CancelCall"
-	ToolService_SendInput_FullMethodName   = "/toolgate.v1.ToolService/SendInput"
-	ToolService_RevertCall_FullMethodName  = "/toolgate.v1.ToolService/RevertCall"
+	ToolService_ListTools_FullMethodName    = "/toolgate.v1.ToolService/ListTools"
+	ToolService_ExecuteTool_FullMethodName  = "/toolgate.v1.ToolService/ExecuteTool"
+	ToolService_RunTool_FullMethodName      = "/toolgate.v1.ToolService/RunTool"
+	ToolService_EvaluateCall_FullMethodName = "/toolgate.v1.ToolService/EvaluateCall"
+	ToolService_WatchCall_FullMethodName    = "/toolgate.v1.ToolService/WatchCall"
+	ToolService_GetCall_FullMethodName      = "/toolgate.v1.ToolService/GetCall"
+	ToolService_ListCalls_FullMethodName    = "/toolgate.v1.ToolService/ListCalls"
+	ToolService_CancelCall_FullMethodName   = "/toolgate.v1.ToolService/CancelCall"
+	ToolService_SendInput_FullMethodName    = "/toolgate.v1.ToolService/SendInput"
+	ToolService_RevertCall_FullMethodName   = "/toolgate.v1.ToolService/RevertCall"
 )
 
 // ToolServiceClient is the client API for ToolService service.
@@ -68,6 +69,17 @@ type ToolServiceClient interface {
 	//
 	// Status codes and retries as ExecuteTool.
 	RunTool(ctx context.Context, in *RunToolRequest, opts ...grpc.CallOption) (*RunToolResponse, error)
+	// Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+	// run, changed or recorded, and nobody is asked.
+	//
+	// The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+	// after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+	// whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+	// after a refusal of the sandbox.
+	//
+	// INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+	// TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
+	EvaluateCall(ctx context.Context, in *EvaluateCallRequest, opts ...grpc.CallOption) (*EvaluateCallResponse, error)
 	// Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
 	// terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 	//
@@ -161,6 +173,16 @@ func (c *toolServiceClient) RunTool(ctx context.Context, in *RunToolRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunToolResponse)
 	err := c.cc.Invoke(ctx, ToolService_RunTool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *toolServiceClient) EvaluateCall(ctx context.Context, in *EvaluateCallRequest, opts ...grpc.CallOption) (*EvaluateCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EvaluateCallResponse)
+	err := c.cc.Invoke(ctx, ToolService_EvaluateCall_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +303,17 @@ type ToolServiceServer interface {
 	//
 	// Status codes and retries as ExecuteTool.
 	RunTool(context.Context, *RunToolRequest) (*RunToolResponse, error)
+	// Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+	// run, changed or recorded, and nobody is asked.
+	//
+	// The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+	// after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+	// whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+	// after a refusal of the sandbox.
+	//
+	// INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+	// TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
+	EvaluateCall(context.Context, *EvaluateCallRequest) (*EvaluateCallResponse, error)
 	// Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
 	// terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 	//
@@ -349,6 +382,9 @@ func (UnimplementedToolServiceServer) ExecuteTool(*ExecuteToolRequest, grpc.Serv
 }
 func (UnimplementedToolServiceServer) RunTool(context.Context, *RunToolRequest) (*RunToolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunTool not implemented")
+}
+func (UnimplementedToolServiceServer) EvaluateCall(context.Context, *EvaluateCallRequest) (*EvaluateCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EvaluateCall not implemented")
 }
 func (UnimplementedToolServiceServer) WatchCall(*WatchCallRequest, grpc.ServerStreamingServer[WatchCallResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchCall not implemented")
@@ -432,6 +468,24 @@ func _ToolService_RunTool_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ToolServiceServer).RunTool(ctx, req.(*RunToolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ToolService_EvaluateCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EvaluateCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).EvaluateCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_EvaluateCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).EvaluateCall(ctx, req.(*EvaluateCallRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -544,6 +598,10 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RunTool",
 			Handler:    _ToolService_RunTool_Handler,
+		},
+		{
+			MethodName: "EvaluateCall",
+			Handler:    _ToolService_EvaluateCall_Handler,
 		},
 		{
 			MethodName: "GetCall",

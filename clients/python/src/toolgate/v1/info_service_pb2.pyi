@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import call_pb2 as _call_pb2
+from toolgate.v1 import prompt_pb2 as _prompt_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -517,22 +518,30 @@ class AgentInfo(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, for requests."""
     description: _builtins.str
     """What it is for."""
     mode: _builtins.str
     """`primary`, `subagent` or `all`."""
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.PermissionRule]:
+        """Its rules, weakest first: of all that match, the last one decides, and what none matches is asked. A call on behalf of
+        others may less: see EvaluateCall.
+        """
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         description: _builtins.str = ...,
         mode: _builtins.str = ...,
+        rules: _abc.Iterable[_prompt_pb2.PermissionRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "mode", b"mode", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "mode", b"mode", "name", b"name", "rules", b"rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -78,11 +78,6 @@ class PermissionServiceStub:
                 request_serializer=toolgate_dot_v1_dot_permission__service__pb2.RevokeGrantRequest.SerializeToString,
                 response_deserializer=toolgate_dot_v1_dot_permission__service__pb2.RevokeGrantResponse.FromString,
                 _registered_method=True)
-        self.EvaluatePermission = channel.unary_unary(
-                '/toolgate.v1.PermissionService/EvaluatePermission',
-                request_serializer=toolgate_dot_v1_dot_permission__service__pb2.EvaluatePermissionRequest.SerializeToString,
-                response_deserializer=toolgate_dot_v1_dot_permission__service__pb2.EvaluatePermissionResponse.FromString,
-                _registered_method=True)
 
 
 class PermissionServiceServicer:
@@ -167,15 +162,6 @@ class PermissionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def EvaluatePermission(self, request, context):
-        """Says what the rules would decide. Asks nobody, changes nothing.
-
-        INVALID_ARGUMENT: unknown agent, no permission. NOT_FOUND: unknown workspace. May be retried.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_PermissionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -213,11 +199,6 @@ def add_PermissionServiceServicer_to_server(servicer, server):
                     servicer.RevokeGrant,
                     request_deserializer=toolgate_dot_v1_dot_permission__service__pb2.RevokeGrantRequest.FromString,
                     response_serializer=toolgate_dot_v1_dot_permission__service__pb2.RevokeGrantResponse.SerializeToString,
-            ),
-            'EvaluatePermission': grpc.unary_unary_rpc_method_handler(
-                    servicer.EvaluatePermission,
-                    request_deserializer=toolgate_dot_v1_dot_permission__service__pb2.EvaluatePermissionRequest.FromString,
-                    response_serializer=toolgate_dot_v1_dot_permission__service__pb2.EvaluatePermissionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -418,33 +399,6 @@ class PermissionService:
             '/toolgate.v1.PermissionService/RevokeGrant',
             toolgate_dot_v1_dot_permission__service__pb2.RevokeGrantRequest.SerializeToString,
             toolgate_dot_v1_dot_permission__service__pb2.RevokeGrantResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def EvaluatePermission(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/toolgate.v1.PermissionService/EvaluatePermission',
-            toolgate_dot_v1_dot_permission__service__pb2.EvaluatePermissionRequest.SerializeToString,
-            toolgate_dot_v1_dot_permission__service__pb2.EvaluatePermissionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -84,11 +84,6 @@ class PermissionServiceStub:
 
     NOT_FOUND: unknown grant, or already revoked.
     """
-    EvaluatePermission: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.EvaluatePermissionRequest, _permission_service_pb2.EvaluatePermissionResponse]
-    """Says what the rules would decide. Asks nobody, changes nothing.
-
-    INVALID_ARGUMENT: unknown agent, no permission. NOT_FOUND: unknown workspace. May be retried.
-    """
 
 @_typing.type_check_only
 class PermissionServiceAsyncStub(PermissionServiceStub):
@@ -145,11 +140,6 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     """Takes a standing approval back: what it covered is asked again.
 
     NOT_FOUND: unknown grant, or already revoked.
-    """
-    EvaluatePermission: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.EvaluatePermissionRequest, _permission_service_pb2.EvaluatePermissionResponse]  # type: ignore[assignment]
-    """Says what the rules would decide. Asks nobody, changes nothing.
-
-    INVALID_ARGUMENT: unknown agent, no permission. NOT_FOUND: unknown workspace. May be retried.
     """
 
 class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -246,17 +236,6 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Takes a standing approval back: what it covered is asked again.
 
         NOT_FOUND: unknown grant, or already revoked.
-        """
-
-    @_abc_1.abstractmethod
-    def EvaluatePermission(
-        self,
-        request: _permission_service_pb2.EvaluatePermissionRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_permission_service_pb2.EvaluatePermissionResponse, _abc.Awaitable[_permission_service_pb2.EvaluatePermissionResponse]]:
-        """Says what the rules would decide. Asks nobody, changes nothing.
-
-        INVALID_ARGUMENT: unknown agent, no permission. NOT_FOUND: unknown workspace. May be retried.
         """
 
 def add_PermissionServiceServicer_to_server(servicer: PermissionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

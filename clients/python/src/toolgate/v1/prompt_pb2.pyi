@@ -330,6 +330,7 @@ class PermissionRequest(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
     permission: _builtins.str
     """The permission's name: `bash`, `edit`, `external_directory`, `doom_loop`, …"""
     title: _builtins.str
@@ -356,6 +357,10 @@ class PermissionRequest(_message.Message):
         nothing to take apart. One reply is for all parts.
         """
 
+    @_builtins.property
+    def ahead(self) -> _containers.RepeatedCompositeFieldContainer[Global___PermissionAhead]:
+        """What the call asks afterwards, as far as it is known. None of it is denied by a rule: then nobody is asked at all."""
+
     def __init__(
         self,
         *,
@@ -366,14 +371,43 @@ class PermissionRequest(_message.Message):
         metadata: _struct_pb2.Struct | None = ...,
         rule: Global___PermissionRule | None = ...,
         parts: _abc.Iterable[Global___PermissionPart] | None = ...,
+        ahead: _abc.Iterable[Global___PermissionAhead] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "rule", b"rule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["always", b"always", "metadata", b"metadata", "parts", b"parts", "patterns", b"patterns", "permission", b"permission", "rule", b"rule", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "always", b"always", "metadata", b"metadata", "parts", b"parts", "patterns", b"patterns", "permission", b"permission", "rule", b"rule", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PermissionRequest: _TypeAlias = PermissionRequest  # noqa: Y015
+
+@_typing.final
+class PermissionAhead(_message.Message):
+    """A permission that a call asks for after another one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    PATTERNS_FIELD_NUMBER: _builtins.int
+    permission: _builtins.str
+    """The permission's name."""
+    @_builtins.property
+    def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the tool is about to touch."""
+
+    def __init__(
+        self,
+        *,
+        permission: _builtins.str = ...,
+        patterns: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["patterns", b"patterns", "permission", b"permission"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PermissionAhead: _TypeAlias = PermissionAhead  # noqa: Y015
 
 @_typing.final
 class QuestionRequest(_message.Message):
@@ -487,7 +521,7 @@ class PermissionPart(_message.Message):
     rules allow less than everything, and no grant covers it.
     """
     action: Global___PermissionAction.ValueType
-    """The verdict: ALLOW or ASK. A request with a denied part is never asked for."""
+    """The verdict. In a prompt ALLOW or ASK: a request with a denied part is never asked for."""
     granted: _builtins.bool
     """The rule asks, and a grant allows it."""
     @_builtins.property

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf.internal import containers as _containers
 from toolgate.v1 import call_pb2 as _call_pb2
+from toolgate.v1 import prompt_pb2 as _prompt_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -272,6 +273,176 @@ class RunToolResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunToolResponse: _TypeAlias = RunToolResponse  # noqa: Y015
+
+@_typing.final
+class EvaluateCallRequest(_message.Message):
+    """Describes a call that is not made; the fields mean what they mean in ExecuteToolRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    INPUT_JSON_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool's name."""
+    input_json: _builtins.str
+    """JSON text exactly as the model wrote it."""
+    @_builtins.property
+    def context(self) -> _call_pb2.CallContext:
+        """In whose name."""
+
+    @_builtins.property
+    def input(self) -> _struct_pb2.Struct:
+        """A value, for calls written by hand."""
+
+    def __init__(
+        self,
+        *,
+        context: _call_pb2.CallContext | None = ...,
+        tool: _builtins.str = ...,
+        input_json: _builtins.str = ...,
+        input: _struct_pb2.Struct | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_arguments: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
+    _WhichOneofArgType_arguments: _TypeAlias = _typing.Literal["arguments", b"arguments"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_arguments) -> _WhichOneofReturnType_arguments | None: ...
+
+Global___EvaluateCallRequest: _TypeAlias = EvaluateCallRequest  # noqa: Y015
+
+@_typing.final
+class EvaluateCallResponse(_message.Message):
+    """What the call would ask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVALUATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def evaluation(self) -> Global___CallEvaluation:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        evaluation: Global___CallEvaluation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["evaluation", b"evaluation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evaluation", b"evaluation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EvaluateCallResponse: _TypeAlias = EvaluateCallResponse  # noqa: Y015
+
+@_typing.final
+class CallEvaluation(_message.Message):
+    """What a call would ask before it does anything."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    INPUT_JSON_FIELD_NUMBER: _builtins.int
+    INPUT_DIGEST_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    CHILDREN_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    action: _prompt_pb2.PermissionAction.ValueType
+    """The strictest verdict of all: DENY if any request is denied, else ASK if a person would be asked or if `complete` is
+    false, else ALLOW.
+    """
+    tool: _builtins.str
+    """The tool that would run; `invalid` if the name or the JSON could not be understood."""
+    input_json: _builtins.str
+    """The frozen input: canonical JSON (RFC 8785)."""
+    input_digest: _builtins.str
+    """SHA-256 of `input_json`, 64 hexadecimal digits."""
+    problem: _builtins.str
+    """Why the call would fail before it has asked everything, in the words that the model would read; empty if it would not."""
+    complete: _builtins.bool
+    """Whether `requests` is all that is asked before the call does something. False for tools whose own code decides: custom
+    tools, tools of plugins and of hosts.
+    """
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___EvaluatedRequest]:
+        """What would be asked, in order. Nothing follows a request that is denied. If a later one is denied, nobody is asked for
+        an earlier one either.
+        """
+
+    @_builtins.property
+    def children(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallEvaluation]:
+        """The calls that it would make: of `batch`, and of `bash` in the background."""
+
+    def __init__(
+        self,
+        *,
+        action: _prompt_pb2.PermissionAction.ValueType = ...,
+        tool: _builtins.str = ...,
+        input_json: _builtins.str = ...,
+        input_digest: _builtins.str = ...,
+        requests: _abc.Iterable[Global___EvaluatedRequest] | None = ...,
+        children: _abc.Iterable[Global___CallEvaluation] | None = ...,
+        problem: _builtins.str = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "children", b"children", "complete", b"complete", "input_digest", b"input_digest", "input_json", b"input_json", "problem", b"problem", "requests", b"requests", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallEvaluation: _TypeAlias = CallEvaluation  # noqa: Y015
+
+@_typing.final
+class EvaluatedRequest(_message.Message):
+    """One thing that a call would ask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    QUESTIONS_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    GRANT_IDS_FIELD_NUMBER: _builtins.int
+    ANNOUNCED_FIELD_NUMBER: _builtins.int
+    action: _prompt_pb2.PermissionAction.ValueType
+    """The verdict."""
+    announced: _builtins.bool
+    """It is asked only after the one before is approved. What the call finds then may add to it: a diff, for instance."""
+    @_builtins.property
+    def permission(self) -> _prompt_pb2.PermissionRequest:
+        """A permission. Its rule is the one that decides; each part has its own verdict."""
+
+    @_builtins.property
+    def questions(self) -> _prompt_pb2.QuestionRequest:
+        """Questions for a person, which no rule answers."""
+
+    @_builtins.property
+    def grant_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The standing approvals that turn ask into allow; empty if none do."""
+
+    def __init__(
+        self,
+        *,
+        permission: _prompt_pb2.PermissionRequest | None = ...,
+        questions: _prompt_pb2.QuestionRequest | None = ...,
+        action: _prompt_pb2.PermissionAction.ValueType = ...,
+        grant_ids: _abc.Iterable[_builtins.str] | None = ...,
+        announced: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission", "questions", b"questions", "request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "announced", b"announced", "grant_ids", b"grant_ids", "permission", b"permission", "questions", b"questions", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["permission", "questions"]  # noqa: Y015
+    _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
+
+Global___EvaluatedRequest: _TypeAlias = EvaluatedRequest  # noqa: Y015
 
 @_typing.final
 class WatchCallRequest(_message.Message):

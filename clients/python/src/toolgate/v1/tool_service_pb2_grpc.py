@@ -58,6 +58,11 @@ class ToolServiceStub:
                 request_serializer=toolgate_dot_v1_dot_tool__service__pb2.RunToolRequest.SerializeToString,
                 response_deserializer=toolgate_dot_v1_dot_tool__service__pb2.RunToolResponse.FromString,
                 _registered_method=True)
+        self.EvaluateCall = channel.unary_unary(
+                '/toolgate.v1.ToolService/EvaluateCall',
+                request_serializer=toolgate_dot_v1_dot_tool__service__pb2.EvaluateCallRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_tool__service__pb2.EvaluateCallResponse.FromString,
+                _registered_method=True)
         self.WatchCall = channel.unary_stream(
                 '/toolgate.v1.ToolService/WatchCall',
                 request_serializer=toolgate_dot_v1_dot_tool__service__pb2.WatchCallRequest.SerializeToString,
@@ -134,6 +139,22 @@ class ToolServiceServicer:
         OK status with `call.failed`.
 
         Status codes and retries as ExecuteTool.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EvaluateCall(self, request, context):
+        """Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+        run, changed or recorded, and nobody is asked.
+
+        The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+        after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+        whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+        after a refusal of the sandbox.
+
+        INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+        TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -236,6 +257,11 @@ def add_ToolServiceServicer_to_server(servicer, server):
                     servicer.RunTool,
                     request_deserializer=toolgate_dot_v1_dot_tool__service__pb2.RunToolRequest.FromString,
                     response_serializer=toolgate_dot_v1_dot_tool__service__pb2.RunToolResponse.SerializeToString,
+            ),
+            'EvaluateCall': grpc.unary_unary_rpc_method_handler(
+                    servicer.EvaluateCall,
+                    request_deserializer=toolgate_dot_v1_dot_tool__service__pb2.EvaluateCallRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_tool__service__pb2.EvaluateCallResponse.SerializeToString,
             ),
             'WatchCall': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchCall,
@@ -358,6 +384,33 @@ class ToolService:
             '/toolgate.v1.ToolService/RunTool',
             toolgate_dot_v1_dot_tool__service__pb2.RunToolRequest.SerializeToString,
             toolgate_dot_v1_dot_tool__service__pb2.RunToolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EvaluateCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.ToolService/EvaluateCall',
+            toolgate_dot_v1_dot_tool__service__pb2.EvaluateCallRequest.SerializeToString,
+            toolgate_dot_v1_dot_tool__service__pb2.EvaluateCallResponse.FromString,
             options,
             channel_credentials,
             insecure,

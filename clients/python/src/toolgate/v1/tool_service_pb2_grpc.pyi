@@ -67,6 +67,18 @@ class ToolServiceStub:
 
     Status codes and retries as ExecuteTool.
     """
+    EvaluateCall: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.EvaluateCallRequest, _tool_service_pb2.EvaluateCallResponse]
+    """Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+    run, changed or recorded, and nobody is asked.
+
+    The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+    after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+    whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+    after a refusal of the sandbox.
+
+    INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+    TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
+    """
     WatchCall: _grpc.UnaryStreamMultiCallable[_tool_service_pb2.WatchCallRequest, _tool_service_pb2.WatchCallResponse]
     """Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
     terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
@@ -162,6 +174,18 @@ class ToolServiceAsyncStub(ToolServiceStub):
     OK status with `call.failed`.
 
     Status codes and retries as ExecuteTool.
+    """
+    EvaluateCall: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.EvaluateCallRequest, _tool_service_pb2.EvaluateCallResponse]  # type: ignore[assignment]
+    """Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+    run, changed or recorded, and nobody is asked.
+
+    The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+    after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+    whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+    after a refusal of the sandbox.
+
+    INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+    TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
     """
     WatchCall: _aio.UnaryStreamMultiCallable[_tool_service_pb2.WatchCallRequest, _tool_service_pb2.WatchCallResponse]  # type: ignore[assignment]
     """Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
@@ -273,6 +297,24 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         OK status with `call.failed`.
 
         Status codes and retries as ExecuteTool.
+        """
+
+    @_abc_1.abstractmethod
+    def EvaluateCall(
+        self,
+        request: _tool_service_pb2.EvaluateCallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tool_service_pb2.EvaluateCallResponse, _abc.Awaitable[_tool_service_pb2.EvaluateCallResponse]]:
+        """Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+        run, changed or recorded, and nobody is asked.
+
+        The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+        after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+        whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+        after a refusal of the sandbox.
+
+        INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+        TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
         """
 
     @_abc_1.abstractmethod

@@ -3,9 +3,10 @@
 //! *Invariant:* outward only; replies are read by the service that takes them.
 
 use toolgate_contract as proto;
+use toolgate_engine::{Evaluated, Evaluation};
 use toolgate_model as call;
 
-use super::{FromCore, IntoProto as _, timestamp, to_struct};
+use super::{FromCore, IntoProto, timestamp, to_struct};
 
 impl FromCore<call::Rule> for proto::PermissionRule {
     fn from_core(rule: call::Rule) -> Self {
@@ -143,6 +144,14 @@ impl FromCore<call::PromptRequest> for proto::prompt::Request {
                     .zip(verdicts)
                     .map(|(part, verdict)| permission_part(part, verdict))
                     .collect(),
+                ahead: ask
+                    .then
+                    .into_iter()
+                    .map(|later| proto::PermissionAhead {
+                        permission: later.permission,
+                        patterns: later.patterns,
+                    })
+                    .collect(),
             }),
             call::PromptRequest::Questions(questions) => Self::Questions(proto::QuestionRequest {
                 questions: questions.into_iter().map(proto::Question::from_core).collect(),
@@ -241,5 +250,36 @@ mod tests {
         };
         let sent = permission_part(part, call::PartVerdict::default());
         assert_eq!(sent.patterns, ["rm -fr x", "rm -rf x"]);
+    }
+}
+
+impl FromCore<Evaluation> for proto::CallEvaluation {
+    fn from_core(evaluation: Evaluation) -> Self {
+        Self {
+            action: proto::PermissionAction::from_core(evaluation.action()).into(),
+            tool: evaluation.tool,
+            input_json: evaluation.input_json,
+            input_digest: evaluation.input_digest,
+            requests: evaluation.requests.into_iter().map(IntoProto::into_proto).collect(),
+            children: evaluation.children.into_iter().map(IntoProto::into_proto).collect(),
+            problem: evaluation.problem.unwrap_or_default(),
+            complete: evaluation.is_complete,
+        }
+    }
+}
+
+impl FromCore<Evaluated> for proto::EvaluatedRequest {
+    fn from_core(evaluated: Evaluated) -> Self {
+        use proto::evaluated_request::Request;
+        let request = match evaluated.request.into_proto() {
+            proto::prompt::Request::Permission(permission) => Request::Permission(permission),
+            proto::prompt::Request::Questions(questions) => Request::Questions(questions),
+        };
+        Self {
+            request: Some(request),
+            action: proto::PermissionAction::from_core(evaluated.action).into(),
+            grant_ids: evaluated.grants.iter().map(ToString::to_string).collect(),
+            announced: evaluated.is_announced,
+        }
     }
 }

@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/prompt.proto.
  */
 export const file_toolgate_v1_prompt: GenFile = /*@__PURE__*/
-  fileDesc("Chh0b29sZ2F0ZS92MS9wcm9tcHQucHJvdG8SC3Rvb2xnYXRlLnYxImQKDlBlcm1pc3Npb25SdWxlEhIKCnBlcm1pc3Npb24YASABKAkSDwoHcGF0dGVybhgCIAEoCRItCgZhY3Rpb24YAyABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uIuMCChBQcm9tcHRSZXNvbHV0aW9uEi0KCGRlY2lzaW9uGAEgASgOMhsudG9vbGdhdGUudjEuUHJvbXB0RGVjaXNpb24SDwoHbWVzc2FnZRgCIAEoCRIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtyZXNvbHZlZF9ieRgEIAEoCRIcChRiZWNhdXNlX29mX3Byb21wdF9pZBgFIAEoCRIZChF3aXRoZHJhd25fYmVjYXVzZRgGIAEoCRIsCgdhbnN3ZXJzGAcgAygLMhsudG9vbGdhdGUudjEuUXVlc3Rpb25BbnN3ZXISJgoFc2NvcGUYCCABKAsyFy50b29sZ2F0ZS52MS5HcmFudFNjb3BlEhcKD2Fsd2F5c19wYXR0ZXJucxgJIAMoCRISCgppbnB1dF9qc29uGAogASgJEhQKDGlucHV0X2RpZ2VzdBgLIAEoCSJ3CgpHcmFudFNjb3BlEiYKBXJlYWNoGAEgASgOMhcudG9vbGdhdGUudjEuR3JhbnRSZWFjaBIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIbWF4X3VzZXMYAyABKAUiIAoOUXVlc3Rpb25BbnN3ZXISDgoGdmFsdWVzGAEgAygJItoBChFQZXJtaXNzaW9uUmVxdWVzdBISCgpwZXJtaXNzaW9uGAEgASgJEhAKCHBhdHRlcm5zGAIgAygJEg4KBmFsd2F5cxgDIAMoCRINCgV0aXRsZRgEIAEoCRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKQoEcnVsZRgGIAEoCzIbLnRvb2xnYXRlLnYxLlBlcm1pc3Npb25SdWxlEioKBXBhcnRzGAcgAygLMhsudG9vbGdhdGUudjEuUGVybWlzc2lvblBhcnQiOwoPUXVlc3Rpb25SZXF1ZXN0EigKCXF1ZXN0aW9ucxgBIAMoCzIVLnRvb2xnYXRlLnYxLlF1ZXN0aW9uInwKCFF1ZXN0aW9uEhAKCHF1ZXN0aW9uGAEgASgJEg4KBmhlYWRlchgCIAEoCRIsCgdvcHRpb25zGAMgAygLMhsudG9vbGdhdGUudjEuUXVlc3Rpb25PcHRpb24SEAoIbXVsdGlwbGUYBCABKAgSDgoGY3VzdG9tGAUgASgIIjQKDlF1ZXN0aW9uT3B0aW9uEg0KBWxhYmVsGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJIt4BCg5QZXJtaXNzaW9uUGFydBIMCgR0ZXh0GAEgASgJEhEKCWFyZ3VtZW50cxgCIAMoCRIQCghwYXR0ZXJucxgDIAMoCRIOCgZhbHdheXMYBCADKAkSDQoFcGF0aHMYBSADKAkSDwoHdW5jbGVhchgGIAEoCRItCgZhY3Rpb24YByABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEikKBHJ1bGUYCCABKAsyGy50b29sZ2F0ZS52MS5QZXJtaXNzaW9uUnVsZRIPCgdncmFudGVkGAkgASgIIrcECgZQcm9tcHQSEQoJcHJvbXB0X2lkGAEgASgJEg8KB2NhbGxfaWQYAiABKAkSEgoKc2Vzc2lvbl9pZBgDIAEoCRIRCgl3b3Jrc3BhY2UYBCABKAkSDQoFYWdlbnQYBSABKAkSDAoEdG9vbBgGIAEoCRIRCglyZXF1ZXN0ZXIYByABKAkSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVzdGF0ZRgKIAEoDjIYLnRvb2xnYXRlLnYxLlByb21wdFN0YXRlEhQKDGlucHV0X2RpZ2VzdBgLIAEoCRI0CgpwZXJtaXNzaW9uGAwgASgLMh4udG9vbGdhdGUudjEuUGVybWlzc2lvblJlcXVlc3RIABIxCglxdWVzdGlvbnMYDiABKAsyHC50b29sZ2F0ZS52MS5RdWVzdGlvblJlcXVlc3RIABIxCgpyZXNvbHV0aW9uGA0gASgLMh0udG9vbGdhdGUudjEuUHJvbXB0UmVzb2x1dGlvbhIUCgxvbl9iZWhhbGZfb2YYDyADKAkSLgoJYXBwcm92YWxzGBAgAygLMhsudG9vbGdhdGUudjEuUHJvbXB0QXBwcm92YWwSEAoIZWRpdGFibGUYESABKAgSEgoKaW5wdXRfanNvbhgSIAEoCUIJCgdyZXF1ZXN0IpEBCg5Qcm9tcHRBcHByb3ZhbBIRCglwcmluY2lwYWwYASABKAkSEwoLYXBwcm92ZWRfYnkYAiABKAkSLQoIZGVjaXNpb24YAyABKA4yGy50b29sZ2F0ZS52MS5Qcm9tcHREZWNpc2lvbhIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLUAgoFR3JhbnQSEAoIZ3JhbnRfaWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJEhIKCnBlcm1pc3Npb24YAyABKAkSDwoHcGF0dGVybhgEIAEoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcHJvbXB0X2lkGAYgASgJEiYKBXNjb3BlGAcgASgLMhcudG9vbGdhdGUudjEuR3JhbnRTY29wZRISCgpzZXNzaW9uX2lkGAggASgJEhQKDHByb21wdF90aXRsZRgJIAEoCRISCgpncmFudGVkX2J5GAogASgJEhEKCXVzZV9jb3VudBgLIAEoAxIxCg1sYXN0X3VzZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglhcHByb3ZlcnMYDSADKAkqiQEKEFBlcm1pc3Npb25BY3Rpb24SIQodUEVSTUlTU0lPTl9BQ1RJT05fVU5TUEVDSUZJRUQQABIbChdQRVJNSVNTSU9OX0FDVElPTl9BTExPVxABEhkKFVBFUk1JU1NJT05fQUNUSU9OX0FTSxACEhoKFlBFUk1JU1NJT05fQUNUSU9OX0RFTlkQAyqTAQoLUHJvbXB0U3RhdGUSHAoYUFJPTVBUX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUFJPTVBUX1NUQVRFX09QRU4QARIZChVQUk9NUFRfU1RBVEVfUkVTT0xWRUQQAhIYChRQUk9NUFRfU1RBVEVfRVhQSVJFRBADEhoKFlBST01QVF9TVEFURV9XSVRIRFJBV04QBCq8AQoOUHJvbXB0RGVjaXNpb24SHwobUFJPTVBUX0RFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASGAoUUFJPTVBUX0RFQ0lTSU9OX09OQ0UQARIaChZQUk9NUFRfREVDSVNJT05fQUxXQVlTEAISGgoWUFJPTVBUX0RFQ0lTSU9OX1JFSkVDVBADEhoKFlBST01QVF9ERUNJU0lPTl9BTlNXRVIQBBIbChdQUk9NUFRfREVDSVNJT05fSU5TVEVBRBAFKnIKCkdyYW50UmVhY2gSGwoXR1JBTlRfUkVBQ0hfVU5TUEVDSUZJRUQQABITCg9HUkFOVF9SRUFDSF9SVU4QARIXChNHUkFOVF9SRUFDSF9TRVNTSU9OEAISGQoVR1JBTlRfUkVBQ0hfV09SS1NQQUNFEANCYwoOaW8udG9vbGdhdGUudjFCC1Byb21wdFByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("Chh0b29sZ2F0ZS92MS9wcm9tcHQucHJvdG8SC3Rvb2xnYXRlLnYxImQKDlBlcm1pc3Npb25SdWxlEhIKCnBlcm1pc3Npb24YASABKAkSDwoHcGF0dGVybhgCIAEoCRItCgZhY3Rpb24YAyABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uIuMCChBQcm9tcHRSZXNvbHV0aW9uEi0KCGRlY2lzaW9uGAEgASgOMhsudG9vbGdhdGUudjEuUHJvbXB0RGVjaXNpb24SDwoHbWVzc2FnZRgCIAEoCRIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtyZXNvbHZlZF9ieRgEIAEoCRIcChRiZWNhdXNlX29mX3Byb21wdF9pZBgFIAEoCRIZChF3aXRoZHJhd25fYmVjYXVzZRgGIAEoCRIsCgdhbnN3ZXJzGAcgAygLMhsudG9vbGdhdGUudjEuUXVlc3Rpb25BbnN3ZXISJgoFc2NvcGUYCCABKAsyFy50b29sZ2F0ZS52MS5HcmFudFNjb3BlEhcKD2Fsd2F5c19wYXR0ZXJucxgJIAMoCRISCgppbnB1dF9qc29uGAogASgJEhQKDGlucHV0X2RpZ2VzdBgLIAEoCSJ3CgpHcmFudFNjb3BlEiYKBXJlYWNoGAEgASgOMhcudG9vbGdhdGUudjEuR3JhbnRSZWFjaBIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIbWF4X3VzZXMYAyABKAUiIAoOUXVlc3Rpb25BbnN3ZXISDgoGdmFsdWVzGAEgAygJIocCChFQZXJtaXNzaW9uUmVxdWVzdBISCgpwZXJtaXNzaW9uGAEgASgJEhAKCHBhdHRlcm5zGAIgAygJEg4KBmFsd2F5cxgDIAMoCRINCgV0aXRsZRgEIAEoCRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKQoEcnVsZRgGIAEoCzIbLnRvb2xnYXRlLnYxLlBlcm1pc3Npb25SdWxlEioKBXBhcnRzGAcgAygLMhsudG9vbGdhdGUudjEuUGVybWlzc2lvblBhcnQSKwoFYWhlYWQYCCADKAsyHC50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWhlYWQiNwoPUGVybWlzc2lvbkFoZWFkEhIKCnBlcm1pc3Npb24YASABKAkSEAoIcGF0dGVybnMYAiADKAkiOwoPUXVlc3Rpb25SZXF1ZXN0EigKCXF1ZXN0aW9ucxgBIAMoCzIVLnRvb2xnYXRlLnYxLlF1ZXN0aW9uInwKCFF1ZXN0aW9uEhAKCHF1ZXN0aW9uGAEgASgJEg4KBmhlYWRlchgCIAEoCRIsCgdvcHRpb25zGAMgAygLMhsudG9vbGdhdGUudjEuUXVlc3Rpb25PcHRpb24SEAoIbXVsdGlwbGUYBCABKAgSDgoGY3VzdG9tGAUgASgIIjQKDlF1ZXN0aW9uT3B0aW9uEg0KBWxhYmVsGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJIt4BCg5QZXJtaXNzaW9uUGFydBIMCgR0ZXh0GAEgASgJEhEKCWFyZ3VtZW50cxgCIAMoCRIQCghwYXR0ZXJucxgDIAMoCRIOCgZhbHdheXMYBCADKAkSDQoFcGF0aHMYBSADKAkSDwoHdW5jbGVhchgGIAEoCRItCgZhY3Rpb24YByABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEikKBHJ1bGUYCCABKAsyGy50b29sZ2F0ZS52MS5QZXJtaXNzaW9uUnVsZRIPCgdncmFudGVkGAkgASgIIrcECgZQcm9tcHQSEQoJcHJvbXB0X2lkGAEgASgJEg8KB2NhbGxfaWQYAiABKAkSEgoKc2Vzc2lvbl9pZBgDIAEoCRIRCgl3b3Jrc3BhY2UYBCABKAkSDQoFYWdlbnQYBSABKAkSDAoEdG9vbBgGIAEoCRIRCglyZXF1ZXN0ZXIYByABKAkSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVzdGF0ZRgKIAEoDjIYLnRvb2xnYXRlLnYxLlByb21wdFN0YXRlEhQKDGlucHV0X2RpZ2VzdBgLIAEoCRI0CgpwZXJtaXNzaW9uGAwgASgLMh4udG9vbGdhdGUudjEuUGVybWlzc2lvblJlcXVlc3RIABIxCglxdWVzdGlvbnMYDiABKAsyHC50b29sZ2F0ZS52MS5RdWVzdGlvblJlcXVlc3RIABIxCgpyZXNvbHV0aW9uGA0gASgLMh0udG9vbGdhdGUudjEuUHJvbXB0UmVzb2x1dGlvbhIUCgxvbl9iZWhhbGZfb2YYDyADKAkSLgoJYXBwcm92YWxzGBAgAygLMhsudG9vbGdhdGUudjEuUHJvbXB0QXBwcm92YWwSEAoIZWRpdGFibGUYESABKAgSEgoKaW5wdXRfanNvbhgSIAEoCUIJCgdyZXF1ZXN0IpEBCg5Qcm9tcHRBcHByb3ZhbBIRCglwcmluY2lwYWwYASABKAkSEwoLYXBwcm92ZWRfYnkYAiABKAkSLQoIZGVjaXNpb24YAyABKA4yGy50b29sZ2F0ZS52MS5Qcm9tcHREZWNpc2lvbhIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLUAgoFR3JhbnQSEAoIZ3JhbnRfaWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJEhIKCnBlcm1pc3Npb24YAyABKAkSDwoHcGF0dGVybhgEIAEoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcHJvbXB0X2lkGAYgASgJEiYKBXNjb3BlGAcgASgLMhcudG9vbGdhdGUudjEuR3JhbnRTY29wZRISCgpzZXNzaW9uX2lkGAggASgJEhQKDHByb21wdF90aXRsZRgJIAEoCRISCgpncmFudGVkX2J5GAogASgJEhEKCXVzZV9jb3VudBgLIAEoAxIxCg1sYXN0X3VzZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglhcHByb3ZlcnMYDSADKAkqiQEKEFBlcm1pc3Npb25BY3Rpb24SIQodUEVSTUlTU0lPTl9BQ1RJT05fVU5TUEVDSUZJRUQQABIbChdQRVJNSVNTSU9OX0FDVElPTl9BTExPVxABEhkKFVBFUk1JU1NJT05fQUNUSU9OX0FTSxACEhoKFlBFUk1JU1NJT05fQUNUSU9OX0RFTlkQAyqTAQoLUHJvbXB0U3RhdGUSHAoYUFJPTVBUX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUFJPTVBUX1NUQVRFX09QRU4QARIZChVQUk9NUFRfU1RBVEVfUkVTT0xWRUQQAhIYChRQUk9NUFRfU1RBVEVfRVhQSVJFRBADEhoKFlBST01QVF9TVEFURV9XSVRIRFJBV04QBCq8AQoOUHJvbXB0RGVjaXNpb24SHwobUFJPTVBUX0RFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASGAoUUFJPTVBUX0RFQ0lTSU9OX09OQ0UQARIaChZQUk9NUFRfREVDSVNJT05fQUxXQVlTEAISGgoWUFJPTVBUX0RFQ0lTSU9OX1JFSkVDVBADEhoKFlBST01QVF9ERUNJU0lPTl9BTlNXRVIQBBIbChdQUk9NUFRfREVDSVNJT05fSU5TVEVBRBAFKnIKCkdyYW50UmVhY2gSGwoXR1JBTlRfUkVBQ0hfVU5TUEVDSUZJRUQQABITCg9HUkFOVF9SRUFDSF9SVU4QARIXChNHUkFOVF9SRUFDSF9TRVNTSU9OEAISGQoVR1JBTlRfUkVBQ0hfV09SS1NQQUNFEANCYwoOaW8udG9vbGdhdGUudjFCC1Byb21wdFByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * One permission rule. Both sides are wildcards: `*` is any run of characters, `?` is one character, and a final
@@ -256,6 +256,13 @@ export type PermissionRequest = Message<"toolgate.v1.PermissionRequest"> & {
    * @generated from field: repeated toolgate.v1.PermissionPart parts = 7;
    */
   parts: PermissionPart[];
+
+  /**
+   * What the call asks afterwards, as far as it is known. None of it is denied by a rule: then nobody is asked at all.
+   *
+   * @generated from field: repeated toolgate.v1.PermissionAhead ahead = 8;
+   */
+  ahead: PermissionAhead[];
 };
 
 /**
@@ -264,6 +271,34 @@ export type PermissionRequest = Message<"toolgate.v1.PermissionRequest"> & {
  */
 export const PermissionRequestSchema: GenMessage<PermissionRequest> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_prompt, 4);
+
+/**
+ * A permission that a call asks for after another one.
+ *
+ * @generated from message toolgate.v1.PermissionAhead
+ */
+export type PermissionAhead = Message<"toolgate.v1.PermissionAhead"> & {
+  /**
+   * The permission's name.
+   *
+   * @generated from field: string permission = 1;
+   */
+  permission: string;
+
+  /**
+   * What the tool is about to touch.
+   *
+   * @generated from field: repeated string patterns = 2;
+   */
+  patterns: string[];
+};
+
+/**
+ * Describes the message toolgate.v1.PermissionAhead.
+ * Use `create(PermissionAheadSchema)` to create a new message.
+ */
+export const PermissionAheadSchema: GenMessage<PermissionAhead> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_prompt, 5);
 
 /**
  * Questions for a person, asked by a tool.
@@ -284,7 +319,7 @@ export type QuestionRequest = Message<"toolgate.v1.QuestionRequest"> & {
  * Use `create(QuestionRequestSchema)` to create a new message.
  */
 export const QuestionRequestSchema: GenMessage<QuestionRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 5);
+  messageDesc(file_toolgate_v1_prompt, 6);
 
 /**
  * One question.
@@ -333,7 +368,7 @@ export type Question = Message<"toolgate.v1.Question"> & {
  * Use `create(QuestionSchema)` to create a new message.
  */
 export const QuestionSchema: GenMessage<Question> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 6);
+  messageDesc(file_toolgate_v1_prompt, 7);
 
 /**
  * One choice.
@@ -361,7 +396,7 @@ export type QuestionOption = Message<"toolgate.v1.QuestionOption"> & {
  * Use `create(QuestionOptionSchema)` to create a new message.
  */
 export const QuestionOptionSchema: GenMessage<QuestionOption> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 7);
+  messageDesc(file_toolgate_v1_prompt, 8);
 
 /**
  * One part of a compound request, with the verdict on it.
@@ -416,7 +451,7 @@ export type PermissionPart = Message<"toolgate.v1.PermissionPart"> & {
   unclear: string;
 
   /**
-   * The verdict: ALLOW or ASK. A request with a denied part is never asked for.
+   * The verdict. In a prompt ALLOW or ASK: a request with a denied part is never asked for.
    *
    * @generated from field: toolgate.v1.PermissionAction action = 7;
    */
@@ -442,7 +477,7 @@ export type PermissionPart = Message<"toolgate.v1.PermissionPart"> & {
  * Use `create(PermissionPartSchema)` to create a new message.
  */
 export const PermissionPartSchema: GenMessage<PermissionPart> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 8);
+  messageDesc(file_toolgate_v1_prompt, 9);
 
 /**
  * A question to a person that a call waits on.
@@ -593,7 +628,7 @@ export type Prompt = Message<"toolgate.v1.Prompt"> & {
  * Use `create(PromptSchema)` to create a new message.
  */
 export const PromptSchema: GenMessage<Prompt> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 9);
+  messageDesc(file_toolgate_v1_prompt, 10);
 
 /**
  * One approval of a prompt that needs two.
@@ -635,7 +670,7 @@ export type PromptApproval = Message<"toolgate.v1.PromptApproval"> & {
  * Use `create(PromptApprovalSchema)` to create a new message.
  */
 export const PromptApprovalSchema: GenMessage<PromptApproval> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 10);
+  messageDesc(file_toolgate_v1_prompt, 11);
 
 /**
  * A standing approval, left behind by an ALWAYS reply. It holds until it is revoked, or ends as its scope says; then it is
@@ -742,7 +777,7 @@ export type Grant = Message<"toolgate.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_prompt, 11);
+  messageDesc(file_toolgate_v1_prompt, 12);
 
 /**
  * What a permission rule says.

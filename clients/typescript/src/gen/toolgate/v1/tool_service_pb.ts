@@ -11,13 +11,15 @@ import { file_google_protobuf_duration, file_google_protobuf_struct } from "@buf
 import type { Call, CallContext, CallEvent, CallState, ModelRef, OnDisconnect, OutputMode, ToolDefinition } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
+import type { PermissionAction, PermissionRequest, QuestionRequest } from "./prompt_pb.js";
+import { file_toolgate_v1_prompt } from "./prompt_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file toolgate/v1/tool_service.proto.
  */
 export const file_toolgate_v1_tool_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsABChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEg4KBmNsaWVudBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRIVCg1pZl9ub25lX21hdGNoGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJInwKEUxpc3RUb29sc1Jlc3BvbnNlEioKBXRvb2xzGAEgAygLMhsudG9vbGdhdGUudjEuVG9vbERlZmluaXRpb24SDAoEZXRhZxgCIAEoCRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMbm90X21vZGlmaWVkGAQgASgIIrICChJFeGVjdXRlVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EicKBm91dHB1dBgIIAEoDjIXLnRvb2xnYXRlLnYxLk91dHB1dE1vZGVCCwoJYXJndW1lbnRzIjwKE0V4ZWN1dGVUb29sUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQihQIKDlJ1blRvb2xSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEgwKBHRvb2wYAyABKAkSFAoKaW5wdXRfanNvbhgEIAEoCUgAEigKBWlucHV0GAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEioKB3RpbWVvdXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNb25fZGlzY29ubmVjdBgHIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdEILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsImQKEFdhdGNoQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgCIAEoAxInCgZvdXRwdXQYAyABKA4yFy50b29sZ2F0ZS52MS5PdXRwdXRNb2RlIjoKEVdhdGNoQ2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50IiEKDkdldENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiMgoPR2V0Q2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpcBChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEiYKBnN0YXRlcxgDIAMoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRINCgV0b29scxgEIAMoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJOChFMaXN0Q2FsbHNSZXNwb25zZRIgCgVjYWxscxgBIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiQKEUNhbmNlbENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiNQoSQ2FuY2VsQ2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIlAKEFNlbmRJbnB1dFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDBINCgVjbG9zZRgEIAEoCCI4ChFTZW5kSW5wdXRSZXNwb25zZRITCgtuZXh0X29mZnNldBgBIAEoAxIOCgZjbG9zZWQYAiABKAgiqAEKEVJldmVydENhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEhYKDnJldmVydF9jYWxsX2lkGAMgASgJEg0KBW1lcmdlGAQgASgIEjAKDW9uX2Rpc2Nvbm5lY3QYBSABKA4yGS50b29sZ2F0ZS52MS5PbkRpc2Nvbm5lY3QiOwoSUmV2ZXJ0Q2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50MvUFCgtUb29sU2VydmljZRJQCglMaXN0VG9vbHMSHS50b29sZ2F0ZS52MS5MaXN0VG9vbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdFRvb2xzUmVzcG9uc2UiBLjXGAISWAoLRXhlY3V0ZVRvb2wSHy50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlcXVlc3QaIC50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlc3BvbnNlIgS41xgBMAESSgoHUnVuVG9vbBIbLnRvb2xnYXRlLnYxLlJ1blRvb2xSZXF1ZXN0GhwudG9vbGdhdGUudjEuUnVuVG9vbFJlc3BvbnNlIgS41xgBElIKCVdhdGNoQ2FsbBIdLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlcXVlc3QaHi50b29sZ2F0ZS52MS5XYXRjaENhbGxSZXNwb25zZSIEuNcYAjABEkoKB0dldENhbGwSGy50b29sZ2F0ZS52MS5HZXRDYWxsUmVxdWVzdBocLnRvb2xnYXRlLnYxLkdldENhbGxSZXNwb25zZSIEuNcYAhJQCglMaXN0Q2FsbHMSHS50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdENhbGxzUmVzcG9uc2UiBLjXGAISUwoKQ2FuY2VsQ2FsbBIeLnRvb2xnYXRlLnYxLkNhbmNlbENhbGxSZXF1ZXN0Gh8udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlc3BvbnNlIgS41xgBElAKCVNlbmRJbnB1dBIdLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlcXVlc3QaHi50b29sZ2F0ZS52MS5TZW5kSW5wdXRSZXNwb25zZSIEuNcYARJVCgpSZXZlcnRDYWxsEh4udG9vbGdhdGUudjEuUmV2ZXJ0Q2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVzcG9uc2UiBLjXGAEwAUJoCg5pby50b29sZ2F0ZS52MUIQVG9vbFNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_toolgate_v1_call, file_toolgate_v1_options]);
+  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsABChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEg4KBmNsaWVudBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRIVCg1pZl9ub25lX21hdGNoGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJInwKEUxpc3RUb29sc1Jlc3BvbnNlEioKBXRvb2xzGAEgAygLMhsudG9vbGdhdGUudjEuVG9vbERlZmluaXRpb24SDAoEZXRhZxgCIAEoCRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMbm90X21vZGlmaWVkGAQgASgIIrICChJFeGVjdXRlVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EicKBm91dHB1dBgIIAEoDjIXLnRvb2xnYXRlLnYxLk91dHB1dE1vZGVCCwoJYXJndW1lbnRzIjwKE0V4ZWN1dGVUb29sUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQihQIKDlJ1blRvb2xSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEgwKBHRvb2wYAyABKAkSFAoKaW5wdXRfanNvbhgEIAEoCUgAEigKBWlucHV0GAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEioKB3RpbWVvdXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNb25fZGlzY29ubmVjdBgHIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdEILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpsBChNFdmFsdWF0ZUNhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgR0b29sGAIgASgJEhQKCmlucHV0X2pzb24YAyABKAlIABIoCgVpbnB1dBgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAEILCglhcmd1bWVudHMiRwoURXZhbHVhdGVDYWxsUmVzcG9uc2USLwoKZXZhbHVhdGlvbhgBIAEoCzIbLnRvb2xnYXRlLnYxLkNhbGxFdmFsdWF0aW9uIvoBCg5DYWxsRXZhbHVhdGlvbhItCgZhY3Rpb24YASABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEgwKBHRvb2wYAiABKAkSEgoKaW5wdXRfanNvbhgDIAEoCRIUCgxpbnB1dF9kaWdlc3QYBCABKAkSLwoIcmVxdWVzdHMYBSADKAsyHS50b29sZ2F0ZS52MS5FdmFsdWF0ZWRSZXF1ZXN0Ei0KCGNoaWxkcmVuGAYgAygLMhsudG9vbGdhdGUudjEuQ2FsbEV2YWx1YXRpb24SDwoHcHJvYmxlbRgHIAEoCRIQCghjb21wbGV0ZRgIIAEoCCLbAQoQRXZhbHVhdGVkUmVxdWVzdBI0CgpwZXJtaXNzaW9uGAEgASgLMh4udG9vbGdhdGUudjEuUGVybWlzc2lvblJlcXVlc3RIABIxCglxdWVzdGlvbnMYAiABKAsyHC50b29sZ2F0ZS52MS5RdWVzdGlvblJlcXVlc3RIABItCgZhY3Rpb24YAyABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEhEKCWdyYW50X2lkcxgEIAMoCRIRCglhbm5vdW5jZWQYBSABKAhCCQoHcmVxdWVzdCJkChBXYXRjaENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkSFgoOYWZ0ZXJfc2VxdWVuY2UYAiABKAMSJwoGb3V0cHV0GAMgASgOMhcudG9vbGdhdGUudjEuT3V0cHV0TW9kZSI6ChFXYXRjaENhbGxSZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxFdmVudCIhCg5HZXRDYWxsUmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJIjIKD0dldENhbGxSZXNwb25zZRIfCgRjYWxsGAEgASgLMhEudG9vbGdhdGUudjEuQ2FsbCKXAQoQTGlzdENhbGxzUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRImCgZzdGF0ZXMYAyADKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSDQoFdG9vbHMYBCADKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkiTgoRTGlzdENhbGxzUmVzcG9uc2USIAoFY2FsbHMYASADKAsyES50b29sZ2F0ZS52MS5DYWxsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIkChFDYW5jZWxDYWxsUmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJIjUKEkNhbmNlbENhbGxSZXNwb25zZRIfCgRjYWxsGAEgASgLMhEudG9vbGdhdGUudjEuQ2FsbCJQChBTZW5kSW5wdXRSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwSDQoFY2xvc2UYBCABKAgiOAoRU2VuZElucHV0UmVzcG9uc2USEwoLbmV4dF9vZmZzZXQYASABKAMSDgoGY2xvc2VkGAIgASgIIqgBChFSZXZlcnRDYWxsUmVxdWVzdBIpCgdjb250ZXh0GAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDwoHY2FsbF9pZBgCIAEoCRIWCg5yZXZlcnRfY2FsbF9pZBgDIAEoCRINCgVtZXJnZRgEIAEoCBIwCg1vbl9kaXNjb25uZWN0GAUgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0IjsKElJldmVydENhbGxSZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxFdmVudDLQBgoLVG9vbFNlcnZpY2USUAoJTGlzdFRvb2xzEh0udG9vbGdhdGUudjEuTGlzdFRvb2xzUmVxdWVzdBoeLnRvb2xnYXRlLnYxLkxpc3RUb29sc1Jlc3BvbnNlIgS41xgCElgKC0V4ZWN1dGVUb29sEh8udG9vbGdhdGUudjEuRXhlY3V0ZVRvb2xSZXF1ZXN0GiAudG9vbGdhdGUudjEuRXhlY3V0ZVRvb2xSZXNwb25zZSIEuNcYATABEkoKB1J1blRvb2wSGy50b29sZ2F0ZS52MS5SdW5Ub29sUmVxdWVzdBocLnRvb2xnYXRlLnYxLlJ1blRvb2xSZXNwb25zZSIEuNcYARJZCgxFdmFsdWF0ZUNhbGwSIC50b29sZ2F0ZS52MS5FdmFsdWF0ZUNhbGxSZXF1ZXN0GiEudG9vbGdhdGUudjEuRXZhbHVhdGVDYWxsUmVzcG9uc2UiBLjXGAESUgoJV2F0Y2hDYWxsEh0udG9vbGdhdGUudjEuV2F0Y2hDYWxsUmVxdWVzdBoeLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlc3BvbnNlIgS41xgCMAESSgoHR2V0Q2FsbBIbLnRvb2xnYXRlLnYxLkdldENhbGxSZXF1ZXN0GhwudG9vbGdhdGUudjEuR2V0Q2FsbFJlc3BvbnNlIgS41xgCElAKCUxpc3RDYWxscxIdLnRvb2xnYXRlLnYxLkxpc3RDYWxsc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXNwb25zZSIEuNcYAhJTCgpDYW5jZWxDYWxsEh4udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5DYW5jZWxDYWxsUmVzcG9uc2UiBLjXGAESUAoJU2VuZElucHV0Eh0udG9vbGdhdGUudjEuU2VuZElucHV0UmVxdWVzdBoeLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlc3BvbnNlIgS41xgBElUKClJldmVydENhbGwSHi50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVxdWVzdBofLnRvb2xnYXRlLnYxLlJldmVydENhbGxSZXNwb25zZSIEuNcYATABQmgKDmlvLnRvb2xnYXRlLnYxQhBUb29sU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
  * Says for whom tools are listed.
@@ -327,6 +329,209 @@ export const RunToolResponseSchema: GenMessage<RunToolResponse> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_tool_service, 5);
 
 /**
+ * Describes a call that is not made; the fields mean what they mean in ExecuteToolRequest.
+ *
+ * @generated from message toolgate.v1.EvaluateCallRequest
+ */
+export type EvaluateCallRequest = Message<"toolgate.v1.EvaluateCallRequest"> & {
+  /**
+   * In whose name.
+   *
+   * @generated from field: toolgate.v1.CallContext context = 1;
+   */
+  context?: CallContext | undefined;
+
+  /**
+   * The tool's name.
+   *
+   * @generated from field: string tool = 2;
+   */
+  tool: string;
+
+  /**
+   * The arguments. None means `{}`.
+   *
+   * @generated from oneof toolgate.v1.EvaluateCallRequest.arguments
+   */
+  arguments: {
+    /**
+     * JSON text exactly as the model wrote it.
+     *
+     * @generated from field: string input_json = 3;
+     */
+    value: string;
+    case: "inputJson";
+  } | {
+    /**
+     * A value, for calls written by hand.
+     *
+     * @generated from field: google.protobuf.Struct input = 4;
+     */
+    value: JsonObject;
+    case: "input";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message toolgate.v1.EvaluateCallRequest.
+ * Use `create(EvaluateCallRequestSchema)` to create a new message.
+ */
+export const EvaluateCallRequestSchema: GenMessage<EvaluateCallRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_tool_service, 6);
+
+/**
+ * What the call would ask.
+ *
+ * @generated from message toolgate.v1.EvaluateCallResponse
+ */
+export type EvaluateCallResponse = Message<"toolgate.v1.EvaluateCallResponse"> & {
+  /**
+   * It.
+   *
+   * @generated from field: toolgate.v1.CallEvaluation evaluation = 1;
+   */
+  evaluation?: CallEvaluation | undefined;
+};
+
+/**
+ * Describes the message toolgate.v1.EvaluateCallResponse.
+ * Use `create(EvaluateCallResponseSchema)` to create a new message.
+ */
+export const EvaluateCallResponseSchema: GenMessage<EvaluateCallResponse> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_tool_service, 7);
+
+/**
+ * What a call would ask before it does anything.
+ *
+ * @generated from message toolgate.v1.CallEvaluation
+ */
+export type CallEvaluation = Message<"toolgate.v1.CallEvaluation"> & {
+  /**
+   * The strictest verdict of all: DENY if any request is denied, else ASK if a person would be asked or if `complete` is
+   * false, else ALLOW.
+   *
+   * @generated from field: toolgate.v1.PermissionAction action = 1;
+   */
+  action: PermissionAction;
+
+  /**
+   * The tool that would run; `invalid` if the name or the JSON could not be understood.
+   *
+   * @generated from field: string tool = 2;
+   */
+  tool: string;
+
+  /**
+   * The frozen input: canonical JSON (RFC 8785).
+   *
+   * @generated from field: string input_json = 3;
+   */
+  inputJson: string;
+
+  /**
+   * SHA-256 of `input_json`, 64 hexadecimal digits.
+   *
+   * @generated from field: string input_digest = 4;
+   */
+  inputDigest: string;
+
+  /**
+   * What would be asked, in order. Nothing follows a request that is denied. If a later one is denied, nobody is asked for
+   * an earlier one either.
+   *
+   * @generated from field: repeated toolgate.v1.EvaluatedRequest requests = 5;
+   */
+  requests: EvaluatedRequest[];
+
+  /**
+   * The calls that it would make: of `batch`, and of `bash` in the background.
+   *
+   * @generated from field: repeated toolgate.v1.CallEvaluation children = 6;
+   */
+  children: CallEvaluation[];
+
+  /**
+   * Why the call would fail before it has asked everything, in the words that the model would read; empty if it would not.
+   *
+   * @generated from field: string problem = 7;
+   */
+  problem: string;
+
+  /**
+   * Whether `requests` is all that is asked before the call does something. False for tools whose own code decides: custom
+   * tools, tools of plugins and of hosts.
+   *
+   * @generated from field: bool complete = 8;
+   */
+  complete: boolean;
+};
+
+/**
+ * Describes the message toolgate.v1.CallEvaluation.
+ * Use `create(CallEvaluationSchema)` to create a new message.
+ */
+export const CallEvaluationSchema: GenMessage<CallEvaluation> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_tool_service, 8);
+
+/**
+ * One thing that a call would ask.
+ *
+ * @generated from message toolgate.v1.EvaluatedRequest
+ */
+export type EvaluatedRequest = Message<"toolgate.v1.EvaluatedRequest"> & {
+  /**
+   * What is asked, as its prompt would show it.
+   *
+   * @generated from oneof toolgate.v1.EvaluatedRequest.request
+   */
+  request: {
+    /**
+     * A permission. Its rule is the one that decides; each part has its own verdict.
+     *
+     * @generated from field: toolgate.v1.PermissionRequest permission = 1;
+     */
+    value: PermissionRequest;
+    case: "permission";
+  } | {
+    /**
+     * Questions for a person, which no rule answers.
+     *
+     * @generated from field: toolgate.v1.QuestionRequest questions = 2;
+     */
+    value: QuestionRequest;
+    case: "questions";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * The verdict.
+   *
+   * @generated from field: toolgate.v1.PermissionAction action = 3;
+   */
+  action: PermissionAction;
+
+  /**
+   * The standing approvals that turn ask into allow; empty if none do.
+   *
+   * @generated from field: repeated string grant_ids = 4;
+   */
+  grantIds: string[];
+
+  /**
+   * It is asked only after the one before is approved. What the call finds then may add to it: a diff, for instance.
+   *
+   * @generated from field: bool announced = 5;
+   */
+  announced: boolean;
+};
+
+/**
+ * Describes the message toolgate.v1.EvaluatedRequest.
+ * Use `create(EvaluatedRequestSchema)` to create a new message.
+ */
+export const EvaluatedRequestSchema: GenMessage<EvaluatedRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_tool_service, 9);
+
+/**
  * Names a call to watch.
  *
  * @generated from message toolgate.v1.WatchCallRequest
@@ -359,7 +564,7 @@ export type WatchCallRequest = Message<"toolgate.v1.WatchCallRequest"> & {
  * Use `create(WatchCallRequestSchema)` to create a new message.
  */
 export const WatchCallRequestSchema: GenMessage<WatchCallRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 6);
+  messageDesc(file_toolgate_v1_tool_service, 10);
 
 /**
  * One event.
@@ -380,7 +585,7 @@ export type WatchCallResponse = Message<"toolgate.v1.WatchCallResponse"> & {
  * Use `create(WatchCallResponseSchema)` to create a new message.
  */
 export const WatchCallResponseSchema: GenMessage<WatchCallResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 7);
+  messageDesc(file_toolgate_v1_tool_service, 11);
 
 /**
  * Names a call.
@@ -401,7 +606,7 @@ export type GetCallRequest = Message<"toolgate.v1.GetCallRequest"> & {
  * Use `create(GetCallRequestSchema)` to create a new message.
  */
 export const GetCallRequestSchema: GenMessage<GetCallRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 8);
+  messageDesc(file_toolgate_v1_tool_service, 12);
 
 /**
  * The record.
@@ -422,7 +627,7 @@ export type GetCallResponse = Message<"toolgate.v1.GetCallResponse"> & {
  * Use `create(GetCallResponseSchema)` to create a new message.
  */
 export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 9);
+  messageDesc(file_toolgate_v1_tool_service, 13);
 
 /**
  * Says which calls to list. Filters that are set must all match.
@@ -478,7 +683,7 @@ export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
  * Use `create(ListCallsRequestSchema)` to create a new message.
  */
 export const ListCallsRequestSchema: GenMessage<ListCallsRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 10);
+  messageDesc(file_toolgate_v1_tool_service, 14);
 
 /**
  * One page of calls.
@@ -506,7 +711,7 @@ export type ListCallsResponse = Message<"toolgate.v1.ListCallsResponse"> & {
  * Use `create(ListCallsResponseSchema)` to create a new message.
  */
 export const ListCallsResponseSchema: GenMessage<ListCallsResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 11);
+  messageDesc(file_toolgate_v1_tool_service, 15);
 
 /**
  * Names a call to stop.
@@ -527,7 +732,7 @@ export type CancelCallRequest = Message<"toolgate.v1.CancelCallRequest"> & {
  * Use `create(CancelCallRequestSchema)` to create a new message.
  */
 export const CancelCallRequestSchema: GenMessage<CancelCallRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 12);
+  messageDesc(file_toolgate_v1_tool_service, 16);
 
 /**
  * The call as it ended.
@@ -548,7 +753,7 @@ export type CancelCallResponse = Message<"toolgate.v1.CancelCallResponse"> & {
  * Use `create(CancelCallResponseSchema)` to create a new message.
  */
 export const CancelCallResponseSchema: GenMessage<CancelCallResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 13);
+  messageDesc(file_toolgate_v1_tool_service, 17);
 
 /**
  * Brings input for a call.
@@ -590,7 +795,7 @@ export type SendInputRequest = Message<"toolgate.v1.SendInputRequest"> & {
  * Use `create(SendInputRequestSchema)` to create a new message.
  */
 export const SendInputRequestSchema: GenMessage<SendInputRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 14);
+  messageDesc(file_toolgate_v1_tool_service, 18);
 
 /**
  * Says how far the input has come.
@@ -618,7 +823,7 @@ export type SendInputResponse = Message<"toolgate.v1.SendInputResponse"> & {
  * Use `create(SendInputResponseSchema)` to create a new message.
  */
 export const SendInputResponseSchema: GenMessage<SendInputResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 15);
+  messageDesc(file_toolgate_v1_tool_service, 19);
 
 /**
  * Names a call to take back.
@@ -668,7 +873,7 @@ export type RevertCallRequest = Message<"toolgate.v1.RevertCallRequest"> & {
  * Use `create(RevertCallRequestSchema)` to create a new message.
  */
 export const RevertCallRequestSchema: GenMessage<RevertCallRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 16);
+  messageDesc(file_toolgate_v1_tool_service, 20);
 
 /**
  * One event of the new call.
@@ -689,7 +894,7 @@ export type RevertCallResponse = Message<"toolgate.v1.RevertCallResponse"> & {
  * Use `create(RevertCallResponseSchema)` to create a new message.
  */
 export const RevertCallResponseSchema: GenMessage<RevertCallResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_tool_service, 17);
+  messageDesc(file_toolgate_v1_tool_service, 21);
 
 /**
  * Lists tools, executes them, and lets any number of clients watch.
@@ -750,6 +955,25 @@ export const ToolService: GenService<{
     methodKind: "unary";
     input: typeof RunToolRequestSchema;
     output: typeof RunToolResponseSchema;
+  },
+  /**
+   * Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
+   * run, changed or recorded, and nobody is asked.
+   *
+   * The tool is followed up to its last question. It goes on behind a question only if that is allowed already: what comes
+   * after one that a person would be asked is told as far as it is known (`announced`). Not foreseen are hooks, the question
+   * whether to go on with a loop, and what is asked once the call has begun: a redirect of `webfetch`, a path or the network
+   * after a refusal of the sandbox.
+   *
+   * INVALID_ARGUMENT: unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call. FAILED_PRECONDITION, reason
+   * TASK_ENDED: as ExecuteTool. RESOURCE_EXHAUSTED: the input is too large. May be retried.
+   *
+   * @generated from rpc toolgate.v1.ToolService.EvaluateCall
+   */
+  evaluateCall: {
+    methodKind: "unary";
+    input: typeof EvaluateCallRequestSchema;
+    output: typeof EvaluateCallResponseSchema;
   },
   /**
    * Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
