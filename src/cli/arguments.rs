@@ -104,9 +104,10 @@ fn common(shapes: impl Iterator<Item = Shape>) -> Shape {
         .unwrap_or(Shape::Either)
 }
 
-/// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`; a bare number counts seconds.
+/// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`, `7d`; a bare number counts seconds. The configuration reads its own, which
+/// are whole numbers.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write 250ms, 30s, 1.5m or 2h");
+    let wrong = || format!("`{text}` is not a duration; write 250ms, 30s, 1.5m, 2h or 7d");
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
         .unwrap_or(text.len());
@@ -116,6 +117,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(wrong()),
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
@@ -240,7 +242,8 @@ mod tests {
         check("", None);
         check("s", None);
         check("-1s", None);
-        check("1d", None);
+        check("1d", Some(86_400_000));
+        check("1w", None);
         check("1.2.3s", None);
         check("99999999999999999999999h", None);
     }

@@ -10,8 +10,8 @@
 //! | 5 | the server cannot be reached or started, or an RPC failed |
 //! | 130 | interrupted |
 //!
-//! *Invariant:* what a command knows of the service, it knows through the library `toolgate-client`; only `service` names the
-//! configuration and the composition root. Nothing here ends the process: `main` does.
+//! *Invariant:* what a command knows of a running service, it knows through the library `toolgate-client`; only `service`
+//! starts one. Nothing here ends the process: `main` does.
 
 mod approve;
 mod arguments;
@@ -24,6 +24,7 @@ mod credentials;
 mod events;
 mod exit;
 mod globals;
+mod grants;
 mod health;
 mod install;
 mod instances;
@@ -106,7 +107,7 @@ enum Command {
     /// Read, search or delete the whole output of a call.
     Output(output::OutputArgs),
     /// List standing approvals, or revoke them.
-    Grants(session::GrantsArgs),
+    Grants(grants::GrantsArgs),
     /// Show a session, or end it.
     Session(session::SessionArgs),
     /// Stream what happens in the workspaces.

@@ -1,5 +1,4 @@
-//! The glue between the command line and the service: the only file here that names the configuration and the
-//! composition root.
+//! The glue between the command line and the service: reads the configuration, starts the service, finds those that run.
 //!
 //! *Invariant:* a command sees [`Flags`], [`Service`] and JSON, and talks to the service through the contract alone.
 

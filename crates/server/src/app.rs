@@ -63,7 +63,7 @@ use self::extensions::Extensions;
 use self::mcp::Servers;
 use self::places::{Common, Sources, places};
 use self::rules::Watched;
-use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
+use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
 use crate::grpc::{self, Listener, ServeError, Services, Shared, console};
@@ -83,7 +83,7 @@ pub struct App {
     listen: ListenConfig,
     socket_group: Option<String>,
     tls: Option<Arc<Tls>>,
-    retention: OutputSweep,
+    retention: Sweep,
     remote_skills: Vec<FirstFetch>,
     watched: Vec<Watched>,
     environment: Environment,
@@ -279,7 +279,7 @@ impl App {
             listen: config.listen.clone(),
             socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
             tls,
-            retention: OutputSweep {
+            retention: Sweep {
                 keep: config.retention,
                 audit: config.audit.retention,
                 max_total_bytes: config.limits.max_total_output_bytes,
