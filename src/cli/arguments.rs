@@ -124,6 +124,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
 }
 
+/// Reads a number of things to show.
+pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("expected a whole number, at least 1, and at most {}", u32::MAX))
+}
+
 /// Reads `provider/model`; the model's name may contain slashes.
 pub(super) fn model(text: &str) -> Result<ModelRef, String> {
     match text.split_once('/') {
@@ -151,7 +157,9 @@ impl FromStr for Range {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |part: &str| match part.parse::<i64>() {
             Ok(number) if number >= 0 => Ok(number),
-            Ok(_) | Err(_) => Err(format!("`{text}` is not a range; write START:COUNT, START: or :COUNT")),
+            Ok(_) | Err(_) => Err(format!(
+                "`{text}` is not a range; write two numbers with a colon between, such as 100:50, or only one: 100: or :50"
+            )),
         };
         let (start, count) = text.split_once(':').unwrap_or((text, ""));
         if start.is_empty() && count.is_empty() {

@@ -131,7 +131,7 @@ pub(super) struct CallArgs {
     /// The call's id: with the same id the same call is started only once.
     #[arg(long, value_name = "ID")]
     call_id: Option<String>,
-    /// How long the tool may run (250ms, 30s, 1.5m, 2h); waiting for people does not count.
+    /// How long the tool may run (250ms, 30s, 1.5m, 2h; a number without a unit counts seconds); waiting for people does not count.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
     timeout: Option<Duration>,
     /// Start a service for this call alone, even if one runs that has the folder.
@@ -293,10 +293,12 @@ impl Conversation {
         terminal: &Terminal,
         prompts: &PromptArgs,
     ) -> Self {
+        let mut view = CallView::new(terminal.clone(), tool, !connection.is_private());
+        view.answers = !prompts.leaves();
         Self {
             client: connection.client.clone(),
             call_id: call_id.to_owned(),
-            view: CallView::new(terminal.clone(), tool, !connection.is_private()),
+            view,
             terminal: terminal.clone(),
             prompts: prompts.prompts(terminal),
             waiting: None,

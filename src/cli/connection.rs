@@ -263,7 +263,7 @@ mod tests {
         ] {
             assert!(check_address(url).is_ok(), "{url}");
         }
-        let refused = check_address("127.0.0.1:50551").unwrap_err().describe();
+        let refused = check_address("127.0.0.1:50551").unwrap_err().describe(false);
         assert!(refused.contains("write http://HOST:PORT"), "{refused}");
     }
 

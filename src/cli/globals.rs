@@ -44,7 +44,8 @@ pub(super) struct Globals {
         value_enum,
         default_value_t,
         value_name = "WHEN",
-        env = "TOOLGATE_COLOR"
+        env = "TOOLGATE_COLOR",
+        hide_env_values = true
     )]
     pub(super) color: Colour,
     #[command(flatten)]

@@ -118,7 +118,7 @@ enum Command {
     Config(config::ConfigArgs),
     /// Ask a running server whether it takes calls, for probes that start a program.
     Health(health::HealthArgs),
-    /// Copy this program to a file, for images that have nothing to copy with.
+    /// Copy this program to a file, for images without `cp`.
     Install(install::InstallArgs),
 }
 
@@ -133,7 +133,7 @@ impl Cli {
             Ok(exit) => exit,
             Err(Failure::BrokenPipe) => Exit::Completed,
             Err(failure) => {
-                terminal.error(&failure.describe());
+                terminal.error(&failure.describe(terminal.verbose));
                 failure.exit()
             }
         }

@@ -9,14 +9,13 @@ use serde_json::Value;
 use toolgate_client::Decision;
 use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
-    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptResolution, PromptState,
-    Question, QuestionRequest, prompt,
+    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision,
+    PromptResolution, PromptState, Question, QuestionRequest, prompt,
 };
 
 use super::keyboard::Keyboard;
 use super::scope;
 use super::terminal::{Look, Paint, Terminal, short, visible};
-use super::words;
 
 const OTHER_METADATA: usize = 400;
 
@@ -85,7 +84,8 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
     if !request.title.is_empty() {
         let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&request.title)));
     }
-    for (key, value) in request.metadata.clone().map(struct_to_json).unwrap_or_default() {
+    let metadata = request.metadata.clone().map(struct_to_json).unwrap_or_default();
+    for (key, value) in metadata.into_iter().filter(|(_, value)| !is_shown(request, value)) {
         render_metadata(text, &key, &value, paint);
     }
     if request.parts.is_empty() {
@@ -121,6 +121,15 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
     }
 }
 
+/// Returns whether a value of the metadata is what is shown of the request anyway: its title, or its patterns.
+fn is_shown(request: &PermissionRequest, value: &Value) -> bool {
+    match value {
+        Value::String(text) => *text == request.title,
+        Value::Array(list) => request.parts.is_empty() && list.iter().eq(&request.patterns),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+    }
+}
+
 /// Shows a part with the verdict on it, and after that what is not seen from its text.
 fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
     let is_allowed = part.action() == PermissionAction::Allow;
@@ -143,7 +152,11 @@ fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
         );
     }
     for pattern in part.patterns.iter().filter(|pattern| **pattern != part.text) {
-        let _ = write!(text, "\n            as {}", indented(&visible(pattern), "            "));
+        let _ = write!(
+            text,
+            "\n            judged as: {}",
+            indented(&visible(pattern), "            ")
+        );
     }
     for path in &part.paths {
         let _ = write!(text, "\n            touches {}", visible(path));
@@ -214,7 +227,15 @@ pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) 
 
 async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let mut answers = Vec::with_capacity(request.questions.len());
+    let is_only = request.questions.len() == 1;
     for question in &request.questions {
+        // The only one was shown with the prompt.
+        if !is_only {
+            terminal.inform(&format!(
+                "  {}",
+                terminal.err.text(Look::Bold, &visible(&question.question))
+            ));
+        }
         terminal.inform(&choices(question, terminal.err));
         let line = keyboard.line().await?;
         if line == "!" {
@@ -225,12 +246,12 @@ async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: T
     Ok(Decision::Answer(answers))
 }
 
-/// Shows a question with its options, numbered, and how to answer.
+/// Shows the options of a question, numbered, and how to answer.
 fn choices(question: &Question, paint: Paint) -> String {
-    let mut text = format!("  {}", paint.text(Look::Bold, &visible(&question.question)));
+    let mut text = String::new();
     for (number, option) in (1..).zip(&question.options) {
         let description = paint.text(Look::Dim, &visible(&option.description));
-        let _ = write!(text, "\n    {number}  {}  {description}", visible(&option.label));
+        let _ = writeln!(text, "    {number}  {}  {description}", visible(&option.label));
     }
     let how = match (question.options.is_empty(), question.multiple) {
         (true, _) => "your answer",
@@ -239,7 +260,7 @@ fn choices(question: &Question, paint: Paint) -> String {
     };
     let _ = write!(
         text,
-        "\n  {}",
+        "  {}",
         paint.text(Look::Dim, &format!("{how}; Enter for none, ! to dismiss"))
     );
     text
@@ -350,6 +371,18 @@ fn edited(input: &str, line: &str) -> Option<String> {
     Some(Value::Object(fields).to_string())
 }
 
+/// Returns what a decision did, in words.
+pub(super) fn decided(decision: PromptDecision) -> String {
+    match decision {
+        PromptDecision::Once => "allowed once".to_owned(),
+        PromptDecision::Reject => "rejected".to_owned(),
+        PromptDecision::Always => "always allowed".to_owned(),
+        PromptDecision::Answer => "answered".to_owned(),
+        PromptDecision::Instead => "run with another input".to_owned(),
+        PromptDecision::Unspecified => "decided".to_owned(),
+    }
+}
+
 /// Returns how a prompt ended, in words.
 pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> String {
     let state = PromptState::try_from(state).unwrap_or_default();
@@ -361,9 +394,9 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
             PromptState::Resolved | PromptState::Unspecified => "settled".to_owned(),
         };
     };
-    let mut text = words::prompt_decision(resolution.decision);
+    let mut text = decided(resolution.decision());
     if let Some(scope) = &resolution.scope {
-        let _ = write!(text, " ({})", scope::describe(scope));
+        let _ = write!(text, ", {}", scope::describe(scope));
     }
     if !resolution.resolved_by.is_empty() {
         let _ = write!(text, " by {}", visible(&resolution.resolved_by));
@@ -385,7 +418,7 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use toolgate_contract::{PermissionRule, PromptDecision, QuestionOption};
+    use toolgate_contract::{PermissionRule, QuestionOption};
 
     use super::*;
 
@@ -452,7 +485,7 @@ mod tests {
         );
         check(
             part("sudo git push", PermissionAction::Ask, false, "why"),
-            "\n    asks    sudo git push\n            unclear: why\n            as git push\n            touches /x",
+            "\n    asks    sudo git push\n            unclear: why\n            judged as: git push\n            touches /x",
         );
     }
 
@@ -490,7 +523,7 @@ mod tests {
             resolved_by: "ann".into(),
             ..PromptResolution::default()
         };
-        check(PromptState::Resolved, Some(by), "reject by ann: no");
+        check(PromptState::Resolved, Some(by), "rejected by ann: no");
         check(PromptState::Expired, None, "expired: nobody replied in time");
         check(
             PromptState::Withdrawn,

@@ -156,7 +156,7 @@ impl App {
         let store =
             tokio::task::spawn_blocking(move || LocalStore::open_with(&data_dir, opened_by, space, recorder)).await??;
         store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
-        log_head(&store, "the audit goes on").await;
+        log_head(&store, "audit resumed").await;
         store.measure(&telemetry.metrics);
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
@@ -341,7 +341,7 @@ impl App {
         if let Some(address) = self.listen.tcp {
             let (bound, listener) = bind(address, self.tls.clone())
                 .await
-                .with_context(|| format!("cannot listen on {address}"))?;
+                .map_err(|error| occupied(error, address))?;
             tcp = Some(bound);
             servers.spawn(parts.services.clone().serve(listener, stop_servers.clone()));
         }
@@ -504,7 +504,7 @@ impl Running {
             tracing::warn!(survivors, "some programs could not be ended");
         }
         let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
-        log_head(&store, "the audit stops").await;
+        log_head(&store, "audit closed").await;
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -515,6 +515,18 @@ impl Running {
         if let Some(admin) = admin {
             admin.close().await;
         }
+    }
+}
+
+/// Says what to do about an address that cannot be had.
+fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
+    let is_taken = error.kind() == io::ErrorKind::AddrInUse;
+    let error = anyhow::Error::from(error);
+    let hint = "another service may be running (`toolgate calls` finds it); choose another address with --listen";
+    if is_taken {
+        error.context(format!("cannot listen on {address}: {hint}"))
+    } else {
+        error.context(format!("cannot listen on {address}"))
     }
 }
 

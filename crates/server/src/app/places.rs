@@ -170,7 +170,7 @@ pub(super) fn places(
     sources: &Sources<'_>,
 ) -> anyhow::Result<(Vec<WorkspaceRuntime>, Vec<FirstFetch>, Vec<Watched>)> {
     let logins = LoginFile::locate(environment).map(Arc::new);
-    let mut problem = None;
+    let mut problems = Vec::new();
     let mut usable = 0_usize;
     let mut place = |workspace: &toolgate_config::service::WorkspaceConfig| -> anyhow::Result<Opened> {
         let home = environment.home().map(Path::to_path_buf);
@@ -188,8 +188,7 @@ pub(super) fn places(
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 let told = format!("{error:#}");
-                tracing::error!(workspace = %workspace.name, "its calls are refused: {told}");
-                problem.get_or_insert(error);
+                problems.push((workspace.name.clone(), error));
                 (ToolsConfig::default(), Some(told))
             }
         };
@@ -255,8 +254,11 @@ pub(super) fn places(
     };
     let places: anyhow::Result<Vec<Opened>> = config.workspaces.iter().map(&mut place).collect();
     let (places, others): (Vec<_>, Vec<_>) = places?.into_iter().unzip();
-    if let Some(problem) = problem.filter(|_| usable == 0) {
-        return Err(problem);
+    for (index, (name, problem)) in problems.into_iter().enumerate() {
+        if usable == 0 && index == 0 {
+            return Err(problem);
+        }
+        tracing::error!("workspace {name} refuses calls: {problem:#}");
     }
     let (mut fetches, watched): (Vec<_>, Vec<_>) = others.into_iter().unzip();
     // Nobody waits for nothing.
