@@ -17,8 +17,12 @@ enum Shape {
 }
 
 /// Adds `key=value` and `key:=JSON` arguments to the input. A value is text where the schema wants text, else JSON;
-/// where the schema leaves it open, JSON if it parses and text otherwise.
-pub(super) fn add_pairs(input: &mut Map<String, Value>, pairs: &[String], schema: &Value) -> Result<(), String> {
+/// where the schema leaves it open, JSON if it parses and text otherwise. Returns the keys.
+pub(super) fn add_pairs(
+    input: &mut Map<String, Value>,
+    pairs: &[String],
+    schema: &Value,
+) -> Result<Vec<String>, String> {
     let mut seen = Vec::new();
     for pair in pairs {
         let (key, value) = parse_pair(pair, schema)?;
@@ -28,7 +32,7 @@ pub(super) fn add_pairs(input: &mut Map<String, Value>, pairs: &[String], schema
         seen.push(key.clone());
         input.insert(key, value);
     }
-    Ok(())
+    Ok(seen)
 }
 
 fn parse_pair(pair: &str, schema: &Value) -> Result<(String, Value), String> {
@@ -202,7 +206,7 @@ mod tests {
             let mut input = Map::new();
             let added = add_pairs(&mut input, &[pair.to_owned()], &schema());
             match expected {
-                Ok(value) => assert_eq!(added.map(|()| Value::Object(input)), Ok(value), "{pair}"),
+                Ok(value) => assert_eq!(added.map(|_| Value::Object(input)), Ok(value), "{pair}"),
                 Err(part) => assert!(added.clone().unwrap_err().contains(part), "{pair}: {added:?}"),
             }
         }

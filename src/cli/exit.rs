@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use toolgate_client::Error;
 use toolgate_contract::FailureReason;
@@ -115,6 +115,7 @@ impl Failure {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Configuration(_) | Self::Read { .. } => Exit::Usage,
+            Self::Client(Error::Status(status)) if status.code() == Code::InvalidArgument => Exit::Usage,
             Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
             | Self::Json(_) => Exit::Unreachable,
@@ -226,8 +227,6 @@ fn details(details: &ErrorDetails, message: &str, verbose: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tonic::Code;
-
     use super::*;
 
     #[test]
@@ -256,6 +255,7 @@ mod tests {
         check(&Failure::Configuration(String::new()), 2);
         check(&Failure::Start(String::new()), 5);
         check(&Failure::from(Status::not_found("x")), 5);
+        check(&Failure::from(Status::invalid_argument("x")), 2);
         check(&Failure::BrokenPipe, 0);
     }
 

@@ -29,7 +29,16 @@ pub(super) struct GrantsArgs {
 
 impl GrantsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let wanted: Vec<&String> = self.grant.iter().chain(&self.revoke).collect();
+        let client = if wanted.is_empty() {
+            connection::connect(globals).await?
+        } else {
+            let has = async |client: &Client| {
+                let grants = list_grants(client, String::new()).await.unwrap_or_default();
+                grants.iter().any(|grant| wanted.contains(&&grant.grant_id))
+            };
+            connection::connect_where(globals, has).await?
+        };
         if let Some(id) = &self.grant {
             return show_grant(&client, id, terminal).await;
         }

@@ -173,8 +173,9 @@ impl Cli {
     fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
             (0, Command::Serve(_)) => "info",
-            // A client keeps it: what the rules do not mean, and what waits for a person.
-            (0, Command::Mcp(_)) => "warn",
+            // They may start a service: what its rules do not mean, and which of its tools are left out. A client keeps what
+            // `mcp` says.
+            (0, Command::Mcp(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_)) => "warn",
             (0, _) => "error",
             (1, Command::Serve(_)) => "toolgate=debug,info",
             (1, _) => "warn",

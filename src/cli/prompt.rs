@@ -85,7 +85,10 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
         let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&request.title)));
     }
     let metadata = request.metadata.clone().map(struct_to_json).unwrap_or_default();
-    for (key, value) in metadata.into_iter().filter(|(_, value)| !is_shown(request, value)) {
+    for (key, value) in metadata
+        .into_iter()
+        .filter(|(key, value)| !is_shown(request, key, value))
+    {
         render_metadata(text, &key, &value, paint);
     }
     if request.parts.is_empty() {
@@ -122,11 +125,18 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
 }
 
 /// Returns whether a value of the metadata is what is shown of the request anyway: its title, or its patterns.
-fn is_shown(request: &PermissionRequest, value: &Value) -> bool {
-    match value {
-        Value::String(text) => *text == request.title,
-        Value::Array(list) => request.parts.is_empty() && list.iter().eq(&request.patterns),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
+    match (key, value) {
+        ("description", Value::String(text)) => *text == request.title,
+        ("patterns", Value::Array(list)) => request.parts.is_empty() && list.iter().eq(&request.patterns),
+        ("directories", Value::Array(list)) => {
+            let folders = list.iter().filter_map(Value::as_str);
+            request.parts.is_empty()
+                && folders
+                    .map(|folder| format!("{folder}/*"))
+                    .eq(request.patterns.iter().cloned())
+        }
+        _ => false,
     }
 }
 
@@ -319,15 +329,15 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 }
             }
             't' => {
-                terminal.inform("  For how long? (30m, 2h; Enter for another key)");
-                match scope::lasting(&keyboard.line().await?) {
+                let question = "For how long? (30m, 2h; Enter for another key)";
+                match read_scope(question, scope::lasting, &keyboard, &terminal).await? {
                     Some(scope) => always(scope),
                     None => continue,
                 }
             }
             'n' => {
-                terminal.inform("  How many further times? (a number; Enter for another key)");
-                match scope::times(&keyboard.line().await?) {
+                let question = "How many further times? (a number; Enter for another key)";
+                match read_scope(question, scope::times, &keyboard, &terminal).await? {
                     Some(scope) => always(scope),
                     None => continue,
                 }
@@ -342,6 +352,26 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
             }
             _ => continue,
         });
+    }
+}
+
+/// Asks for a scope until a line is one, or empty.
+async fn read_scope(
+    question: &str,
+    read: fn(&str) -> Result<GrantScope, String>,
+    keyboard: &Keyboard,
+    terminal: &Terminal,
+) -> io::Result<Option<GrantScope>> {
+    loop {
+        terminal.inform(&format!("  {question}"));
+        let line = keyboard.line().await?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        match read(&line) {
+            Ok(scope) => return Ok(Some(scope)),
+            Err(why) => terminal.inform(&format!("  {}", visible(&why))),
+        }
     }
 }
 
@@ -395,11 +425,11 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
         };
     };
     let mut text = decided(resolution.decision());
-    if let Some(scope) = &resolution.scope {
-        let _ = write!(text, ", {}", scope::describe(scope));
-    }
     if !resolution.resolved_by.is_empty() {
         let _ = write!(text, " by {}", visible(&resolution.resolved_by));
+    }
+    if let Some(scope) = &resolution.scope {
+        let _ = write!(text, ", {}", scope::describe(scope));
     }
     if !resolution.because_of_prompt_id.is_empty() {
         let _ = write!(text, ", with the reply to {}", resolution.because_of_prompt_id);
@@ -461,6 +491,41 @@ mod tests {
                         session s";
         assert_eq!(render(&prompt, Paint(false)), expected);
         assert!(render(&prompt, Paint(true)).contains("\x1b[32m+b\x1b[0m"));
+    }
+
+    #[test]
+    fn what_is_shown_anyway_is_not_repeated() {
+        let list = |value: &str| prost_types::Value {
+            kind: Some(prost_types::value::Kind::ListValue(prost_types::ListValue {
+                values: vec![text(value)],
+            })),
+        };
+        let shown = |title: &str, pattern: &str| {
+            let metadata = [
+                ("description".to_owned(), text("Push")),
+                ("directories".to_owned(), list("/x")),
+                ("patterns".to_owned(), list("/x/*")),
+            ];
+            let request = PermissionRequest {
+                title: title.into(),
+                patterns: vec![pattern.into()],
+                metadata: Some(prost_types::Struct {
+                    fields: metadata.into(),
+                }),
+                ..PermissionRequest::default()
+            };
+            let mut text = String::new();
+            render_permission(&mut text, &request, Paint(false));
+            text
+        };
+        assert_eq!(
+            shown("Push", "/x/*"),
+            "\n  Push\n  patterns\n    /x/*\n  always would allow this call only"
+        );
+        let all = shown("Another", "/y/*");
+        for part in ["description: Push", "directories: ", "patterns: "] {
+            assert!(all.contains(part), "{all}");
+        }
     }
 
     #[test]

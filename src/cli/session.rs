@@ -1,7 +1,8 @@
 //! `toolgate session`: what a session keeps, and its end.
 
 use clap::Args;
-use toolgate_client::Error;
+use tonic::Status;
+use toolgate_client::{Client, Error};
 use toolgate_contract::{EndSessionRequest, GetSessionRequest, Session};
 
 use super::calls::{self, CALL_HEADINGS};
@@ -27,7 +28,14 @@ pub(super) struct SessionArgs {
 
 impl SessionArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let has = async |client: &Client| {
+            let request = GetSessionRequest {
+                session_id: self.session.clone(),
+                workspace: String::new(),
+            };
+            get(client, request).await.is_ok_and(|session| !is_unknown(&session))
+        };
+        let client = connection::connect_where(globals, has).await?;
         let session_id = self.session;
         let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
         if self.end {
@@ -44,12 +52,27 @@ impl SessionArgs {
             }
             return Ok(Exit::Completed);
         }
-        let request = GetSessionRequest { session_id, workspace };
-        let response = client.session_service().get_session(request).await?;
-        let session = response.into_inner().session.ok_or(Error::Protocol("session"))?;
+        let unknown = format!("nothing is known of the session {session_id}");
+        let session = get(&client, GetSessionRequest { session_id, workspace }).await?;
+        if is_unknown(&session) {
+            return Err(Status::not_found(unknown).into());
+        }
         show(&session, terminal)?;
         Ok(Exit::Completed)
     }
+}
+
+async fn get(client: &Client, request: GetSessionRequest) -> Result<Session, Failure> {
+    let response = client.session_service().get_session(request).await?;
+    Ok(response.into_inner().session.ok_or(Error::Protocol("session"))?)
+}
+
+/// Returns whether a session has left nothing: an id that nobody used has not, either.
+fn is_unknown(session: &Session) -> bool {
+    session.recent_calls.is_empty()
+        && session.open_prompts.is_empty()
+        && session.todos.is_empty()
+        && session.grants.is_empty()
 }
 
 fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {

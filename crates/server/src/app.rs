@@ -61,6 +61,7 @@ use toolgate_web::Network;
 
 use self::extensions::Extensions;
 use self::mcp::Servers;
+pub use self::places::UnusableFolder;
 use self::places::{Common, Sources, places};
 use self::rules::Watched;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};

@@ -2,7 +2,8 @@
 //!
 //! *Invariant:* wiring only.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,16 @@ use toolgate_web::Network;
 
 use super::rules::{OwnFolders, Watched};
 use super::{languages, mcp, sandbox};
+
+/// The directory of a workspace cannot be used.
+#[derive(Debug)]
+pub struct UnusableFolder(PathBuf);
+
+impl fmt::Display for UnusableFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not a folder that can be used", self.0.display())
+    }
+}
 
 /// How long a command may run that says nothing about it.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
@@ -176,7 +187,7 @@ pub(super) fn places(
         let home = environment.home().map(Path::to_path_buf);
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
             .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
-            .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
+            .with_context(|| UnusableFolder(workspace.directory.clone()))?;
         let opened = Arc::new(opened);
         let mut seen = Seen::default();
         let read = ToolsConfig::load_and_note(opened.directory(), opened.worktree(), environment, &mut seen);
