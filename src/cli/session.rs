@@ -54,7 +54,7 @@ impl SessionArgs {
         }
         let unknown = format!("nothing is known of the session {session_id}");
         let session = get(&client, GetSessionRequest { session_id, workspace }).await?;
-        if is_unknown(&session) {
+        if !terminal.json && is_unknown(&session) {
             return Err(Status::not_found(unknown).into());
         }
         show(&session, terminal)?;

@@ -521,13 +521,13 @@ impl Running {
 
 /// Says what to do about an address that cannot be had.
 fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
-    let is_taken = error.kind() == io::ErrorKind::AddrInUse;
-    let error = anyhow::Error::from(error);
-    let hint = "another service may be running (`toolgate calls` finds it); choose another address with --listen";
-    if is_taken {
-        error.context(format!("cannot listen on {address}: {hint}"))
+    if error.kind() == io::ErrorKind::AddrInUse {
+        anyhow::anyhow!(
+            "cannot listen on {address}: {error}; another service may be running: `toolgate calls` finds it, or choose another \
+             address with --listen"
+        )
     } else {
-        error.context(format!("cannot listen on {address}"))
+        anyhow::Error::from(error).context(format!("cannot listen on {address}"))
     }
 }
 
