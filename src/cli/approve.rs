@@ -70,7 +70,7 @@ impl ApproveArgs {
         for (instance, client) in found {
             match sources.add(&instance, client).await {
                 Err(failure) if is_one => return Err(failure),
-                Err(failure) => terminal.inform(&format!("{}: {}", instance.url, failure.describe())),
+                Err(failure) => terminal.inform(&format!("{}: {}", instance.url, failure.describe(false))),
                 Ok(()) => {}
             }
         }
@@ -243,7 +243,7 @@ impl Approver {
                     return Err(error.into());
                 }
                 self.terminal
-                    .inform(&format!("{url}: {}", Failure::from(error).describe()));
+                    .inform(&format!("{url}: {}", Failure::from(error).describe(false)));
             }
         }
         Ok(())
@@ -336,7 +336,11 @@ impl Approver {
         }
         self.open.remove(position);
         let outcome = prompt::outcome(prompt.state, prompt.resolution.as_ref());
-        self.dim(&format!("no longer open: {} ({outcome})", prompt::subject(prompt)));
+        let what = match prompt.state() {
+            PromptState::Resolved => "answered elsewhere",
+            _ => "no longer open",
+        };
+        self.dim(&format!("{what}: {} – {outcome}", prompt::subject(prompt)));
     }
 
     fn dim(&self, text: &str) {
@@ -378,9 +382,9 @@ impl Approver {
         self.asking = None;
         let (index, prompt) = self.open.pop_front()?;
         let reply = decision.reply_to(&prompt)?;
-        let mut word = words::prompt_decision(reply.decision);
+        let mut word = prompt::decided(reply.decision());
         if let Some(scope) = &reply.scope {
-            word += &format!(" ({})", scope::describe(scope));
+            word += &format!(", {}", scope::describe(scope));
         }
         self.terminal.inform(&format!("  {word}"));
         Some((index, reply))

@@ -17,8 +17,12 @@ enum Shape {
 }
 
 /// Adds `key=value` and `key:=JSON` arguments to the input. A value is text where the schema wants text, else JSON;
-/// where the schema leaves it open, JSON if it parses and text otherwise.
-pub(super) fn add_pairs(input: &mut Map<String, Value>, pairs: &[String], schema: &Value) -> Result<(), String> {
+/// where the schema leaves it open, JSON if it parses and text otherwise. Returns the keys.
+pub(super) fn add_pairs(
+    input: &mut Map<String, Value>,
+    pairs: &[String],
+    schema: &Value,
+) -> Result<Vec<String>, String> {
     let mut seen = Vec::new();
     for pair in pairs {
         let (key, value) = parse_pair(pair, schema)?;
@@ -28,7 +32,7 @@ pub(super) fn add_pairs(input: &mut Map<String, Value>, pairs: &[String], schema
         seen.push(key.clone());
         input.insert(key, value);
     }
-    Ok(())
+    Ok(seen)
 }
 
 fn parse_pair(pair: &str, schema: &Value) -> Result<(String, Value), String> {
@@ -104,9 +108,10 @@ fn common(shapes: impl Iterator<Item = Shape>) -> Shape {
         .unwrap_or(Shape::Either)
 }
 
-/// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`; a bare number counts seconds.
+/// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`, `7d`; a bare number counts seconds. The configuration reads its own, which
+/// are whole numbers.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write 250ms, 30s, 1.5m or 2h");
+    let wrong = || format!("`{text}` is not a duration; write 250ms, 30s, 1.5m, 2h or 7d");
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
         .unwrap_or(text.len());
@@ -116,10 +121,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(wrong()),
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
+}
+
+/// Reads a number of things to show.
+pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("expected a whole number, at least 1, and at most {}", u32::MAX))
 }
 
 /// Reads `provider/model`; the model's name may contain slashes.
@@ -149,7 +161,9 @@ impl FromStr for Range {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |part: &str| match part.parse::<i64>() {
             Ok(number) if number >= 0 => Ok(number),
-            Ok(_) | Err(_) => Err(format!("`{text}` is not a range; write START:COUNT, START: or :COUNT")),
+            Ok(_) | Err(_) => Err(format!(
+                "`{text}` is not a range; write two numbers with a colon between, such as 100:50, or only one: 100: or :50"
+            )),
         };
         let (start, count) = text.split_once(':').unwrap_or((text, ""));
         if start.is_empty() && count.is_empty() {
@@ -192,7 +206,7 @@ mod tests {
             let mut input = Map::new();
             let added = add_pairs(&mut input, &[pair.to_owned()], &schema());
             match expected {
-                Ok(value) => assert_eq!(added.map(|()| Value::Object(input)), Ok(value), "{pair}"),
+                Ok(value) => assert_eq!(added.map(|_| Value::Object(input)), Ok(value), "{pair}"),
                 Err(part) => assert!(added.clone().unwrap_err().contains(part), "{pair}: {added:?}"),
             }
         }
@@ -240,7 +254,8 @@ mod tests {
         check("", None);
         check("s", None);
         check("-1s", None);
-        check("1d", None);
+        check("1d", Some(86_400_000));
+        check("1w", None);
         check("1.2.3s", None);
         check("99999999999999999999999h", None);
     }

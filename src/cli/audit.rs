@@ -178,7 +178,12 @@ fn report(verified: Result<Verified, Finding>, terminal: &Terminal) -> Result<Ex
                     json!({ "problem": problem.as_str(), "line": line, "sequence": sequence, "detail": detail });
                 terminal.record(&problem)?;
             } else {
-                terminal.line(&format!("not as it was written: {finding}"))?;
+                let told = if finding.problem.as_str() == "anchor" {
+                    format!("verification failed: {} (--expect-head)", finding.detail)
+                } else {
+                    format!("not as it was written: {finding}")
+                };
+                terminal.line(&told)?;
             }
             Ok(Exit::Failed)
         }

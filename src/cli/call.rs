@@ -20,8 +20,9 @@ use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
 use toolgate_contract::{
     CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState, ReplyPromptRequest,
-    ReplyResult,
+    ReplyResult, ToolDefinition,
 };
+use toolgate_permission::hints::nearest;
 
 use super::arguments;
 use super::connection::Connection;
@@ -131,7 +132,7 @@ pub(super) struct CallArgs {
     /// The call's id: with the same id the same call is started only once.
     #[arg(long, value_name = "ID")]
     call_id: Option<String>,
-    /// How long the tool may run (250ms, 30s, 1.5m, 2h); waiting for people does not count.
+    /// How long the tool may run (250ms, 30s, 1.5m, 2h; a number without a unit counts seconds); waiting for people does not count.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
     timeout: Option<Duration>,
     /// Start a service for this call alone, even if one runs that has the folder.
@@ -216,10 +217,27 @@ impl CallArgs {
     }
 
     async fn request(&self, connection: &Connection, text: Option<String>) -> Result<ExecuteToolRequest, Failure> {
-        let input = match (self.pairs.is_empty(), text) {
-            (true, Some(text)) => text,
-            (true, None) => "{}".to_owned(),
-            (false, text) => self.input_with_pairs(connection, text).await?,
+        let mut input: Map<String, Value> = match &text {
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| Failure::Usage(format!("the input is not a JSON object: {error}")))?,
+            None => Map::new(),
+        };
+        let tools = tools::list(&connection.client, &connection.workspace, &self.viewpoint, "cli").await;
+        let tools = if self.pairs.is_empty() {
+            tools.unwrap_or_default()
+        } else {
+            tools?
+        };
+        let schema = self.schema(&tools)?;
+        let input = match text {
+            // As it was written.
+            Some(text) if self.pairs.is_empty() => text,
+            _ => {
+                let given = arguments::add_pairs(&mut input, &self.pairs, &schema).map_err(Failure::Usage)?;
+                let odd = odd_argument(&self.tool, &schema, given.iter().map(String::as_str));
+                odd.map_or(Ok(()), |why| Err(Failure::Usage(why)))?;
+                Value::Object(input).to_string()
+            }
         };
         let timeout = self.timeout.map(prost_types::Duration::try_from).transpose();
         Ok(ExecuteToolRequest {
@@ -233,19 +251,35 @@ impl CallArgs {
         })
     }
 
-    async fn input_with_pairs(&self, connection: &Connection, text: Option<String>) -> Result<String, Failure> {
-        let mut input: Map<String, Value> = match text {
-            Some(text) => serde_json::from_str(&text)
-                .map_err(|error| Failure::Usage(format!("KEY=VALUE needs an input that is a JSON object: {error}")))?,
-            None => Map::new(),
+    /// Returns the schema of the tool. One that is not listed can be called all the same, and its values are then read as they
+    /// look; unless its name is nearly that of another one.
+    fn schema(&self, tools: &[ToolDefinition]) -> Result<Value, Failure> {
+        let Some(tool) = tools::find(tools, &self.tool) else {
+            return match nearest(&self.tool, tools.iter().map(|tool| tool.name.as_str())) {
+                Some(meant) => Err(Failure::Usage(format!(
+                    "this agent has no tool `{}`; did you mean `{meant}`?",
+                    self.tool
+                ))),
+                None => Ok(Value::Null),
+            };
         };
-        let tools = tools::list(&connection.client, &connection.workspace, &self.viewpoint, "cli").await?;
-        // A tool that is not listed can be called all the same; its values are then read as they look.
-        let schema =
-            tools::find(&tools, &self.tool).and_then(|tool| serde_json::from_str(&tool.input_schema_json).ok());
-        arguments::add_pairs(&mut input, &self.pairs, &schema.unwrap_or(Value::Null)).map_err(Failure::Usage)?;
-        Ok(Value::Object(input).to_string())
+        Ok(serde_json::from_str(&tool.input_schema_json).unwrap_or_default())
     }
+}
+
+/// Says which argument a tool does not take, where its schema takes no others than it lists.
+fn odd_argument<'a>(tool: &str, schema: &Value, mut given: impl Iterator<Item = &'a str>) -> Option<String> {
+    let properties = schema["properties"].as_object()?;
+    if schema["additionalProperties"] != Value::Bool(false) {
+        return None;
+    }
+    let odd = given.find(|key| !properties.contains_key(*key))?;
+    let names: Vec<&str> = properties.keys().map(String::as_str).collect();
+    let hint = match nearest(odd, names.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("it takes {}", names.join(", ")),
+    };
+    Some(format!("`{odd}` is not an argument of {tool}; {hint}"))
 }
 
 /// Who answers the prompts of the call.
@@ -293,10 +327,12 @@ impl Conversation {
         terminal: &Terminal,
         prompts: &PromptArgs,
     ) -> Self {
+        let mut view = CallView::new(terminal.clone(), tool, !connection.is_private());
+        view.answers = !prompts.leaves();
         Self {
             client: connection.client.clone(),
             call_id: call_id.to_owned(),
-            view: CallView::new(terminal.clone(), tool, !connection.is_private()),
+            view,
             terminal: terminal.clone(),
             prompts: prompts.prompts(terminal),
             waiting: None,
@@ -533,6 +569,44 @@ async fn cancel(client: Client, call_id: String) -> Result<(), Failure> {
 
 /// Returns the name under which replies are recorded.
 pub(super) fn user_name() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    user.unwrap_or_else(|_| "terminal".to_owned())
+    let named = ["USER", "LOGNAME"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok());
+    let uid = rustix::process::geteuid().as_raw();
+    let users = || std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut named = named.filter(|name| !name.is_empty());
+    named.next().unwrap_or_else(|| name_of(uid, &users()))
+}
+
+/// Returns the name of a user in a list of the form of `/etc/passwd`; else the number.
+fn name_of(uid: u32, users: &str) -> String {
+    let number = uid.to_string();
+    let has_number = |line: &&str| line.split(':').nth(2) == Some(&number);
+    let line = users.lines().find(has_number);
+    let name = line.and_then(|line| line.split(':').next());
+    name.map_or_else(|| format!("uid {uid}"), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_names_or_numbers() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!(name_of(1000, users), "ann");
+        assert_eq!(name_of(100, users), "uid 100");
+    }
+
+    #[test]
+    fn misspelt_names_are_pointed_out() {
+        let schema = serde_json::json!({"properties": {"command": {}, "timeout": {}}, "additionalProperties": false});
+        let why = odd_argument("bash", &schema, ["comand"].into_iter()).unwrap();
+        assert!(why.contains("did you mean `command`?"), "{why}");
+        let why = odd_argument("bash", &schema, ["bogus"].into_iter()).unwrap();
+        assert!(why.ends_with("it takes command, timeout"), "{why}");
+        assert_eq!(odd_argument("bash", &schema, ["command"].into_iter()), None);
+        let open = serde_json::json!({"properties": {"command": {}}});
+        assert_eq!(odd_argument("bash", &open, ["bogus"].into_iter()), None);
+    }
 }

@@ -9,6 +9,7 @@ use toolgate_client::{Client, Error, Follower};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{Call, CallFailed, CallState, FailureReason, ListCallsRequest, call};
 
+use super::arguments;
 use super::call::OutputChoice;
 use super::connection;
 use super::exit::{Exit, Failure};
@@ -60,7 +61,7 @@ pub(super) struct CallsArgs {
     #[arg(long, value_name = "NAME|DIR")]
     workspace: Option<String>,
     /// At most this many.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = arguments::at_least_one)]
     limit: u32,
     /// All there are.
     #[arg(long, conflicts_with = "limit")]

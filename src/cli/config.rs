@@ -46,8 +46,8 @@ impl ConfigArgs {
 
 fn show(explained: &Value, terminal: &Terminal) -> Result<(), Failure> {
     terminal.table(
-        &["KEY", "VALUE", "FROM"],
-        &rows(&explained["service"], &["key", "value", "source"]),
+        &["KEY", "FROM", "VALUE"],
+        &rows(&explained["service"], &["key", "source", "value"]),
     )?;
     warnings(&explained["warnings"], terminal)?;
     for workspace in explained["workspaces"].as_array().into_iter().flatten() {

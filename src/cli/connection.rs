@@ -20,14 +20,28 @@ pub(super) const MAX_ATTEMPTS: u32 = 8;
 /// Longer than that many attempts take.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Connects to the server that is named, else to the one that is likely to run here.
+/// Connects to the server that is named, else to the configured socket, else to the one service of this user that runs here
+/// until it is stopped, else to the default address.
 pub(super) async fn connect(globals: &Globals) -> Result<Client, Failure> {
-    let credentials = &globals.credentials;
-    if let Some(url) = &globals.server {
-        return connect_to(url, credentials).await;
+    let named = globals.server.clone().or_else(|| configured_url(globals));
+    let url = match named {
+        Some(url) => url,
+        None => the_one(service::running().into_iter().filter(|one| one.stays).collect())?,
+    };
+    connect_to(&url, &globals.credentials).await
+}
+
+/// Returns the address of the only service that was found, or the default one where none was.
+fn the_one(found: Vec<Instance>) -> Result<String, Failure> {
+    match found.as_slice() {
+        [] => Ok(DEFAULT_TARGET.to_owned()),
+        [one] => Ok(one.url.clone()),
+        several => {
+            let listed: String = several.iter().map(|one| format!("\n  {}", one.url)).collect();
+            let text = format!("several services run here; name one of them with --server:{listed}");
+            Err(Failure::Usage(text))
+        }
     }
-    let configured = configured_url(globals);
-    connect_to(configured.as_deref().unwrap_or(DEFAULT_TARGET), credentials).await
 }
 
 /// Returns the configured socket, if there is one.
@@ -73,11 +87,16 @@ fn unnamed(url: &str) -> Instance {
 
 /// Connects as [`connect_all`], to the service that has a call; to the first if none has.
 pub(super) async fn connect_for(globals: &Globals, call: &str) -> Result<Client, Failure> {
+    connect_where(globals, async |client| client.get_call(call).await.is_ok()).await
+}
+
+/// Connects as [`connect_all`], to the first service that has something; to the first of all if none has.
+pub(super) async fn connect_where(globals: &Globals, has: impl AsyncFn(&Client) -> bool) -> Result<Client, Failure> {
     let mut clients = connect_all(globals).await?;
     let mut chosen = 0;
     if clients.len() > 1 {
         for (index, (_, client)) in clients.iter().enumerate() {
-            if client.get_call(call).await.is_ok() {
+            if has(client).await {
                 chosen = index;
                 break;
             }
@@ -263,8 +282,17 @@ mod tests {
         ] {
             assert!(check_address(url).is_ok(), "{url}");
         }
-        let refused = check_address("127.0.0.1:50551").unwrap_err().describe();
+        let refused = check_address("127.0.0.1:50551").unwrap_err().describe(false);
         assert!(refused.contains("write http://HOST:PORT"), "{refused}");
+    }
+
+    #[test]
+    fn one_service_is_found_and_several_are_listed() {
+        let found = |urls: &[&str]| the_one(urls.iter().map(|url| unnamed(url)).collect());
+        assert_eq!(found(&[]).unwrap(), DEFAULT_TARGET);
+        assert_eq!(found(&["unix:/a"]).unwrap(), "unix:/a");
+        let several = found(&["unix:/a", "unix:/b"]).unwrap_err().describe(false);
+        assert!(several.contains("unix:/a") && several.contains("unix:/b"), "{several}");
     }
 
     #[test]

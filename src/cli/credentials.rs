@@ -31,7 +31,7 @@ pub(super) struct CredentialArgs {
         hide_env_values = true
     )]
     token_file: Option<PathBuf>,
-    /// The authorities that may have signed the server's certificate, PEM. Without it those that the system trusts.
+    /// The authorities that may have signed the server's certificate, PEM. Default: the system's.
     #[arg(
         long,
         global = true,

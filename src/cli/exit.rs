@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use toolgate_client::Error;
 use toolgate_contract::FailureReason;
@@ -115,6 +115,7 @@ impl Failure {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Configuration(_) | Self::Read { .. } => Exit::Usage,
+            Self::Client(Error::Status(status)) if status.code() == Code::InvalidArgument => Exit::Usage,
             Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
             | Self::Json(_) => Exit::Unreachable,
@@ -126,13 +127,19 @@ impl Failure {
     }
 
     /// Returns the failure, its causes and what to do about it.
-    pub(super) fn describe(&self) -> String {
+    pub(super) fn describe(&self, verbose: bool) -> String {
         let mut text = with_causes(self);
         match self {
+            Self::Client(Error::Unreachable { address, cause }) if cause.contains("InvalidContentType") => {
+                text = format!("{address}: the server does not speak TLS; try http://");
+            }
             Self::Client(Error::Unreachable { .. }) => {
                 text.push_str("\nStart a server with `toolgate serve`, or name a running one with --server URL.");
             }
-            Self::Client(Error::Status(status)) => text.push_str(&details(&status.get_error_details())),
+            Self::Client(Error::Status(status)) => {
+                let more = details(&status.get_error_details(), status.message(), verbose);
+                text.push_str(&more);
+            }
             Self::Client(Error::Lost { call_id, .. }) => {
                 let _ = write!(text, "\nThe call may still run: `toolgate watch {call_id}` shows it.");
             }
@@ -180,18 +187,19 @@ impl From<Status> for Failure {
     }
 }
 
-/// Returns what `google.rpc` details add, one indented line each.
-fn details(details: &ErrorDetails) -> String {
-    let mut lines = Vec::new();
+/// Returns what `google.rpc` details add to the message, one indented line each; the reason, which is for programs, only to
+/// whoever wants to know more.
+fn details(details: &ErrorDetails, message: &str, verbose: bool) -> String {
     let fields = details.bad_request().into_iter().flat_map(|one| &one.field_violations);
-    lines.extend(fields.map(|one| format!("{}: {}", one.field, one.description)));
-    let conditions = details
-        .precondition_failure()
-        .into_iter()
-        .flat_map(|one| &one.violations);
-    lines.extend(conditions.map(|one| format!("{}: {}", one.subject, one.description)));
+    let fields = fields.map(|one| (&one.field, &one.description));
+    let conditions = details.precondition_failure();
+    let conditions = conditions.into_iter().flat_map(|one| &one.violations);
+    let conditions = conditions.map(|one| (&one.subject, &one.description));
     let quotas = details.quota_failure().into_iter().flat_map(|one| &one.violations);
-    lines.extend(quotas.map(|one| format!("{}: {}", one.subject, one.description)));
+    let quotas = quotas.map(|one| (&one.subject, &one.description));
+    let violations = fields.chain(conditions).chain(quotas);
+    let said_more = violations.filter(|(_, problem)| !message.contains(problem.as_str()));
+    let mut lines: Vec<String> = said_more.map(|(what, problem)| format!("{what}: {problem}")).collect();
     if let Some(resource) = details.resource_info() {
         let what = format!("{} {}", resource.resource_type, resource.resource_name);
         lines.push(if resource.description.is_empty() {
@@ -200,7 +208,7 @@ fn details(details: &ErrorDetails) -> String {
             format!("{what}: {}", resource.description)
         });
     }
-    if let Some(info) = details.error_info() {
+    if let Some(info) = details.error_info().filter(|_| verbose) {
         let facts: Vec<_> = info
             .metadata
             .iter()
@@ -219,8 +227,6 @@ fn details(details: &ErrorDetails) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tonic::Code;
-
     use super::*;
 
     #[test]
@@ -249,6 +255,7 @@ mod tests {
         check(&Failure::Configuration(String::new()), 2);
         check(&Failure::Start(String::new()), 5);
         check(&Failure::from(Status::not_found("x")), 5);
+        check(&Failure::from(Status::invalid_argument("x")), 2);
         check(&Failure::BrokenPipe, 0);
     }
 
@@ -259,11 +266,19 @@ mod tests {
             .add_bad_request_violation("context.agent", "there is no agent `bild`")
             .set_error_info("UNKNOWN_AGENT", "toolgate", [("agent".to_owned(), "bild".to_owned())]);
         let status = Status::with_error_details(Code::InvalidArgument, "unknown agent", about);
+        let failure = Failure::from(status);
         assert_eq!(
-            Failure::from(status).describe(),
+            failure.describe(false),
+            "unknown agent (invalid argument)\n  context.agent: there is no agent `bild`"
+        );
+        assert_eq!(
+            failure.describe(true),
             "unknown agent (invalid argument)\n  context.agent: there is no agent `bild`\n  reason: UNKNOWN_AGENT \
              agent=bild"
         );
-        assert_eq!(Failure::from(Status::new(Code::DataLoss, "")).describe(), "data loss");
+        assert_eq!(
+            Failure::from(Status::new(Code::DataLoss, "")).describe(false),
+            "data loss"
+        );
     }
 }

@@ -13,9 +13,9 @@ use super::terminal::Colour;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
-    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it `call`, `mcp`, `revert` and `tools` start the service for
-    /// themselves;
-    /// the other commands try the configured socket, then http://127.0.0.1:50551.
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it, `call` uses the service that has the folder, or
+    /// starts one for itself, as `mcp`, `revert` and `tools` always do. The other commands find the services of yours that run on
+    /// this machine, else they try the configured socket, then http://127.0.0.1:50551.
     #[arg(
         long,
         global = true,
@@ -44,7 +44,8 @@ pub(super) struct Globals {
         value_enum,
         default_value_t,
         value_name = "WHEN",
-        env = "TOOLGATE_COLOR"
+        env = "TOOLGATE_COLOR",
+        hide_env_values = true
     )]
     pub(super) color: Colour,
     #[command(flatten)]

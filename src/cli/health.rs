@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tonic::Request;
+use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -30,14 +30,16 @@ pub(super) struct HealthArgs {
 
 impl HealthArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let service = self.service.clone();
         let mut request = Request::new(HealthCheckRequest { service: self.service });
         request.set_timeout(TIMEOUT);
         let client = connection::connect(globals).await?;
-        let status = HealthClient::new(client.channel())
-            .check(request)
-            .await?
-            .into_inner()
-            .status();
+        let answer = HealthClient::new(client.channel()).check(request).await;
+        let answer = answer.map_err(|status| match status.code() {
+            Code::NotFound => Status::not_found(format!("unknown service {service}")),
+            _ => status,
+        })?;
+        let status = answer.into_inner().status();
         if terminal.json {
             terminal.record(&json!({ "status": status.as_str_name() }))?;
         } else {

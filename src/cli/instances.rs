@@ -31,6 +31,8 @@ pub(super) struct Instance {
     pub(super) stays: bool,
     /// The configuration file that it was told to use.
     pub(super) config: Option<PathBuf>,
+    /// Its data directory.
+    pub(super) data_dir: Option<PathBuf>,
     /// Names and folders of its workspaces.
     pub(super) workspaces: Vec<(String, PathBuf)>,
 }
@@ -139,6 +141,7 @@ mod tests {
             pid: 1,
             stays: true,
             config: None,
+            data_dir: None,
             workspaces: vec![("default".to_owned(), PathBuf::from("/w"))],
         }
     }

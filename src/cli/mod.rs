@@ -10,8 +10,8 @@
 //! | 5 | the server cannot be reached or started, or an RPC failed |
 //! | 130 | interrupted |
 //!
-//! *Invariant:* what a command knows of the service, it knows through the library `toolgate-client`; only `service` names the
-//! configuration and the composition root. Nothing here ends the process: `main` does.
+//! *Invariant:* what a command knows of a running service, it knows through the library `toolgate-client`; only `service`
+//! starts one. Nothing here ends the process: `main` does.
 
 mod approve;
 mod arguments;
@@ -24,6 +24,7 @@ mod credentials;
 mod events;
 mod exit;
 mod globals;
+mod grants;
 mod health;
 mod install;
 mod instances;
@@ -106,7 +107,7 @@ enum Command {
     /// Read, search or delete the whole output of a call.
     Output(output::OutputArgs),
     /// List standing approvals, or revoke them.
-    Grants(session::GrantsArgs),
+    Grants(grants::GrantsArgs),
     /// Show a session, or end it.
     Session(session::SessionArgs),
     /// Stream what happens in the workspaces.
@@ -117,7 +118,7 @@ enum Command {
     Config(config::ConfigArgs),
     /// Ask a running server whether it takes calls, for probes that start a program.
     Health(health::HealthArgs),
-    /// Copy this program to a file, for images that have nothing to copy with.
+    /// Copy this program to a file, for images without `cp`.
     Install(install::InstallArgs),
 }
 
@@ -132,7 +133,7 @@ impl Cli {
             Ok(exit) => exit,
             Err(Failure::BrokenPipe) => Exit::Completed,
             Err(failure) => {
-                terminal.error(&failure.describe());
+                terminal.error(&failure.describe(terminal.verbose));
                 failure.exit()
             }
         }
@@ -172,8 +173,9 @@ impl Cli {
     fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
             (0, Command::Serve(_)) => "info",
-            // A client keeps it: what the rules do not mean, and what waits for a person.
-            (0, Command::Mcp(_)) => "warn",
+            // They may start a service: what its rules do not mean, and which of its tools are left out. A client keeps what
+            // `mcp` says.
+            (0, Command::Mcp(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_)) => "warn",
             (0, _) => "error",
             (1, Command::Serve(_)) => "toolgate=debug,info",
             (1, _) => "warn",

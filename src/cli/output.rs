@@ -56,7 +56,8 @@ enum Found {
 
 impl OutputArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let has = async |client: &Client| find(client, &self.id).await.is_ok();
+        let client = connection::connect_where(globals, has).await?;
         let output = match find(&client, &self.id).await? {
             Found::Output(output) => output,
             Found::Result(text) if self.reads_everything() => {

@@ -9,14 +9,13 @@ use serde_json::Value;
 use toolgate_client::Decision;
 use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
-    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptResolution, PromptState,
-    Question, QuestionRequest, prompt,
+    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision,
+    PromptResolution, PromptState, Question, QuestionRequest, prompt,
 };
 
 use super::keyboard::Keyboard;
 use super::scope;
 use super::terminal::{Look, Paint, Terminal, short, visible};
-use super::words;
 
 const OTHER_METADATA: usize = 400;
 
@@ -85,7 +84,11 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
     if !request.title.is_empty() {
         let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&request.title)));
     }
-    for (key, value) in request.metadata.clone().map(struct_to_json).unwrap_or_default() {
+    let metadata = request.metadata.clone().map(struct_to_json).unwrap_or_default();
+    for (key, value) in metadata
+        .into_iter()
+        .filter(|(key, value)| !is_shown(request, key, value))
+    {
         render_metadata(text, &key, &value, paint);
     }
     if request.parts.is_empty() {
@@ -129,6 +132,22 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
     }
 }
 
+/// Returns whether a value of the metadata is what is shown of the request anyway: its title, or its patterns.
+fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
+    match (key, value) {
+        ("description", Value::String(text)) => *text == request.title,
+        ("patterns", Value::Array(list)) => request.parts.is_empty() && list.iter().eq(&request.patterns),
+        ("directories", Value::Array(list)) => {
+            let folders = list.iter().filter_map(Value::as_str);
+            request.parts.is_empty()
+                && folders
+                    .map(|folder| format!("{folder}/*"))
+                    .eq(request.patterns.iter().cloned())
+        }
+        _ => false,
+    }
+}
+
 /// Shows a part with the verdict on it, and after that what is not seen from its text.
 fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
     let is_allowed = part.action() == PermissionAction::Allow;
@@ -151,7 +170,11 @@ fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
         );
     }
     for pattern in part.patterns.iter().filter(|pattern| **pattern != part.text) {
-        let _ = write!(text, "\n            as {}", indented(&visible(pattern), "            "));
+        let _ = write!(
+            text,
+            "\n            judged as: {}",
+            indented(&visible(pattern), "            ")
+        );
     }
     for path in &part.paths {
         let _ = write!(text, "\n            touches {}", visible(path));
@@ -222,7 +245,15 @@ pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) 
 
 async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let mut answers = Vec::with_capacity(request.questions.len());
+    let is_only = request.questions.len() == 1;
     for question in &request.questions {
+        // The only one was shown with the prompt.
+        if !is_only {
+            terminal.inform(&format!(
+                "  {}",
+                terminal.err.text(Look::Bold, &visible(&question.question))
+            ));
+        }
         terminal.inform(&choices(question, terminal.err));
         let line = keyboard.line().await?;
         if line == "!" {
@@ -233,12 +264,12 @@ async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: T
     Ok(Decision::Answer(answers))
 }
 
-/// Shows a question with its options, numbered, and how to answer.
+/// Shows the options of a question, numbered, and how to answer.
 fn choices(question: &Question, paint: Paint) -> String {
-    let mut text = format!("  {}", paint.text(Look::Bold, &visible(&question.question)));
+    let mut text = String::new();
     for (number, option) in (1..).zip(&question.options) {
         let description = paint.text(Look::Dim, &visible(&option.description));
-        let _ = write!(text, "\n    {number}  {}  {description}", visible(&option.label));
+        let _ = writeln!(text, "    {number}  {}  {description}", visible(&option.label));
     }
     let how = match (question.options.is_empty(), question.multiple) {
         (true, _) => "your answer",
@@ -247,7 +278,7 @@ fn choices(question: &Question, paint: Paint) -> String {
     };
     let _ = write!(
         text,
-        "\n  {}",
+        "  {}",
         paint.text(Look::Dim, &format!("{how}; Enter for none, ! to dismiss"))
     );
     text
@@ -306,15 +337,15 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 }
             }
             't' => {
-                terminal.inform("  For how long? (30m, 2h; Enter for another key)");
-                match scope::lasting(&keyboard.line().await?) {
+                let question = "For how long? (30m, 2h; Enter for another key)";
+                match read_scope(question, scope::lasting, &keyboard, &terminal).await? {
                     Some(scope) => always(scope),
                     None => continue,
                 }
             }
             'n' => {
-                terminal.inform("  How many further times? (a number; Enter for another key)");
-                match scope::times(&keyboard.line().await?) {
+                let question = "How many further times? (a number; Enter for another key)";
+                match read_scope(question, scope::times, &keyboard, &terminal).await? {
                     Some(scope) => always(scope),
                     None => continue,
                 }
@@ -329,6 +360,26 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
             }
             _ => continue,
         });
+    }
+}
+
+/// Asks for a scope until a line is one, or empty.
+async fn read_scope(
+    question: &str,
+    read: fn(&str) -> Result<GrantScope, String>,
+    keyboard: &Keyboard,
+    terminal: &Terminal,
+) -> io::Result<Option<GrantScope>> {
+    loop {
+        terminal.inform(&format!("  {question}"));
+        let line = keyboard.line().await?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        match read(&line) {
+            Ok(scope) => return Ok(Some(scope)),
+            Err(why) => terminal.inform(&format!("  {}", visible(&why))),
+        }
     }
 }
 
@@ -358,6 +409,18 @@ fn edited(input: &str, line: &str) -> Option<String> {
     Some(Value::Object(fields).to_string())
 }
 
+/// Returns what a decision did, in words.
+pub(super) fn decided(decision: PromptDecision) -> String {
+    match decision {
+        PromptDecision::Once => "allowed once".to_owned(),
+        PromptDecision::Reject => "rejected".to_owned(),
+        PromptDecision::Always => "always allowed".to_owned(),
+        PromptDecision::Answer => "answered".to_owned(),
+        PromptDecision::Instead => "run with another input".to_owned(),
+        PromptDecision::Unspecified => "decided".to_owned(),
+    }
+}
+
 /// Returns how a prompt ended, in words.
 pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> String {
     let state = PromptState::try_from(state).unwrap_or_default();
@@ -369,12 +432,12 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
             PromptState::Resolved | PromptState::Unspecified => "settled".to_owned(),
         };
     };
-    let mut text = words::prompt_decision(resolution.decision);
-    if let Some(scope) = &resolution.scope {
-        let _ = write!(text, " ({})", scope::describe(scope));
-    }
+    let mut text = decided(resolution.decision());
     if !resolution.resolved_by.is_empty() {
         let _ = write!(text, " by {}", visible(&resolution.resolved_by));
+    }
+    if let Some(scope) = &resolution.scope {
+        let _ = write!(text, ", {}", scope::describe(scope));
     }
     if !resolution.because_of_prompt_id.is_empty() {
         let _ = write!(text, ", with the reply to {}", resolution.because_of_prompt_id);
@@ -393,7 +456,7 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use toolgate_contract::{PermissionAhead, PermissionRule, PromptDecision, QuestionOption};
+    use toolgate_contract::{PermissionAhead, PermissionRule, QuestionOption};
 
     use super::*;
 
@@ -443,6 +506,41 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shown_anyway_is_not_repeated() {
+        let list = |value: &str| prost_types::Value {
+            kind: Some(prost_types::value::Kind::ListValue(prost_types::ListValue {
+                values: vec![text(value)],
+            })),
+        };
+        let shown = |title: &str, pattern: &str| {
+            let metadata = [
+                ("description".to_owned(), text("Push")),
+                ("directories".to_owned(), list("/x")),
+                ("patterns".to_owned(), list("/x/*")),
+            ];
+            let request = PermissionRequest {
+                title: title.into(),
+                patterns: vec![pattern.into()],
+                metadata: Some(prost_types::Struct {
+                    fields: metadata.into(),
+                }),
+                ..PermissionRequest::default()
+            };
+            let mut text = String::new();
+            render_permission(&mut text, &request, Paint(false));
+            text
+        };
+        assert_eq!(
+            shown("Push", "/x/*"),
+            "\n  Push\n  patterns\n    /x/*\n  always would allow this call only"
+        );
+        let all = shown("Another", "/y/*");
+        for part in ["description: Push", "directories: ", "patterns: "] {
+            assert!(all.contains(part), "{all}");
+        }
+    }
+
+    #[test]
     fn parts_are_shown_with_their_verdicts() {
         let part = |text: &str, action: PermissionAction, granted, unclear: &str| PermissionPart {
             text: text.into(),
@@ -464,7 +562,7 @@ mod tests {
         );
         check(
             part("sudo git push", PermissionAction::Ask, false, "why"),
-            "\n    asks    sudo git push\n            unclear: why\n            as git push\n            touches /x",
+            "\n    asks    sudo git push\n            unclear: why\n            judged as: git push\n            touches /x",
         );
     }
 
@@ -502,7 +600,7 @@ mod tests {
             resolved_by: "ann".into(),
             ..PromptResolution::default()
         };
-        check(PromptState::Resolved, Some(by), "reject by ann: no");
+        check(PromptState::Resolved, Some(by), "rejected by ann: no");
         check(PromptState::Expired, None, "expired: nobody replied in time");
         check(
             PromptState::Withdrawn,

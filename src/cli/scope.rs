@@ -18,11 +18,16 @@ pub(super) fn unlimited(reach: GrantReach) -> GrantScope {
     }
 }
 
-/// Reads how long a grant is to hold.
-pub(super) fn lasting(text: &str) -> Option<GrantScope> {
-    let duration: Duration = arguments::duration(text).ok().filter(|duration| !duration.is_zero())?;
-    let end = SystemTime::now().checked_add(duration)?;
-    Some(GrantScope {
+/// Reads how long a grant is to hold. Here a number needs its unit: nobody means seconds.
+///
+/// # Errors
+/// What would have been right.
+pub(super) fn lasting(text: &str) -> Result<GrantScope, String> {
+    let duration = arguments::duration(text).ok().filter(|duration| !duration.is_zero());
+    let duration: Option<Duration> = duration.filter(|_| text.ends_with(|letter: char| letter.is_ascii_alphabetic()));
+    let end = duration.and_then(|duration| SystemTime::now().checked_add(duration));
+    let end = end.ok_or_else(|| format!("`{text}` is not a duration; write 30m or 2h"))?;
+    Ok(GrantScope {
         expire_time: Some(end.into()),
         // What has an end of its own need not end with the service.
         ..unlimited(GrantReach::Workspace)
@@ -30,9 +35,14 @@ pub(super) fn lasting(text: &str) -> Option<GrantScope> {
 }
 
 /// Reads how many requests a grant is to let through.
-pub(super) fn times(text: &str) -> Option<GrantScope> {
-    let max_uses = text.parse().ok().filter(|&uses: &i32| uses > 0)?;
-    Some(GrantScope {
+///
+/// # Errors
+/// What would have been right.
+pub(super) fn times(text: &str) -> Result<GrantScope, String> {
+    let max_uses = text.parse().ok().filter(|&uses: &i32| uses > 0);
+    let max_uses =
+        max_uses.ok_or_else(|| format!("`{text}` is not a number of times; write a whole number, at least 1"))?;
+    Ok(GrantScope {
         max_uses,
         ..unlimited(GrantReach::Workspace)
     })
@@ -92,13 +102,16 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        assert_eq!(times("3").map(|scope| describe(&scope)).as_deref(), Some("3 uses"));
+        assert_eq!(times("3").map(|scope| describe(&scope)).as_deref(), Ok("3 uses"));
         for text in ["0", "-1", "x", ""] {
-            assert_eq!(times(text), None, "{text}");
+            assert!(times(text).is_err_and(|why| why.contains("at least 1")), "{text}");
         }
-        assert!(lasting("30m").is_some_and(|scope| describe(&scope).starts_with("until ")));
-        for text in ["0s", "", "soon", "1e300h"] {
-            assert_eq!(lasting(text), None, "{text}");
+        assert!(lasting("30m").is_ok_and(|scope| describe(&scope).starts_with("until ")));
+        for text in ["0s", "", "soon", "5", "1e300h"] {
+            assert!(
+                lasting(text).is_err_and(|why| why.contains("write 30m or 2h")),
+                "{text}"
+            );
         }
     }
 }

@@ -54,7 +54,7 @@ impl SendArgs {
         }
         let mut interrupts = Interrupts::listen()?;
         let mut sender = Sender {
-            client: connection::connect(globals).await?,
+            client: connection::connect_for(globals, &self.call).await?,
             request: SendInputRequest {
                 call_id: self.call.clone(),
                 ..SendInputRequest::default()

@@ -1,5 +1,4 @@
-//! The glue between the command line and the service: the only file here that names the configuration and the
-//! composition root.
+//! The glue between the command line and the service: reads the configuration, starts the service, finds those that run.
 //!
 //! *Invariant:* a command sees [`Flags`], [`Service`] and JSON, and talks to the service through the contract alone.
 
@@ -8,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toolgate_config::service::{LogConfig, TelemetryConfig};
-use toolgate_config::{Config, Environment, RawConfig, ToolsConfig};
+use toolgate_config::{Config, ConfigError, Environment, RawConfig, ToolsConfig};
 use toolgate_fs::Workspace;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
-use toolgate_server::app::{App, Emergency, Running, Temporary, output_folder, workspace_folder};
+use toolgate_server::app::{App, Emergency, Running, Temporary, UnusableFolder, output_folder, workspace_folder};
 
 use super::exit::{Failure, with_causes};
 use super::instances::{self, Instance, Registration};
@@ -135,7 +134,9 @@ impl Service {
         let app = App::build(&config, &environment, Some(OWN_PROGRAM.into()))
             .await
             .map_err(not_started)?;
+        let data_dir = config.data_dir.canonicalize().ok();
         if stays {
+            warn_of_others(data_dir.as_deref());
             app.recover().await.map_err(not_started)?;
         }
         let running = app.start().await.map_err(not_started)?;
@@ -143,11 +144,11 @@ impl Service {
             running,
             registration: None,
         };
-        service.register(flags, &environment, stays);
+        service.register(flags, &environment, stays, data_dir);
         Ok(service)
     }
 
-    fn register(&mut self, flags: &Flags, environment: &Environment, stays: bool) {
+    fn register(&mut self, flags: &Flags, environment: &Environment, stays: bool, data_dir: Option<PathBuf>) {
         let unix = self.unix().map(|socket| format!("unix:{}", socket.display()));
         let tcp = self.tcp().map(|mut address| {
             if address.ip().is_unspecified() {
@@ -165,6 +166,7 @@ impl Service {
             pid: std::process::id(),
             stays,
             config: named_config(flags.config.clone()),
+            data_dir,
             workspaces: self.running.workspaces.clone(),
         };
         self.registration = instances::register(&environment.instance_folders(), &instance);
@@ -214,8 +216,24 @@ impl Service {
     }
 }
 
+/// Says that another service which is there to stay has the data directory.
+fn warn_of_others(data_dir: Option<&Path>) {
+    let has_it = |other: &Instance| other.stays && data_dir.is_some() && other.data_dir.as_deref() == data_dir;
+    for Instance { url, pid, .. } in running().into_iter().filter(has_it) {
+        tracing::warn!(
+            "another service has this data directory: {url}, process {pid}. Run only one `toolgate serve` per data_dir: neither \
+             can cancel the calls of the other"
+        );
+    }
+}
+
 fn not_started(error: anyhow::Error) -> Failure {
-    Failure::Start(format!("{error:#}"))
+    let text = format!("{error:#}");
+    if error.is::<ConfigError>() || error.is::<UnusableFolder>() {
+        Failure::Configuration(text)
+    } else {
+        Failure::Start(text)
+    }
 }
 
 /// Returns the configuration file that was named, whole.

@@ -1,135 +1,17 @@
-//! `toolgate grants` and `session`: what outlasts a single call.
+//! `toolgate session`: what a session keeps, and its end.
 
 use clap::Args;
-use tonic::{Code, Status};
+use tonic::Status;
 use toolgate_client::{Client, Error};
-use toolgate_contract::{
-    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session,
-};
+use toolgate_contract::{EndSessionRequest, GetSessionRequest, Session};
 
 use super::calls::{self, CALL_HEADINGS};
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
+use super::grants;
 use super::prompt;
-use super::scope;
 use super::terminal::{Look, Terminal, counted, visible};
-use super::words;
-
-/// Which grants to list or to take back.
-#[derive(Debug, Args)]
-pub(super) struct GrantsArgs {
-    /// Only grants of this workspace.
-    #[arg(long, value_name = "NAME|DIR")]
-    workspace: Option<String>,
-    /// Take this grant back: what it covered is asked again. May be given more than once.
-    #[arg(long, value_name = "ID", conflicts_with = "workspace")]
-    revoke: Vec<String>,
-    /// Show all that is known of this grant, with the prompt that made it.
-    #[arg(value_name = "ID", conflicts_with_all = ["workspace", "revoke"])]
-    grant: Option<String>,
-}
-
-impl GrantsArgs {
-    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
-        if let Some(id) = &self.grant {
-            return show_grant(&client, id, terminal).await;
-        }
-        if self.revoke.is_empty() {
-            let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
-            show_grants(&list_grants(&client, workspace).await?, terminal)?;
-            return Ok(Exit::Completed);
-        }
-        for grant_id in self.revoke {
-            let response = client
-                .permission_service()
-                .revoke_grant(RevokeGrantRequest { grant_id })
-                .await?;
-            let grant = response.into_inner().grant.ok_or(Error::Protocol("grant"))?;
-            if terminal.json {
-                terminal.message(&grant)?;
-            } else {
-                let what = format!("{} {}", grant.permission, grant.pattern);
-                terminal.line(&format!("revoked {}: {}", grant.grant_id, visible(&what)))?;
-            }
-        }
-        Ok(Exit::Completed)
-    }
-}
-
-async fn list_grants(client: &Client, workspace: String) -> Result<Vec<Grant>, Failure> {
-    let request = ListGrantsRequest { workspace };
-    let listed = client.permission_service().list_grants(request).await?;
-    Ok(listed.into_inner().grants)
-}
-
-fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
-    if terminal.json {
-        return grants.iter().try_for_each(|grant| terminal.message(grant));
-    }
-    let rows = grants.iter().map(|grant| {
-        let last_use = grant.last_use_time.map(words::time);
-        vec![
-            grant.grant_id.clone(),
-            grant.workspace.clone(),
-            grant.create_time.map(words::time).unwrap_or_default(),
-            grant.scope.as_ref().map(scope::describe).unwrap_or_default(),
-            scope::uses(grant),
-            last_use.unwrap_or_else(|| "never".to_owned()),
-            visible(&grant.prompt_title).into_owned(),
-            grant.permission.clone(),
-            visible(&grant.pattern).into_owned(),
-        ]
-    });
-    let headings = [
-        "GRANT",
-        "WORKSPACE",
-        "GIVEN",
-        "HOLDS",
-        "USES",
-        "LAST USE",
-        "PROMPT",
-        "PERMISSION",
-        "PATTERN",
-    ];
-    terminal.table(&headings, &rows.collect::<Vec<_>>())
-}
-
-async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut grants = list_grants(client, String::new()).await?.into_iter();
-    let Some(grant) = grants.find(|grant| grant.grant_id == id) else {
-        return Err(Status::not_found(format!("there is no grant {id}, or it has ended")).into());
-    };
-    let request = GetPromptRequest {
-        prompt_id: grant.prompt_id.clone(),
-    };
-    let prompt = match client.permission_service().get_prompt(request).await {
-        Ok(response) => response.into_inner().prompt,
-        Err(status) if status.code() == Code::NotFound => None,
-        Err(status) => return Err(status.into()),
-    };
-    if terminal.json {
-        terminal.message(&grant)?;
-        if let Some(prompt) = &prompt {
-            terminal.message(prompt)?;
-        }
-        return Ok(Exit::Completed);
-    }
-    show_grants(std::slice::from_ref(&grant), terminal)?;
-    terminal.line("")?;
-    let by = if grant.granted_by.is_empty() {
-        "somebody".to_owned()
-    } else {
-        visible(&grant.granted_by).into_owned()
-    };
-    terminal.line(&format!("given by {by} in the session {}", visible(&grant.session_id)))?;
-    match prompt {
-        Some(shown) => terminal.line(&prompt::render(&shown, terminal.out))?,
-        None => terminal.line(&format!("the prompt {} is no longer stored", grant.prompt_id))?,
-    }
-    Ok(Exit::Completed)
-}
 
 /// Which session to show or to end.
 #[derive(Debug, Args)]
@@ -146,7 +28,14 @@ pub(super) struct SessionArgs {
 
 impl SessionArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let has = async |client: &Client| {
+            let request = GetSessionRequest {
+                session_id: self.session.clone(),
+                workspace: String::new(),
+            };
+            get(client, request).await.is_ok_and(|session| !is_unknown(&session))
+        };
+        let client = connection::connect_where(globals, has).await?;
         let session_id = self.session;
         let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
         if self.end {
@@ -163,12 +52,27 @@ impl SessionArgs {
             }
             return Ok(Exit::Completed);
         }
-        let request = GetSessionRequest { session_id, workspace };
-        let response = client.session_service().get_session(request).await?;
-        let session = response.into_inner().session.ok_or(Error::Protocol("session"))?;
+        let unknown = format!("nothing is known of the session {session_id}");
+        let session = get(&client, GetSessionRequest { session_id, workspace }).await?;
+        if !terminal.json && is_unknown(&session) {
+            return Err(Status::not_found(unknown).into());
+        }
         show(&session, terminal)?;
         Ok(Exit::Completed)
     }
+}
+
+async fn get(client: &Client, request: GetSessionRequest) -> Result<Session, Failure> {
+    let response = client.session_service().get_session(request).await?;
+    Ok(response.into_inner().session.ok_or(Error::Protocol("session"))?)
+}
+
+/// Returns whether a session has left nothing: an id that nobody used has not, either.
+fn is_unknown(session: &Session) -> bool {
+    session.recent_calls.is_empty()
+        && session.open_prompts.is_empty()
+        && session.todos.is_empty()
+        && session.grants.is_empty()
 }
 
 fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
@@ -205,6 +109,6 @@ fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
     if session.grants.is_empty() {
         Ok(())
     } else {
-        show_grants(&session.grants, terminal)
+        grants::show(&session.grants, terminal)
     }
 }

@@ -75,6 +75,8 @@ pub(super) struct CallView {
     shown: Shown,
     /// Whether `toolgate output` can be pointed at: not when the service ends with the command.
     outlives: bool,
+    /// Whether this program answers the prompts, so that nobody else need be connected.
+    pub(super) answers: bool,
 }
 
 impl CallView {
@@ -86,6 +88,7 @@ impl CallView {
             spinner: None,
             shown: Shown::default(),
             outlives,
+            answers: false,
         };
         view.spin();
         view
@@ -130,6 +133,7 @@ impl CallView {
             }
             Some(Event::Output(output)) => self.output(&output.data)?,
             // Whoever answers prompts shows them.
+            Some(Event::Waiting(_)) if self.answers => self.status("", "waits for a decision"),
             Some(Event::Waiting(waiting)) => self.status(
                 "",
                 &format!(

@@ -1,6 +1,6 @@
 //! Values of the contract as people read them: enums and times.
 
-use toolgate_contract::{CallState, FailureReason, PromptDecision, PromptState, ReplyResult, ToolEffect, ToolSource};
+use toolgate_contract::{CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource};
 
 macro_rules! words {
     ($($function:ident: $enum:ident, $prefix:literal;)*) => {
@@ -19,7 +19,6 @@ words! {
     tool_source: ToolSource, "TOOL_SOURCE_";
     tool_effect: ToolEffect, "TOOL_EFFECT_";
     prompt_state: PromptState, "PROMPT_STATE_";
-    prompt_decision: PromptDecision, "PROMPT_DECISION_";
     reply_result: ReplyResult, "REPLY_RESULT_";
 }
 

@@ -79,11 +79,11 @@ fn two_people_answer_and_each_prompt_has_one_decision() {
             }
             let (decision, by) = decided(&server, &prompt).await;
             let (word, other) = match (decision, by.as_str()) {
-                (PromptDecision::Once, "ann") => ("once", &mut bob),
-                (PromptDecision::Reject, "bob") => ("reject", &mut ann),
+                (PromptDecision::Once, "ann") => ("allowed once", &mut bob),
+                (PromptDecision::Reject, "bob") => ("rejected", &mut ann),
                 other => panic!("{other:?}"),
             };
-            other.shows(&format!("({word} by {by})")).await;
+            other.shows(&format!("{word} by {by}")).await;
             let end = end_of(&collect(stream).await.unwrap());
             let allowed = matches!(end, call::Ending::Completed(_));
             assert_eq!(allowed, decision == PromptDecision::Once, "{end:?}");
@@ -140,8 +140,12 @@ fn a_crowd_of_prompts_and_a_server_that_dies() {
             eventually("keys and decisions agree", async || {
                 screen = terminal.screen();
                 // A key that was pressed between two questions is shown before it, and thrown away.
-                let pressed = screen.matches("  once\n").count();
-                pressed == count + screen.matches("was not accepted: already resolved (once by").count()
+                let pressed = screen.matches("  allowed once\n").count();
+                pressed
+                    == count
+                        + screen
+                            .matches("was not accepted: already resolved (allowed once by")
+                            .count()
             })
             .await;
         }
@@ -166,7 +170,7 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
         ann.press('e').await;
         ann.shows("Which command should run instead?").await;
         ann.line("echo person >> ran").await;
-        ann.shows("instead").await;
+        ann.shows("run with another input").await;
         collect(stream).await.unwrap();
         assert_eq!(ran(&server), ["person"]);
 
@@ -196,6 +200,9 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
             ann.shows(&format!("printf {key}")).await;
             ann.press(key).await;
             if let Some(line) = line {
+                ann.shows("(").await;
+                ann.line("nonsense").await;
+                ann.shows("`nonsense` is not a ").await;
                 ann.shows("(").await;
                 ann.line(line).await;
             }

@@ -25,18 +25,13 @@ fn what_cannot_be_understood_is_no_success() {
     test(async {
         let server = Server::with(Setup::default().env("TOOLGATE_TELEMETRY_ADMIN", "127.0.0.1:0")).await;
         let url = server.url();
-        for args in [
-            &["call", "frobnicate", "a=1"][..],
-            &["call", "read", "--input", "{not json"][..],
-        ] {
-            let args = [&["--server", &url][..], args].concat();
-            let (code, out, err) = server.cli(&args).await;
-            assert_eq!(code, 1, "{args:?}: {out} {err}");
-            assert!(out.contains("invalid"), "the model's text is the result: {out}");
-            assert!(err.contains("failed") && !err.contains("completed"), "{err}");
-            let (code, ..) = server.cli(&[&["--json"][..], &args].concat()).await;
-            assert_eq!(code, 1, "{args:?} with --json");
-        }
+        let args = ["--server", &url, "call", "frobnicate", "a=1"];
+        let (code, out, err) = server.cli(&args).await;
+        assert_eq!(code, 1, "{out} {err}");
+        assert!(out.contains("invalid"), "the model's text is the result: {out}");
+        assert!(err.contains("failed") && !err.contains("completed"), "{err}");
+        let (code, ..) = server.cli(&[&["--json"][..], &args].concat()).await;
+        assert_eq!(code, 1, "with --json");
         let admin = server.admin.clone().unwrap();
         let metrics = metrics_of(&admin).await;
         let of_invalid = metrics
@@ -50,6 +45,116 @@ fn what_cannot_be_understood_is_no_success() {
                 .all(|line| line.contains("outcome=\"invalid_arguments\"")),
             "{of_invalid:?}"
         );
+    });
+}
+
+#[test]
+fn what_is_misspelt_on_the_command_line_is_a_usage_error() {
+    test(async {
+        let server = Server::start().await;
+        let url = server.url();
+        let check = async |args: &[&str], part: &str| {
+            let (code, out, err) = server.cli(args).await;
+            assert_eq!(code, 2, "{args:?}: {out} {err}");
+            assert!(err.contains(part), "{args:?}: {err}");
+        };
+        let call = async |args: &[&str], part: &str| check(&[&["--server", &url, "call"], args].concat(), part).await;
+        call(&["bsh", "command=ls"], "did you mean `bash`?").await;
+        call(
+            &["bash", "comand=ls"],
+            "`comand` is not an argument of bash; did you mean `command`?",
+        )
+        .await;
+        call(&["glob", "pattern=*", "bogus=1"], "it takes ").await;
+        call(&["read", "--input", "{not json"], "the input is not a JSON object").await;
+        call(&["--agent", "nobody", "read", "filePath=."], "available: build, plan").await;
+        call(&["--call-id", "a b", "read", "filePath=."], "call_id").await;
+
+        let nowhere = server.folder().join("nowhere");
+        let workspace = format!("a={}", nowhere.display());
+        let serve = ["serve", "--no-tcp", "--socket", "s2", "--workspace", &workspace];
+        check(&serve, "is not a folder that can be used").await;
+        let broken = server.folder().join("broken");
+        std::fs::create_dir(&broken).unwrap();
+        std::fs::write(broken.join("opencode.json"), r#"{"permission": {"bash": "maybe"}}"#).unwrap();
+        let folder = format!("{}/", broken.display());
+        let call = ["call", "--workspace", &folder, "read", "filePath=."];
+        check(&call, "Configuration is invalid at ").await;
+        let (_, _, err) = server.cli(&call).await;
+        assert_eq!(err.matches("is invalid at").count(), 1, "it is told once: {err}");
+    });
+}
+
+#[test]
+fn a_misspelt_rule_is_told_by_a_call_that_starts_a_service() {
+    test(async {
+        let server = Server::start().await;
+        let folder = server.folder().join("misspelt");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("opencode.json"), r#"{"permision": {"bash": "ask"}}"#).unwrap();
+        let folder = format!("{}/", folder.display());
+        let (code, _, err) = server.cli(&["call", "--workspace", &folder, "glob", "pattern=*"]).await;
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains("permision") && err.contains("did you mean"), "{err}");
+    });
+}
+
+#[test]
+fn every_command_finds_the_service_that_runs() {
+    test(async {
+        let server = Server::with(Setup {
+            tcp: true,
+            ..Setup::default()
+        })
+        .await;
+        let (code, _, err) = server
+            .cli(&[
+                "call",
+                "--call-id",
+                "greet",
+                "bash",
+                "command=echo hello",
+                "description=d",
+            ])
+            .await;
+        assert_eq!(code, 0, "{err}");
+        for (args, expected) in [
+            (&["health"][..], "SERVING"),
+            (&["audit", "head"], ""),
+            (&["grants"], "GRANT"),
+            (&["output", "greet"], "hello"),
+            (&["session", "ses_greet"], "1 call"),
+        ] {
+            let (code, out, err) = server.cli(args).await;
+            assert_eq!(code, 0, "{args:?}: {err}");
+            assert!(out.contains(expected), "{args:?}: {out}");
+        }
+        let (code, _, err) = server.cli(&["session", "nope"]).await;
+        assert_eq!(code, 5, "{err}");
+        assert!(err.contains("nothing is known of the session nope"), "{err}");
+        let (code, _, err) = server.cli(&["health", "--service", "foo"]).await;
+        assert_eq!(code, 5, "{err}");
+        assert!(err.contains("unknown service foo"), "{err}");
+    });
+}
+
+#[test]
+fn a_second_service_on_a_data_directory_is_told_so() {
+    test(async {
+        let server = Server::start().await;
+        let data = server.folder().join("data").display().to_string();
+        let args = ["serve", "--no-socket", "--listen", "127.0.0.1:0", "--data-dir", &data];
+        let mut second = server.command(&args).spawn().unwrap();
+        let mut told = BufReader::new(second.stderr.take().unwrap()).lines();
+        loop {
+            let line = told.next_line().await.unwrap().expect("it says so before it listens");
+            assert!(!line.contains("listening on"), "{line}");
+            if line.contains("another service has this data directory") {
+                break;
+            }
+        }
+        second.start_kill().unwrap();
+        second.wait().await.unwrap();
     });
 }
 

@@ -14,7 +14,11 @@ const MOST_LINES: usize = 620;
 
 /// Files that are longer than [`MOST_LINES`] for a reason, and how long they may grow.
 const LONG: &[(&str, usize, &str)] = &[
-    ("crates/process/src/sys.rs", 700, "all unsafe code is in one place"),
+    (
+        "crates/process/src/sys.rs",
+        700,
+        "nearly all unsafe code is in one place",
+    ),
     (
         "crates/process/src/reaper.rs",
         750,

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 use toolgate_model::JsonMap;
-use toolgate_permission::hints;
 use toolgate_permission::rules::{self, ConfigProblem};
+use toolgate_permission::{agents, hints};
 
 use super::jsonc::escape;
 
@@ -137,9 +137,6 @@ const CLOSED: [&str; 7] = [
 /// Known keys that are nearly the names of options which models take, such as `top_k`.
 const NEAR_OTHERS: [&str; 2] = ["top_p", "name"];
 
-/// The names of agents that are built in.
-const BUILT_IN_AGENTS: [&str; 7] = ["build", "plan", "general", "explore", "compaction", "title", "summary"];
-
 /// Returns what is said of keys below the top level, and of agents, that are most likely misspelt.
 pub(super) fn odd_keys(layer: &JsonMap) -> Vec<String> {
     let root = Value::Object(layer.clone());
@@ -170,7 +167,7 @@ pub(super) fn odd_keys(layer: &JsonMap) -> Vec<String> {
     }
     let agents = ["agent", "mode"].iter().filter_map(|key| layer.get(*key)?.as_object());
     for name in agents.flat_map(JsonMap::keys) {
-        if let Some(meant) = hints::nearest(name, BUILT_IN_AGENTS) {
+        if let Some(meant) = hints::nearest(name, agents::BUILT_IN) {
             odd.push(format!("the agent {name:?} is a new one; did you mean {meant:?}?"));
         }
     }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Something in it means nothing.
-    #[error("Configuration is invalid at {place}{}", list(problems))]
+    #[error("Configuration is invalid {place}{}", list(problems))]
     Invalid {
-        /// The file or the variable.
+        /// Where: `at FILE`, `in the environment`, `on the command line`.
         place: String,
         /// What is wrong, at least one thing.
         problems: Vec<Problem>,
@@ -32,9 +32,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Something is wrong at a place that has a name, such as a file.
     pub(super) fn invalid(place: impl fmt::Display, problem: Problem) -> Self {
+        Self::invalid_in(format!("at {place}"), problem)
+    }
+
+    pub(super) fn invalid_in(place: impl Into<String>, problem: Problem) -> Self {
         Self::Invalid {
-            place: place.to_string(),
+            place: place.into(),
             problems: vec![problem],
         }
     }

@@ -252,7 +252,7 @@ impl Collector<'_> {
         let odd = checks::odd_keys(&map).into_iter();
         self.found.warnings.extend(odd.map(|text| format!("{origin}: {text}")));
         let mut value = checks::normalise(map).map_err(|problems| ConfigError::Invalid {
-            place: origin.to_string(),
+            place: format!("at {origin}"),
             problems: problems.iter().map(|problem| place(problem, &locate)).collect(),
         })?;
         if let Some(Value::Array(plugins)) = value.get_mut("plugin") {

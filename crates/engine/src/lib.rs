@@ -7,7 +7,8 @@
 //! The files in reading order:
 //!
 //! - `engine`: the public verbs. `parts`: the parts that an engine owns.
-//! - `admission`: from a request to a recorded call (`arguments`, `reserve`, `started`), or why not (`refusal`).
+//! - `admission`: from a request to a recorded call (`arguments`, `reserve`, `started`), or why not (`refusal`). `input`: from
+//!   what a model wrote to the frozen input.
 //! - `calls`: the calls that run here or wait. `live`: one of them, with its `clock`, `stdin` and `handover`.
 //! - `scheduler`: which calls run and which wait for their turn (`fair` is its pure part).
 //! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`); `run::context` is
@@ -19,7 +20,8 @@
 //! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
 //! - `restart`: what one run of the service leaves to the next.
-//! - `doom_loop`, `background`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `drain_notice`: one small theme each.
+//! - `doom_loop`, `background`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `lossy` (bytes that are not UTF-8),
+//!   `drain_notice`: one small theme each.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

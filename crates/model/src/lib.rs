@@ -16,7 +16,7 @@
 //! - `service_event`: what watchers of a workspace are sent; `todo`: an agent's list of tasks.
 //! - [`redact`]: takes secrets out of what is shown or kept for showing.
 //! - [`audit_key`], [`frontmatter`], [`skills`], `itself`: the key of the audit's chain, the head of a Markdown file,
-//!   where skills are looked for, and how a service recognises itself over MCP.
+//!   where skills are looked for, and how a service recognises itself over MCP; `login`: logins at servers of tools.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

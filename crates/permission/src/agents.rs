@@ -282,6 +282,9 @@ fn defaults(outside: &[Rule]) -> Vec<Rule> {
     rules
 }
 
+/// The names of the agents that are built in.
+pub const BUILT_IN: [&str; 7] = ["build", "plan", "general", "explore", "compaction", "title", "summary"];
+
 /// The built-in agents with nothing but their own rules.
 fn built_in(folders: Folders<'_>, outside: &[Rule]) -> Vec<Agent> {
     let mut agents = vec![
@@ -510,6 +513,12 @@ mod tests {
             Some("mine")
         );
         assert_eq!(agents.get("general"), None);
+    }
+
+    #[test]
+    fn built_in_agents_have_the_names_that_are_listed() {
+        let agents = agents(&[], Vec::new());
+        assert!(agents.iter().map(|agent| agent.name.as_str()).eq(BUILT_IN));
     }
 
     #[test]

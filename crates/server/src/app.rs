@@ -61,9 +61,10 @@ use toolgate_web::Network;
 
 use self::extensions::Extensions;
 use self::mcp::Servers;
+pub use self::places::UnusableFolder;
 use self::places::{Common, Sources, places};
 use self::rules::Watched;
-use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
+use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
 use crate::grpc::{self, Listener, ServeError, Services, Shared, console};
@@ -83,7 +84,7 @@ pub struct App {
     listen: ListenConfig,
     socket_group: Option<String>,
     tls: Option<Arc<Tls>>,
-    retention: OutputSweep,
+    retention: Sweep,
     remote_skills: Vec<FirstFetch>,
     watched: Vec<Watched>,
     environment: Environment,
@@ -156,7 +157,7 @@ impl App {
         let store =
             tokio::task::spawn_blocking(move || LocalStore::open_with(&data_dir, opened_by, space, recorder)).await??;
         store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
-        log_head(&store, "the audit goes on").await;
+        log_head(&store, "audit resumed").await;
         store.measure(&telemetry.metrics);
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
@@ -279,7 +280,7 @@ impl App {
             listen: config.listen.clone(),
             socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
             tls,
-            retention: OutputSweep {
+            retention: Sweep {
                 keep: config.retention,
                 audit: config.audit.retention,
                 max_total_bytes: config.limits.max_total_output_bytes,
@@ -341,7 +342,7 @@ impl App {
         if let Some(address) = self.listen.tcp {
             let (bound, listener) = bind(address, self.tls.clone())
                 .await
-                .with_context(|| format!("cannot listen on {address}"))?;
+                .map_err(|error| occupied(error, address))?;
             tcp = Some(bound);
             servers.spawn(parts.services.clone().serve(listener, stop_servers.clone()));
         }
@@ -504,7 +505,7 @@ impl Running {
             tracing::warn!(survivors, "some programs could not be ended");
         }
         let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
-        log_head(&store, "the audit stops").await;
+        log_head(&store, "audit closed").await;
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -515,6 +516,18 @@ impl Running {
         if let Some(admin) = admin {
             admin.close().await;
         }
+    }
+}
+
+/// Says what to do about an address that cannot be had.
+fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        anyhow::anyhow!(
+            "cannot listen on {address}: {error}; another service may be running: `toolgate calls` finds it, or choose another \
+             address with --listen"
+        )
+    } else {
+        anyhow::Error::from(error).context(format!("cannot listen on {address}"))
     }
 }
 

@@ -13,12 +13,15 @@
 //!   - `shared`: what the services of one server share;
 //!   - `arrival`, `authority`, `coalesce`, `delegate`: connections: whose they are, names of Unix sockets, writing many
 //!     frames at once;
-//!   - [`grpc::auth`], [`grpc::limits`], `measure`: who calls and may do what, how much may come, what is measured;
+//!   - [`grpc::auth`], [`grpc::limits`], `origins`, `measure`: who calls and may do what, how much may come, which web pages may
+//!     call, what is measured;
 //!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,
 //!     `info_service`: one file for each service of the contract;
-//!   - `convert`, `struct_json`, `events`, `status`: from and to the types of the contract, and every error;
+//!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
 //!   - `mcp`: the same tools for MCP clients;
 //!   - `console`: the page for the people who approve.
+//!
+//! A file `X_absent` stands for `X` in a build without its feature.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

@@ -14,6 +14,9 @@
 //! - `skill` and [`skills`]: instructions that models load, and where they are found;
 //! - `lsp`: questions to language servers;
 //! - `invalid`: what answers a call that names no tool.
+//!
+//! `testing`, `search_stage` and `races` are for tests only: a bench with a workspace, one for searches, and a folder that is
+//! swapped for a link while tools work in it.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

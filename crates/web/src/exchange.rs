@@ -52,7 +52,7 @@ pub enum RequestError {
     #[error("a URL with a user name or a password is not asked for")]
     Credentials,
     /// Something else than HTTP is spoken at this port.
-    #[error("port {0} is not one of the web")]
+    #[error("port {0} is not allowed")]
     Port(u16),
     /// It is not of the public internet.
     #[error("{host} leads to {kind}; the service reaches that only if its configuration lists it (`network.allow`)")]

@@ -110,7 +110,7 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
                 let count: Result<i64, _> = text.parse();
                 count
                     .map(Value::from)
-                    .map_err(|_| format!("expected a number, found {text:?}"))
+                    .map_err(|_| format!("expected a whole number, found {text:?}"))
             },
             Shape::Texts => |text| Ok(text.split(',').map(str::trim).collect::<Vec<_>>().into()),
             Shape::Tables => |_| Err("a list of tables can be set in the file only".to_owned()),
@@ -133,11 +133,36 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
     }
 
     fn read(&self, written: &Written<'_>) -> Result<R, Malformed> {
-        Ok(match written {
-            Written::File(value) => R::deserialize(ValueDeserializer::from((*value).clone()))?,
-            Written::Variable(text) => R::deserialize((self.from_variable)(text)?)?,
-            Written::Flag(value) => R::deserialize((*value).clone())?,
+        let read = match written {
+            Written::File(value) => R::deserialize(ValueDeserializer::from((*value).clone())),
+            Written::Variable(text) => R::deserialize((self.from_variable)(text)?),
+            Written::Flag(value) => R::deserialize((*value).clone()),
+        };
+        read.map_err(|error| {
+            let error = Malformed::from(error);
+            let message = self.in_words(&error.message);
+            Malformed { message, ..error }
         })
+    }
+
+    /// Says what was expected in place of the names of types.
+    fn in_words(&self, message: &str) -> String {
+        let Some((found, _)) = message
+            .strip_prefix("invalid type: ")
+            .and_then(|rest| rest.rsplit_once(", expected "))
+        else {
+            return message.to_owned();
+        };
+        let expected = match self.shape {
+            Shape::Count(_) => "a whole number",
+            Shape::Texts => "a list of texts",
+            Shape::Tables => "a list of tables: write `[[…]]` with double brackets",
+            Shape::Switch => "true or false",
+            Shape::Text | Shape::Duration | Shape::DurationOrNone | Shape::Size | Shape::Word(_) => {
+                return message.to_owned();
+            }
+        };
+        format!("expected {expected}, found {found}")
     }
 
     /// Checks the form of a value.
@@ -358,7 +383,7 @@ mod tests {
         );
         let form = wrong(RawConfig::default().with("console", "yes"), &[]);
         assert!(
-            form.contains("console") && form.contains("expected a boolean"),
+            form.contains("console") && form.contains("expected true or false"),
             "{form}"
         );
     }

@@ -163,11 +163,11 @@ impl<'a> Layer<'a> {
     fn error(&self, key: &str, why: impl Into<Malformed>) -> ConfigError {
         let Malformed { offset, message } = why.into();
         let (place, name) = match self {
-            Self::File { path, .. } => (path.display().to_string(), key.to_owned()),
-            Self::Variables(_) => ("the environment".to_owned(), variable_of(key)),
-            Self::Flags(_) => ("the command line".to_owned(), key.to_owned()),
+            Self::File { path, .. } => (format!("at {}", path.display()), key.to_owned()),
+            Self::Variables(_) => ("in the environment".to_owned(), variable_of(key)),
+            Self::Flags(_) => ("on the command line".to_owned(), key.to_owned()),
         };
-        ConfigError::invalid(place, Problem::new(self.position(key, offset), name, message))
+        ConfigError::invalid_in(place, Problem::new(self.position(key, offset), name, message))
     }
 }
 
@@ -266,7 +266,7 @@ impl<'a> Layers<'a> {
     pub(super) fn conflict(&self, key: &str, message: impl Into<String>) -> ConfigError {
         match self.said(key) {
             Some((layer, _)) => layer.error(key, message.into()),
-            None => ConfigError::invalid("the defaults", Problem::new(None, key, message)),
+            None => ConfigError::invalid_in("by default", Problem::new(None, key, message)),
         }
     }
 }

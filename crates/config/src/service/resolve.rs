@@ -134,7 +134,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     if general.data_dir.as_os_str().is_empty() {
         let message = "there is no home folder to keep data in: set data_dir or TOOLGATE_DATA_DIR";
         let problem = Problem::new(None, "data_dir", message);
-        return Err(ConfigError::invalid("the environment", problem));
+        return Err(ConfigError::invalid_in("in the environment", problem));
     }
     let listen = listen(&mut layers, keys.listen, &general.data_dir)?;
     let tls = tls(&layers, keys.tls)?;

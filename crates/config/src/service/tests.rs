@@ -517,7 +517,7 @@ fn errors_name_file_line_key_and_expectation() {
         ),
         (
             "[limits]\nmax_running_calls = \"x\"",
-            &["line 2", "limits.max_running_calls", "expected i64"],
+            &["line 2", "limits.max_running_calls", "expected a whole number"],
         ),
         (
             "[limits]\nmax_total_output_bytes = 1",
@@ -534,6 +534,7 @@ fn errors_name_file_line_key_and_expectation() {
         ),
         ("[listen]\ntcp = \n", &["toolgate.toml", "line 2"]),
         ("workspaces = []", &["line 1", "workspaces", "at least one"]),
+        ("[workspaces]\nname = \"a\"", &["line 1", "workspaces", "write `[[…]]`"]),
         (
             "[[workspaces]]\nname = \"a b\"\ndirectory = \"/\"",
             &["workspaces", "expected a name", "a b"],
@@ -578,7 +579,7 @@ fn errors_of_variables_and_flags_name_them() {
     let flags = RawConfig::default().with("drain_grace", "never");
     let error = load("", &[], flags).expect_err("it is invalid").to_string();
     assert!(
-        error.contains("the command line") && error.contains("drain_grace"),
+        error.contains("invalid on the command line") && error.contains("drain_grace"),
         "{error}"
     );
 }

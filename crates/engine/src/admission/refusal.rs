@@ -14,7 +14,7 @@ pub enum AdmitError {
     #[error("the service is stopping")]
     Draining,
     /// No such workspace.
-    #[error("there is no workspace named {name:?}; there are {known:?}")]
+    #[error("there is no workspace named {name:?}; available: {}", .known.join(", "))]
     UnknownWorkspace {
         /// The name asked for.
         name: String,
@@ -22,7 +22,7 @@ pub enum AdmitError {
         known: Vec<String>,
     },
     /// The configuration of the workspace cannot be used.
-    #[error("the workspace {name:?} takes no calls until its configuration is mended: {problem}")]
+    #[error("the workspace {name:?} refuses calls until its configuration is mended: {problem}")]
     BrokenWorkspace {
         /// The workspace.
         name: String,
@@ -30,7 +30,7 @@ pub enum AdmitError {
         problem: String,
     },
     /// No such agent.
-    #[error("there is no agent named {name:?}; there are {known:?}")]
+    #[error("there is no agent named {name:?}; available: {}", .known.join(", "))]
     UnknownAgent {
         /// The name asked for.
         name: String,

@@ -2,7 +2,8 @@
 //!
 //! *Invariant:* wiring only.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,16 @@ use toolgate_web::Network;
 
 use super::rules::{OwnFolders, Watched};
 use super::{languages, mcp, sandbox};
+
+/// The directory of a workspace cannot be used.
+#[derive(Debug)]
+pub struct UnusableFolder(PathBuf);
+
+impl fmt::Display for UnusableFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not a folder that can be used", self.0.display())
+    }
+}
 
 /// How long a command may run that says nothing about it.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
@@ -170,13 +181,13 @@ pub(super) fn places(
     sources: &Sources<'_>,
 ) -> anyhow::Result<(Vec<WorkspaceRuntime>, Vec<FirstFetch>, Vec<Watched>)> {
     let logins = LoginFile::locate(environment).map(Arc::new);
-    let mut problem = None;
+    let mut problems = Vec::new();
     let mut usable = 0_usize;
     let mut place = |workspace: &toolgate_config::service::WorkspaceConfig| -> anyhow::Result<Opened> {
         let home = environment.home().map(Path::to_path_buf);
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
             .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
-            .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
+            .with_context(|| UnusableFolder(workspace.directory.clone()))?;
         let opened = Arc::new(opened);
         let mut seen = Seen::default();
         let read = ToolsConfig::load_and_note(opened.directory(), opened.worktree(), environment, &mut seen);
@@ -188,8 +199,7 @@ pub(super) fn places(
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 let told = format!("{error:#}");
-                tracing::error!(workspace = %workspace.name, "its calls are refused: {told}");
-                problem.get_or_insert(error);
+                problems.push((workspace.name.clone(), error));
                 (ToolsConfig::default(), Some(told))
             }
         };
@@ -255,8 +265,11 @@ pub(super) fn places(
     };
     let places: anyhow::Result<Vec<Opened>> = config.workspaces.iter().map(&mut place).collect();
     let (places, others): (Vec<_>, Vec<_>) = places?.into_iter().unzip();
-    if let Some(problem) = problem.filter(|_| usable == 0) {
-        return Err(problem);
+    for (index, (name, problem)) in problems.into_iter().enumerate() {
+        if usable == 0 && index == 0 {
+            return Err(problem);
+        }
+        tracing::error!("workspace {name} refuses calls: {problem:#}");
     }
     let (mut fetches, watched): (Vec<_>, Vec<_>) = others.into_iter().unzip();
     // Nobody waits for nothing.

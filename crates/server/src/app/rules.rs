@@ -156,7 +156,7 @@ impl Watched {
             tracing::warn!(workspace = %name, "{warning}");
         }
         if let Some(problem) = next.broken.as_ref().filter(|_| next.broken != now.broken) {
-            tracing::error!(workspace = %name, "its calls are refused: {problem}");
+            tracing::error!("workspace {name} refuses calls: {problem}");
         }
         place.in_force.put(next);
         if has_changed {

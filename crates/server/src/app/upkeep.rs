@@ -23,18 +23,14 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is kept, and for how long.
 #[derive(Clone, Copy)]
-pub(super) struct OutputSweep {
+pub(super) struct Sweep {
     pub(super) keep: RetentionConfig,
     pub(super) audit: Option<Duration>,
     pub(super) max_total_bytes: u64,
 }
 
 /// Deletes what the retention does not keep, now and then until `stop`.
-pub(super) async fn sweep(
-    store: Arc<LocalStore>,
-    rules: OutputSweep,
-    stop: CancellationToken,
-) -> Result<(), ServeError> {
+pub(super) async fn sweep(store: Arc<LocalStore>, rules: Sweep, stop: CancellationToken) -> Result<(), ServeError> {
     let mut wait = FIRST_SWEEP_DELAY;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         wait = SWEEP_INTERVAL;
@@ -54,7 +50,7 @@ pub(super) async fn sweep(
         for (what, result) in results {
             match result {
                 Ok(0) => {}
-                Ok(count) => tracing::info!(count, "{what} deleted that were kept long enough"),
+                Ok(count) => tracing::info!(count, "deleted {what} past their retention"),
                 Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "{what} could not be swept"),
             }
         }
@@ -76,7 +72,7 @@ async fn sweep_audit(store: &LocalStore, before: Timestamp) {
         }
     }
     if total > 0 {
-        tracing::info!(total, "records of the audit removed that were kept long enough");
+        tracing::info!(total, "removed records of the audit past their retention");
     }
 }
 

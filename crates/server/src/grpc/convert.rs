@@ -11,7 +11,7 @@ use toolgate_model as call;
 use toolgate_store::OutputInfo;
 
 use super::status::bad_field;
-pub(crate) use super::struct_json::{
+pub(crate) use super::values::{
     duration, from_struct, int, int32, non_empty, page_size, timestamp, to_struct, unsigned,
 };
 pub(crate) use prompts::{outcome_state, waits_for};

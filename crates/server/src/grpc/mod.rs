@@ -26,8 +26,8 @@ mod permission_service;
 mod session_service;
 mod shared;
 mod status;
-mod struct_json;
 mod tool_service;
+mod values;
 
 use std::sync::Arc;
 use std::time::Duration;

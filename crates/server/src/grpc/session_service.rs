@@ -17,7 +17,7 @@ use toolgate_store::{CallFilter, PageRequest, PromptFilter};
 use super::auth::Caller;
 use super::convert::{self, int, int32, non_empty, timestamp, unsigned};
 use super::events::ResponseStream;
-use super::struct_json::to_struct;
+use super::values::to_struct;
 use super::{Shared, status};
 use crate::grpc::convert::FromCore as _;
 

@@ -41,7 +41,11 @@ pub(crate) fn bad_field(field: &str, problem: impl Into<String>) -> Status {
 /// Something that the request names does not exist.
 pub(crate) fn not_found(kind: &str, name: &str) -> Status {
     let mut details = details("NOT_FOUND");
-    details.set_resource_info(kind, name, "", "it does not exist, or its retention has ended");
+    let why = match kind {
+        "workspace" | "agent" | "host" => "it does not exist",
+        _ => "it does not exist, or its retention has ended",
+    };
+    details.set_resource_info(kind, name, "", why);
     Status::with_error_details(Code::NotFound, format!("there is no {kind} {name}"), details)
 }
 

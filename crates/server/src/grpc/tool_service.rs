@@ -114,7 +114,10 @@ impl Tools {
             let known: Vec<&str> = now.agents.iter().map(|agent| agent.name.as_str()).collect();
             bad_field(
                 "agent",
-                format!("there is no agent named {agent_name:?}; there are {known:?}"),
+                format!(
+                    "there is no agent named {agent_name:?}; available: {}",
+                    known.join(", ")
+                ),
             )
         })?;
         let mut model = convert::model(request.model.clone())?;

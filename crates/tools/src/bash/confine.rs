@@ -1,7 +1,8 @@
 //! The sandbox of a command: what it is confined to, and what happens when the kernel refuses it something.
 //!
-//! What a person approved runs as the configuration says. What rules or grants allowed is held within walls where the
-//! agent's rules ask for or deny anything: then the kernel allows what the line was judged as, and nothing else.
+//! What a person approved runs as the configuration says. What rules or grants allowed is held within walls, also
+//! where there are no rules at all: the kernel allows what the line was judged as, and nothing else. Only where the rules allow
+//! every command and hold back nothing else there are no walls (`has_walls` of `permission`'s agents).
 //!
 //! A refusal is seen in what the command prints, because the kernel tells nobody else. It becomes a question: may the
 //! command write there, and run again? The rules answer where they can, so that what a rule allows for an outside

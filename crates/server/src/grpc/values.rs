@@ -1,4 +1,4 @@
-//! Between the wire's values and the core's: JSON, times, numbers.
+//! Between the wire's values and the core's: JSON, times, durations, numbers, page sizes.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) fn unsigned(field: &str, number: i64) -> Result<u64, Status> {
     u64::try_from(number).map_err(|_| bad_field(field, format!("{number} is negative")))
 }
 
-/// Reads a page size: 0 means `default`, and more than `max` is refused.
+/// Reads a page size: 0 means `default`, more than `max` means `max`.
 pub(crate) fn page_size(size: i32, default: usize, max: usize) -> Result<usize, Status> {
     match usize::try_from(size) {
         Ok(0) => Ok(default),
