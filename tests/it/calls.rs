@@ -776,7 +776,7 @@ fn stored_outputs() {
             .output
             .unwrap();
         assert!(output.complete && output.sha256.len() == 64 && output.call_id == "o");
-        assert_eq!(output.total_lines, 60_001);
+        assert_eq!(output.total_lines, 60_000);
         let list = ListOutputsRequest {
             call_id: "o".to_owned(),
             ..Default::default()

@@ -171,7 +171,7 @@ pub struct OutputInfo {
     pub path: String,
     /// Bytes so far.
     pub bytes: u64,
-    /// Lines: line feeds plus one, so the piece after a final newline counts. 0 while the output is being written.
+    /// Lines, as editors count them: a last line without a line feed counts. 0 while the output is being written.
     pub lines: u64,
     /// SHA-256, hexadecimal; empty while the output is being written, and until the first [`Outputs::stat`] after that:
     /// to compute it takes longer than to write the output.
