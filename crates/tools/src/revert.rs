@@ -22,7 +22,7 @@ use toolgate_fs::marks::sha256;
 use toolgate_fs::merge;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, guarded_part};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, guarded_part};
 
 /// What all files of a call may have together, before and after.
 const MAX_TOTAL: u64 = 256 << 20;
@@ -69,6 +69,10 @@ impl TypedTool for Revert {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("revert.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["callId"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -351,6 +351,7 @@ impl FromCore<call::CallRecord> for proto::Call {
             end_time: record.ended.map(timestamp),
             last_sequence: int(record.last_sequence),
             title: record.title,
+            summary: record.summary,
             waiting_prompt_id: record.waiting_on.map(|prompt| prompt.to_string()).unwrap_or_default(),
             ending,
             // Stored apart from the record; only some answers carry them.

@@ -106,10 +106,18 @@ impl EventReader {
 
 fn to_event(sequence: u64, event: ServiceEvent) -> Event {
     let kind = match event.kind {
-        ServiceEventKind::Call { call, tool, state } => Kind::CallStateChanged(CallStateChanged {
+        ServiceEventKind::Call {
+            call,
+            tool,
+            state,
+            title,
+            summary,
+        } => Kind::CallStateChanged(CallStateChanged {
             call_id: call.to_string(),
             tool,
             state: CallState::from_core(state).into(),
+            title,
+            summary,
         }),
         ServiceEventKind::FileEdited { path, call } => Kind::FileEdited(FileEdited {
             path,
