@@ -79,7 +79,7 @@ func (c *Client) Cancel(ctx context.Context, callID string) (*Call, error) {
 
 // CallFilter says which calls to list. What is set must all match.
 type CallFilter struct {
-	// Workspace is the workspace; empty for all.
+	// Workspace is the workspace; empty for the service's default one, "-" for all.
 	Workspace string
 	// SessionID is the session; empty for all.
 	SessionID string

@@ -1,12 +1,15 @@
-//! `toolgate grants` and `session`: what outlasts a single call.
+//! `toolgate grants`, `sessions` and `session`: what outlasts a single call.
 
 use clap::Args;
+use prost_types::Timestamp;
 use tonic::{Code, Status};
 use toolgate_client::{Client, Error};
 use toolgate_contract::{
-    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session,
+    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, ListSessionsRequest,
+    RevokeGrantRequest, Session, SessionSummary,
 };
 
+use super::arguments;
 use super::calls::{self, CALL_HEADINGS};
 use super::connection;
 use super::exit::{Exit, Failure};
@@ -37,7 +40,7 @@ impl GrantsArgs {
             return show_grant(&client, id, terminal).await;
         }
         if self.revoke.is_empty() {
-            let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
+            let workspace = connection::workspace_filter(&client, self.workspace.as_deref()).await?;
             show_grants(&list_grants(&client, workspace).await?, terminal)?;
             return Ok(Exit::Completed);
         }
@@ -59,9 +62,23 @@ impl GrantsArgs {
 }
 
 async fn list_grants(client: &Client, workspace: String) -> Result<Vec<Grant>, Failure> {
-    let request = ListGrantsRequest { workspace };
-    let listed = client.permission_service().list_grants(request).await?;
-    Ok(listed.into_inner().grants)
+    let mut request = ListGrantsRequest {
+        workspace,
+        ..ListGrantsRequest::default()
+    };
+    let mut grants = Vec::new();
+    loop {
+        let page = client
+            .permission_service()
+            .list_grants(request.clone())
+            .await?
+            .into_inner();
+        grants.extend(page.grants);
+        if page.next_page_token.is_empty() {
+            return Ok(grants);
+        }
+        request.page_token = page.next_page_token;
+    }
 }
 
 fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
@@ -97,7 +114,9 @@ fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
 }
 
 async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut grants = list_grants(client, String::new()).await?.into_iter();
+    let mut grants = list_grants(client, connection::workspace_filter(client, None).await?)
+        .await?
+        .into_iter();
     let Some(grant) = grants.find(|grant| grant.grant_id == id) else {
         return Err(Status::not_found(format!("there is no grant {id}, or it has ended")).into());
     };
@@ -131,6 +150,68 @@ async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Ex
     Ok(Exit::Completed)
 }
 
+/// Which sessions to list.
+#[derive(Debug, Args)]
+pub(super) struct SessionsArgs {
+    /// Only sessions that were active from this time on: RFC 3339, or how long ago (2h).
+    #[arg(long, value_name = "TIME", value_parser = arguments::moment)]
+    since: Option<Timestamp>,
+    /// Only sessions that began before this time.
+    #[arg(long, value_name = "TIME", value_parser = arguments::moment)]
+    until: Option<Timestamp>,
+    /// Only sessions in this workspace.
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
+    /// At most this many.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+}
+
+impl SessionsArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = connection::connect(globals).await?;
+        let request = ListSessionsRequest {
+            workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
+            from_time: self.since,
+            until_time: self.until,
+            page_size: i32::try_from(self.limit).unwrap_or(i32::MAX),
+            page_token: String::new(),
+        };
+        let listed = client
+            .session_service()
+            .list_sessions(request)
+            .await?
+            .into_inner()
+            .sessions;
+        if terminal.json {
+            listed.iter().try_for_each(|session| terminal.message(session))?;
+            return Ok(Exit::Completed);
+        }
+        let rows: Vec<_> = listed.iter().map(session_row).collect();
+        let headings = ["SESSION", "WORKSPACE", "AGENTS", "BEGUN", "ACTIVE", "CALLS", "STATE"];
+        terminal.table(&headings, &rows)?;
+        Ok(Exit::Completed)
+    }
+}
+
+fn session_row(session: &SessionSummary) -> Vec<String> {
+    let state = match (session.unfinished_calls, session.waiting_calls) {
+        (0, _) if session.ended => "ended".to_owned(),
+        (0, _) => "idle".to_owned(),
+        (open, 0) => format!("{open} running"),
+        (open, waiting) => format!("{} running, {waiting} waiting", open - waiting),
+    };
+    vec![
+        visible(&session.session_id).into_owned(),
+        session.workspace.clone(),
+        session.agents.join(", "),
+        session.create_time.map(words::time).unwrap_or_default(),
+        session.last_activity_time.map(words::time).unwrap_or_default(),
+        session.calls.to_string(),
+        state,
+    ]
+}
+
 /// Which session to show or to end.
 #[derive(Debug, Args)]
 pub(super) struct SessionArgs {
@@ -148,7 +229,7 @@ impl SessionArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let client = connection::connect(globals).await?;
         let session_id = self.session;
-        let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
+        let workspace = connection::workspace_filter(&client, self.workspace.as_deref()).await?;
         if self.end {
             let request = EndSessionRequest {
                 session_id: session_id.clone(),

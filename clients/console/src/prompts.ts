@@ -47,7 +47,7 @@ export function subject(prompt: Prompt): string {
 /** Watches the prompts. Whoever does so counts as somebody who may be asked. */
 export async function watch({ signal, alive }: Turn): Promise<void> {
   let snapshot: Map<string, Prompt> | undefined = new Map();
-  for await (const { message } of permissions.watchPrompts({}, { signal, onHeader: alive })) {
+  for await (const { message } of permissions.watchPrompts({ filter: { workspace: ALL } }, { signal, onHeader: alive })) {
     alive();
     switch (message.case) {
       case "promptAdded":

@@ -52,7 +52,7 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
     });
   };
   try {
-    const request = last === undefined ? {} : { afterSequence: last };
+    const request = { workspace: ALL, ...(last === undefined ? {} : { afterSequence: last }) };
     for await (const { event } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
       alive();
       if (event === undefined) continue;

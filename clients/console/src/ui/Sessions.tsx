@@ -68,7 +68,7 @@ function SessionPanel({ id }: { id: string }): JSX.Element {
   const decided = decisions.value;
   useEffect(() => {
     let stopped = false;
-    service.getSession({ sessionId: id }).then(
+    service.getSession({ sessionId: id, workspace: ALL }).then(
       ({ session }) => {
         if (stopped || session === undefined) return;
         setTodos(id, session.todos);
