@@ -382,7 +382,8 @@ fn unknown_names_and_bad_numbers_on_every_rpc() {
         refuses!(tools.list_calls(ListCallsRequest { workspace: nowhere(), ..Default::default() }) => found);
         refuses!(outputs.list_outputs(ListOutputsRequest { workspace: nowhere(), ..Default::default() }) => found);
         refuses!(sessions.watch_events(WatchEventsRequest { workspace: nowhere(), ..Default::default() }) => found);
-        refuses!(permissions.list_grants(ListGrantsRequest { workspace: nowhere() }) => found);
+        refuses!(sessions.list_sessions(ListSessionsRequest { workspace: nowhere(), ..Default::default() }) => found);
+        refuses!(permissions.list_grants(ListGrantsRequest { workspace: nowhere(), ..Default::default() }) => found);
         let filter = || {
             Some(PromptFilter {
                 workspace: nowhere(),

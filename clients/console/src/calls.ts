@@ -1,7 +1,7 @@
 // The calls that the page knows: the newest ones of the service, kept as they are by its events.
 
 import { signal } from "@preact/signals";
-import { at, millis, tools } from "./api";
+import { ALL, at, millis, tools } from "./api";
 import { CallState, FailureReason, OutputMode, type Call } from "./gen/toolgate/v1/call_pb";
 import type { Event } from "./gen/toolgate/v1/session_service_pb";
 

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { info, sessions } from "./api";
+import { ALL, info, sessions } from "./api";
 import { happened, load, refresh } from "./calls";
 import type { Turn } from "./live";
 import type { Todo } from "./gen/toolgate/v1/session_service_pb";

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { at, permissions, problem, sessions as service } from "../api";
+import { ALL, at, permissions, problem, sessions as service } from "../api";
 import { rows, version } from "../calls";
 import { sessionRows, type SessionRow } from "../filters";
 import { announce } from "../notices";

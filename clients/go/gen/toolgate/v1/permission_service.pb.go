@@ -114,7 +114,7 @@ func (ReplyResult) EnumDescriptor() ([]byte, []int) {
 // Which prompts to see.
 type PromptFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
+	// The workspace; empty for the default one, `-` for all that the caller may see.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// Any of these sessions. Without these and without `client_ids`: all.
 	SessionIds []string `protobuf:"bytes,2,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
@@ -1188,7 +1188,7 @@ type ListPromptsRequest struct {
 	Filter *PromptFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Any of these states; none for the open ones.
 	States []PromptState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=toolgate.v1.PromptState" json:"states,omitempty"`
-	// The call; empty for all.
+	// The call; empty for all. With a call, an empty workspace in `filter` means that of the call.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1523,8 +1523,12 @@ func (x *ReplyPromptResponse) GetPrompt() *Prompt {
 // Says which grants to list.
 type ListGrantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
-	Workspace     string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The workspace; empty for the default one, `-` for all that the caller may see.
+	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// At most this many; 0 for 100; at most 1000, which more is taken down to.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the page before; empty for the first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1566,11 +1570,27 @@ func (x *ListGrantsRequest) GetWorkspace() string {
 	return ""
 }
 
+func (x *ListGrantsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListGrantsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // Grants.
 type ListGrantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
-	Grants        []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
+	Grants []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
+	// For the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1610,6 +1630,13 @@ func (x *ListGrantsResponse) GetGrants() []*Grant {
 		return x.Grants
 	}
 	return nil
+}
+
+func (x *ListGrantsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // Names a grant.
@@ -1992,11 +2019,15 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"t\n" +
 	"\x13ReplyPromptResponse\x120\n" +
 	"\x06result\x18\x01 \x01(\x0e2\x18.toolgate.v1.ReplyResultR\x06result\x12+\n" +
-	"\x06prompt\x18\x02 \x01(\v2\x13.toolgate.v1.PromptR\x06prompt\"1\n" +
+	"\x06prompt\x18\x02 \x01(\v2\x13.toolgate.v1.PromptR\x06prompt\"m\n" +
 	"\x11ListGrantsRequest\x12\x1c\n" +
-	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"@\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"h\n" +
 	"\x12ListGrantsResponse\x12*\n" +
-	"\x06grants\x18\x01 \x03(\v2\x12.toolgate.v1.GrantR\x06grants\"/\n" +
+	"\x06grants\x18\x01 \x03(\v2\x12.toolgate.v1.GrantR\x06grants\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"/\n" +
 	"\x12RevokeGrantRequest\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\"?\n" +
 	"\x13RevokeGrantResponse\x12(\n" +
@@ -2028,18 +2059,18 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x1bREPLY_RESULT_OTHER_INSTANCE\x10\b\x12\x1c\n" +
 	"\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12'\n" +
 	"#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n" +
-	"2\xdc\x05\n" +
-	"\x11PermissionService\x12N\n" +
-	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xb8\xd7\x18\x03(\x010\x01\x12[\n" +
-	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x04\xb8\xd7\x18\x020\x01\x12V\n" +
-	"\vListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x04\xb8\xd7\x18\x02\x12P\n" +
-	"\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x04\xb8\xd7\x18\x02\x12V\n" +
-	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x04\xb8\xd7\x18\x03\x12S\n" +
+	"2\xe3\x05\n" +
+	"\x11PermissionService\x12M\n" +
+	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x03\xb8T\x03(\x010\x01\x12]\n" +
+	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x06\xb8T\x02\x90\x02\x010\x01\x12X\n" +
+	"\vListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x06\xb8T\x02\x90\x02\x01\x12U\n" +
+	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x03\xb8T\x03\x12U\n" +
 	"\n" +
-	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x04\xb8\xd7\x18\x02\x12V\n" +
-	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03\x12k\n" +
-	"\x12EvaluatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a'.toolgate.v1.EvaluatePermissionResponse\"\x04\xb8\xd7\x18\x02Bn\n" +
-	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x06\xb8T\x02\x90\x02\x01\x12U\n" +
+	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x03\xb8T\x03\x12m\n" +
+	"\x12EvaluatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a'.toolgate.v1.EvaluatePermissionResponse\"\x06\xb8T\x02\x90\x02\x01B\x9e\x01\n" +
+	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_permission_service_proto_rawDescOnce sync.Once

@@ -13,6 +13,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -779,18 +780,33 @@ func (x *GetCallResponse) GetCall() *Call {
 // Says which calls to list. Filters that are set must all match.
 type ListCallsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
+	// The workspace; empty for the default one, `-` for all that the caller may see.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call that made them; empty for all.
+	ParentCallId string `protobuf:"bytes,3,opt,name=parent_call_id,json=parentCallId,proto3" json:"parent_call_id,omitempty"`
 	// Any of these states; none for all.
-	States []CallState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=toolgate.v1.CallState" json:"states,omitempty"`
+	States []CallState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=toolgate.v1.CallState" json:"states,omitempty"`
+	// Failed for any of these reasons; none for all calls.
+	Reasons []FailureReason `protobuf:"varint,5,rep,packed,name=reasons,proto3,enum=toolgate.v1.FailureReason" json:"reasons,omitempty"`
 	// Any of these tools; none for all.
-	Tools []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools []string `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The agent; empty for all.
+	Agent string `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Who made them, as `Call.requester`; empty for all.
+	Requester string `protobuf:"bytes,8,opt,name=requester,proto3" json:"requester,omitempty"`
+	// Admitted at this time or later.
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// Admitted before this time.
+	UntilTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	// A text that the title, the summary, the tool or the call's id contains, in whatever case; empty for all. At most 256
+	// bytes without control characters.
+	Text string `protobuf:"bytes,11,opt,name=text,proto3" json:"text,omitempty"`
 	// At most this many; 0 for 50; at most 500, which more is taken down to.
-	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the page before; empty for the first.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,12,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the page before, with the same filters; empty for the first.
+	PageToken     string `protobuf:"bytes,13,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -839,9 +855,23 @@ func (x *ListCallsRequest) GetSessionId() string {
 	return ""
 }
 
+func (x *ListCallsRequest) GetParentCallId() string {
+	if x != nil {
+		return x.ParentCallId
+	}
+	return ""
+}
+
 func (x *ListCallsRequest) GetStates() []CallState {
 	if x != nil {
 		return x.States
+	}
+	return nil
+}
+
+func (x *ListCallsRequest) GetReasons() []FailureReason {
+	if x != nil {
+		return x.Reasons
 	}
 	return nil
 }
@@ -851,6 +881,41 @@ func (x *ListCallsRequest) GetTools() []string {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *ListCallsRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ListCallsRequest) GetRequester() string {
+	if x != nil {
+		return x.Requester
+	}
+	return ""
+}
+
+func (x *ListCallsRequest) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *ListCallsRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
+func (x *ListCallsRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 func (x *ListCallsRequest) GetPageSize() int32 {
@@ -1275,7 +1340,7 @@ var File_toolgate_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x91\x02\n" +
+	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x91\x02\n" +
 	"\x10ListToolsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12+\n" +
@@ -1325,16 +1390,25 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x0eGetCallRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\"8\n" +
 	"\x0fGetCallResponse\x12%\n" +
-	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\xd1\x01\n" +
+	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\xe9\x03\n" +
 	"\x10ListCallsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x02 \x01(\tR\tsessionId\x12.\n" +
-	"\x06states\x18\x03 \x03(\x0e2\x16.toolgate.v1.CallStateR\x06states\x12\x14\n" +
-	"\x05tools\x18\x04 \x03(\tR\x05tools\x12\x1b\n" +
-	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12$\n" +
+	"\x0eparent_call_id\x18\x03 \x01(\tR\fparentCallId\x12.\n" +
+	"\x06states\x18\x04 \x03(\x0e2\x16.toolgate.v1.CallStateR\x06states\x124\n" +
+	"\areasons\x18\x05 \x03(\x0e2\x1a.toolgate.v1.FailureReasonR\areasons\x12\x14\n" +
+	"\x05tools\x18\x06 \x03(\tR\x05tools\x12\x14\n" +
+	"\x05agent\x18\a \x01(\tR\x05agent\x12\x1c\n" +
+	"\trequester\x18\b \x01(\tR\trequester\x127\n" +
+	"\tfrom_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x129\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"d\n" +
+	"until_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x12\n" +
+	"\x04text\x18\v \x01(\tR\x04text\x12\x1b\n" +
+	"\tpage_size\x18\f \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\r \x01(\tR\tpageToken\"d\n" +
 	"\x11ListCallsResponse\x12'\n" +
 	"\x05calls\x18\x01 \x03(\v2\x11.toolgate.v1.CallR\x05calls\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\",\n" +
@@ -1358,20 +1432,20 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x05merge\x18\x04 \x01(\bR\x05merge\x12>\n" +
 	"\ron_disconnect\x18\x05 \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\"B\n" +
 	"\x12RevertCallResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xf5\x05\n" +
-	"\vToolService\x12P\n" +
-	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x04\xb8\xd7\x18\x02\x12X\n" +
-	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xb8\xd7\x18\x010\x01\x12J\n" +
-	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xb8\xd7\x18\x01\x12R\n" +
-	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x04\xb8\xd7\x18\x020\x01\x12J\n" +
-	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x04\xb8\xd7\x18\x02\x12P\n" +
-	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x04\xb8\xd7\x18\x02\x12S\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xf8\x05\n" +
+	"\vToolService\x12R\n" +
+	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x06\xb8T\x02\x90\x02\x01\x12W\n" +
+	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x03\xb8T\x010\x01\x12I\n" +
+	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x03\xb8T\x01\x12T\n" +
+	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x06\xb8T\x02\x90\x02\x010\x01\x12L\n" +
+	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
 	"\n" +
-	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x04\xb8\xd7\x18\x01\x12P\n" +
-	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x04\xb8\xd7\x18\x01\x12U\n" +
+	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x03\xb8T\x01\x12O\n" +
+	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x03\xb8T\x01\x12T\n" +
 	"\n" +
-	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xb8\xd7\x18\x010\x01Bh\n" +
-	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x03\xb8T\x010\x01B\x98\x01\n" +
+	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_tool_service_proto_rawDescOnce sync.Once
@@ -1387,34 +1461,36 @@ func file_toolgate_v1_tool_service_proto_rawDescGZIP() []byte {
 
 var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_toolgate_v1_tool_service_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),    // 0: toolgate.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),   // 1: toolgate.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),  // 2: toolgate.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil), // 3: toolgate.v1.ExecuteToolResponse
-	(*RunToolRequest)(nil),      // 4: toolgate.v1.RunToolRequest
-	(*RunToolResponse)(nil),     // 5: toolgate.v1.RunToolResponse
-	(*WatchCallRequest)(nil),    // 6: toolgate.v1.WatchCallRequest
-	(*WatchCallResponse)(nil),   // 7: toolgate.v1.WatchCallResponse
-	(*GetCallRequest)(nil),      // 8: toolgate.v1.GetCallRequest
-	(*GetCallResponse)(nil),     // 9: toolgate.v1.GetCallResponse
-	(*ListCallsRequest)(nil),    // 10: toolgate.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),   // 11: toolgate.v1.ListCallsResponse
-	(*CancelCallRequest)(nil),   // 12: toolgate.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),  // 13: toolgate.v1.CancelCallResponse
-	(*SendInputRequest)(nil),    // 14: toolgate.v1.SendInputRequest
-	(*SendInputResponse)(nil),   // 15: toolgate.v1.SendInputResponse
-	(*RevertCallRequest)(nil),   // 16: toolgate.v1.RevertCallRequest
-	(*RevertCallResponse)(nil),  // 17: toolgate.v1.RevertCallResponse
-	(*ModelRef)(nil),            // 18: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),      // 19: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),         // 20: toolgate.v1.CallContext
-	(*structpb.Struct)(nil),     // 21: google.protobuf.Struct
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
-	(OnDisconnect)(0),           // 23: toolgate.v1.OnDisconnect
-	(OutputMode)(0),             // 24: toolgate.v1.OutputMode
-	(*CallEvent)(nil),           // 25: toolgate.v1.CallEvent
-	(*Call)(nil),                // 26: toolgate.v1.Call
-	(CallState)(0),              // 27: toolgate.v1.CallState
+	(*ListToolsRequest)(nil),      // 0: toolgate.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),     // 1: toolgate.v1.ListToolsResponse
+	(*ExecuteToolRequest)(nil),    // 2: toolgate.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil),   // 3: toolgate.v1.ExecuteToolResponse
+	(*RunToolRequest)(nil),        // 4: toolgate.v1.RunToolRequest
+	(*RunToolResponse)(nil),       // 5: toolgate.v1.RunToolResponse
+	(*WatchCallRequest)(nil),      // 6: toolgate.v1.WatchCallRequest
+	(*WatchCallResponse)(nil),     // 7: toolgate.v1.WatchCallResponse
+	(*GetCallRequest)(nil),        // 8: toolgate.v1.GetCallRequest
+	(*GetCallResponse)(nil),       // 9: toolgate.v1.GetCallResponse
+	(*ListCallsRequest)(nil),      // 10: toolgate.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),     // 11: toolgate.v1.ListCallsResponse
+	(*CancelCallRequest)(nil),     // 12: toolgate.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 13: toolgate.v1.CancelCallResponse
+	(*SendInputRequest)(nil),      // 14: toolgate.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 15: toolgate.v1.SendInputResponse
+	(*RevertCallRequest)(nil),     // 16: toolgate.v1.RevertCallRequest
+	(*RevertCallResponse)(nil),    // 17: toolgate.v1.RevertCallResponse
+	(*ModelRef)(nil),              // 18: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),        // 19: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),           // 20: toolgate.v1.CallContext
+	(*structpb.Struct)(nil),       // 21: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(OnDisconnect)(0),             // 23: toolgate.v1.OnDisconnect
+	(OutputMode)(0),               // 24: toolgate.v1.OutputMode
+	(*CallEvent)(nil),             // 25: toolgate.v1.CallEvent
+	(*Call)(nil),                  // 26: toolgate.v1.Call
+	(CallState)(0),                // 27: toolgate.v1.CallState
+	(FailureReason)(0),            // 28: toolgate.v1.FailureReason
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
 	18, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
@@ -1434,34 +1510,37 @@ var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
 	25, // 14: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
 	26, // 15: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
 	27, // 16: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
-	26, // 17: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
-	26, // 18: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
-	20, // 19: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
-	23, // 20: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	25, // 21: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
-	0,  // 22: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
-	2,  // 23: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
-	4,  // 24: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
-	6,  // 25: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
-	8,  // 26: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
-	10, // 27: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
-	12, // 28: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
-	14, // 29: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
-	16, // 30: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
-	1,  // 31: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
-	3,  // 32: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
-	5,  // 33: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
-	7,  // 34: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
-	9,  // 35: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
-	11, // 36: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
-	13, // 37: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
-	15, // 38: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
-	17, // 39: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	28, // 17: toolgate.v1.ListCallsRequest.reasons:type_name -> toolgate.v1.FailureReason
+	29, // 18: toolgate.v1.ListCallsRequest.from_time:type_name -> google.protobuf.Timestamp
+	29, // 19: toolgate.v1.ListCallsRequest.until_time:type_name -> google.protobuf.Timestamp
+	26, // 20: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
+	26, // 21: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
+	20, // 22: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
+	23, // 23: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	25, // 24: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
+	0,  // 25: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
+	2,  // 26: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
+	4,  // 27: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
+	6,  // 28: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
+	8,  // 29: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
+	10, // 30: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
+	12, // 31: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
+	14, // 32: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
+	16, // 33: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
+	1,  // 34: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
+	3,  // 35: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
+	5,  // 36: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
+	7,  // 37: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
+	9,  // 38: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
+	11, // 39: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
+	13, // 40: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
+	15, // 41: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
+	17, // 42: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_tool_service_proto_init() }

@@ -6,9 +6,9 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration, file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
-import type { Call, CallContext, CallEvent, CallState, ModelRef, OnDisconnect, OutputMode, ToolDefinition } from "./call_pb.js";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Call, CallContext, CallEvent, CallState, FailureReason, ModelRef, OnDisconnect, OutputMode, ToolDefinition } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
@@ -17,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/tool_service.proto.
  */
 export const file_toolgate_v1_tool_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsABChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEg4KBmNsaWVudBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRIVCg1pZl9ub25lX21hdGNoGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJInwKEUxpc3RUb29sc1Jlc3BvbnNlEioKBXRvb2xzGAEgAygLMhsudG9vbGdhdGUudjEuVG9vbERlZmluaXRpb24SDAoEZXRhZxgCIAEoCRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMbm90X21vZGlmaWVkGAQgASgIIrICChJFeGVjdXRlVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EicKBm91dHB1dBgIIAEoDjIXLnRvb2xnYXRlLnYxLk91dHB1dE1vZGVCCwoJYXJndW1lbnRzIjwKE0V4ZWN1dGVUb29sUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQihQIKDlJ1blRvb2xSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEgwKBHRvb2wYAyABKAkSFAoKaW5wdXRfanNvbhgEIAEoCUgAEigKBWlucHV0GAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEioKB3RpbWVvdXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNb25fZGlzY29ubmVjdBgHIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdEILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsImQKEFdhdGNoQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgCIAEoAxInCgZvdXRwdXQYAyABKA4yFy50b29sZ2F0ZS52MS5PdXRwdXRNb2RlIjoKEVdhdGNoQ2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50IiEKDkdldENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiMgoPR2V0Q2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpcBChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEiYKBnN0YXRlcxgDIAMoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRINCgV0b29scxgEIAMoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJOChFMaXN0Q2FsbHNSZXNwb25zZRIgCgVjYWxscxgBIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiQKEUNhbmNlbENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiNQoSQ2FuY2VsQ2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIlAKEFNlbmRJbnB1dFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDBINCgVjbG9zZRgEIAEoCCI4ChFTZW5kSW5wdXRSZXNwb25zZRITCgtuZXh0X29mZnNldBgBIAEoAxIOCgZjbG9zZWQYAiABKAgiqAEKEVJldmVydENhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEhYKDnJldmVydF9jYWxsX2lkGAMgASgJEg0KBW1lcmdlGAQgASgIEjAKDW9uX2Rpc2Nvbm5lY3QYBSABKA4yGS50b29sZ2F0ZS52MS5PbkRpc2Nvbm5lY3QiOwoSUmV2ZXJ0Q2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50MvUFCgtUb29sU2VydmljZRJQCglMaXN0VG9vbHMSHS50b29sZ2F0ZS52MS5MaXN0VG9vbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdFRvb2xzUmVzcG9uc2UiBLjXGAISWAoLRXhlY3V0ZVRvb2wSHy50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlcXVlc3QaIC50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlc3BvbnNlIgS41xgBMAESSgoHUnVuVG9vbBIbLnRvb2xnYXRlLnYxLlJ1blRvb2xSZXF1ZXN0GhwudG9vbGdhdGUudjEuUnVuVG9vbFJlc3BvbnNlIgS41xgBElIKCVdhdGNoQ2FsbBIdLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlcXVlc3QaHi50b29sZ2F0ZS52MS5XYXRjaENhbGxSZXNwb25zZSIEuNcYAjABEkoKB0dldENhbGwSGy50b29sZ2F0ZS52MS5HZXRDYWxsUmVxdWVzdBocLnRvb2xnYXRlLnYxLkdldENhbGxSZXNwb25zZSIEuNcYAhJQCglMaXN0Q2FsbHMSHS50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdENhbGxzUmVzcG9uc2UiBLjXGAISUwoKQ2FuY2VsQ2FsbBIeLnRvb2xnYXRlLnYxLkNhbmNlbENhbGxSZXF1ZXN0Gh8udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlc3BvbnNlIgS41xgBElAKCVNlbmRJbnB1dBIdLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlcXVlc3QaHi50b29sZ2F0ZS52MS5TZW5kSW5wdXRSZXNwb25zZSIEuNcYARJVCgpSZXZlcnRDYWxsEh4udG9vbGdhdGUudjEuUmV2ZXJ0Q2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVzcG9uc2UiBLjXGAEwAUJoCg5pby50b29sZ2F0ZS52MUIQVG9vbFNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_toolgate_v1_call, file_toolgate_v1_options]);
+  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsABChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEg4KBmNsaWVudBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRIVCg1pZl9ub25lX21hdGNoGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJInwKEUxpc3RUb29sc1Jlc3BvbnNlEioKBXRvb2xzGAEgAygLMhsudG9vbGdhdGUudjEuVG9vbERlZmluaXRpb24SDAoEZXRhZxgCIAEoCRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMbm90X21vZGlmaWVkGAQgASgIIrICChJFeGVjdXRlVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EicKBm91dHB1dBgIIAEoDjIXLnRvb2xnYXRlLnYxLk91dHB1dE1vZGVCCwoJYXJndW1lbnRzIjwKE0V4ZWN1dGVUb29sUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQihQIKDlJ1blRvb2xSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEgwKBHRvb2wYAyABKAkSFAoKaW5wdXRfanNvbhgEIAEoCUgAEigKBWlucHV0GAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEioKB3RpbWVvdXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNb25fZGlzY29ubmVjdBgHIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdEILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsImQKEFdhdGNoQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgCIAEoAxInCgZvdXRwdXQYAyABKA4yFy50b29sZ2F0ZS52MS5PdXRwdXRNb2RlIjoKEVdhdGNoQ2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50IiEKDkdldENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiMgoPR2V0Q2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIusCChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhYKDnBhcmVudF9jYWxsX2lkGAMgASgJEiYKBnN0YXRlcxgEIAMoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRIrCgdyZWFzb25zGAUgAygOMhoudG9vbGdhdGUudjEuRmFpbHVyZVJlYXNvbhINCgV0b29scxgGIAMoCRINCgVhZ2VudBgHIAEoCRIRCglyZXF1ZXN0ZXIYCCABKAkSLQoJZnJvbV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR0ZXh0GAsgASgJEhEKCXBhZ2Vfc2l6ZRgMIAEoBRISCgpwYWdlX3Rva2VuGA0gASgJIk4KEUxpc3RDYWxsc1Jlc3BvbnNlEiAKBWNhbGxzGAEgAygLMhEudG9vbGdhdGUudjEuQ2FsbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJAoRQ2FuY2VsQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCSI1ChJDYW5jZWxDYWxsUmVzcG9uc2USHwoEY2FsbBgBIAEoCzIRLnRvb2xnYXRlLnYxLkNhbGwiUAoQU2VuZElucHV0UmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMEg0KBWNsb3NlGAQgASgIIjgKEVNlbmRJbnB1dFJlc3BvbnNlEhMKC25leHRfb2Zmc2V0GAEgASgDEg4KBmNsb3NlZBgCIAEoCCKoAQoRUmV2ZXJ0Q2FsbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSFgoOcmV2ZXJ0X2NhbGxfaWQYAyABKAkSDQoFbWVyZ2UYBCABKAgSMAoNb25fZGlzY29ubmVjdBgFIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdCI7ChJSZXZlcnRDYWxsUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQy+AUKC1Rvb2xTZXJ2aWNlElIKCUxpc3RUb29scxIdLnRvb2xnYXRlLnYxLkxpc3RUb29sc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0VG9vbHNSZXNwb25zZSIGkAIBuFQCElcKC0V4ZWN1dGVUb29sEh8udG9vbGdhdGUudjEuRXhlY3V0ZVRvb2xSZXF1ZXN0GiAudG9vbGdhdGUudjEuRXhlY3V0ZVRvb2xSZXNwb25zZSIDuFQBMAESSQoHUnVuVG9vbBIbLnRvb2xnYXRlLnYxLlJ1blRvb2xSZXF1ZXN0GhwudG9vbGdhdGUudjEuUnVuVG9vbFJlc3BvbnNlIgO4VAESVAoJV2F0Y2hDYWxsEh0udG9vbGdhdGUudjEuV2F0Y2hDYWxsUmVxdWVzdBoeLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlc3BvbnNlIgaQAgG4VAIwARJMCgdHZXRDYWxsEhsudG9vbGdhdGUudjEuR2V0Q2FsbFJlcXVlc3QaHC50b29sZ2F0ZS52MS5HZXRDYWxsUmVzcG9uc2UiBpACAbhUAhJSCglMaXN0Q2FsbHMSHS50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdENhbGxzUmVzcG9uc2UiBpACAbhUAhJSCgpDYW5jZWxDYWxsEh4udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5DYW5jZWxDYWxsUmVzcG9uc2UiA7hUARJPCglTZW5kSW5wdXQSHS50b29sZ2F0ZS52MS5TZW5kSW5wdXRSZXF1ZXN0Gh4udG9vbGdhdGUudjEuU2VuZElucHV0UmVzcG9uc2UiA7hUARJUCgpSZXZlcnRDYWxsEh4udG9vbGdhdGUudjEuUmV2ZXJ0Q2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVzcG9uc2UiA7hUATABQpgBCg5pby50b29sZ2F0ZS52MUIQVG9vbFNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options]);
 
 /**
  * Says for whom tools are listed.
@@ -431,7 +431,7 @@ export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
  */
 export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
   /**
-   * The workspace; empty for all.
+   * The workspace; empty for the default one, `-` for all that the caller may see.
    *
    * @generated from field: string workspace = 1;
    */
@@ -445,30 +445,80 @@ export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
   sessionId: string;
 
   /**
+   * The call that made them; empty for all.
+   *
+   * @generated from field: string parent_call_id = 3;
+   */
+  parentCallId: string;
+
+  /**
    * Any of these states; none for all.
    *
-   * @generated from field: repeated toolgate.v1.CallState states = 3;
+   * @generated from field: repeated toolgate.v1.CallState states = 4;
    */
   states: CallState[];
 
   /**
+   * Failed for any of these reasons; none for all calls.
+   *
+   * @generated from field: repeated toolgate.v1.FailureReason reasons = 5;
+   */
+  reasons: FailureReason[];
+
+  /**
    * Any of these tools; none for all.
    *
-   * @generated from field: repeated string tools = 4;
+   * @generated from field: repeated string tools = 6;
    */
   tools: string[];
 
   /**
+   * The agent; empty for all.
+   *
+   * @generated from field: string agent = 7;
+   */
+  agent: string;
+
+  /**
+   * Who made them, as `Call.requester`; empty for all.
+   *
+   * @generated from field: string requester = 8;
+   */
+  requester: string;
+
+  /**
+   * Admitted at this time or later.
+   *
+   * @generated from field: google.protobuf.Timestamp from_time = 9;
+   */
+  fromTime?: Timestamp | undefined;
+
+  /**
+   * Admitted before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 10;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * A text that the title, the summary, the tool or the call's id contains, in whatever case; empty for all. At most 256
+   * bytes without control characters.
+   *
+   * @generated from field: string text = 11;
+   */
+  text: string;
+
+  /**
    * At most this many; 0 for 50; at most 500, which more is taken down to.
    *
-   * @generated from field: int32 page_size = 5;
+   * @generated from field: int32 page_size = 12;
    */
   pageSize: number;
 
   /**
-   * The `next_page_token` of the page before; empty for the first.
+   * The `next_page_token` of the page before, with the same filters; empty for the first.
    *
-   * @generated from field: string page_token = 6;
+   * @generated from field: string page_token = 13;
    */
   pageToken: string;
 };
@@ -780,7 +830,8 @@ export const ToolService: GenService<{
   /**
    * Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
    *
-   * INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+   * INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+   * retried.
    *
    * @generated from rpc toolgate.v1.ToolService.ListCalls
    */
