@@ -17,8 +17,9 @@ use self::modules::Modules;
 /// Files that all use each other can only be read together.
 const MAX_CIRCLE: usize = 3;
 
-/// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes.
-const MAX_LINES: usize = 73_500;
+/// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes. Raised for what calls
+/// touch, the list of sessions, and more filters.
+const MAX_LINES: usize = 74_200;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -11,7 +11,7 @@ use crate::support::*;
 fn a_call_says_what_it_touches_before_it_has_a_result() {
     test(async {
         let server = Server::with(Setup::permission(
-            json!({"*": "allow", "edit": "deny", "webfetch": "ask"}),
+            json!({"*": "allow", "edit": {"*": "allow", "f.txt": "deny"}, "webfetch": "ask"}),
         ))
         .await;
         let check = async |id: &str, tool: &str, input: Value, title: &str, summary: &str| {
