@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_imports(true).include_source_info(true);
     compiler.open_files(FILES)?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("revision.rs"), revision(&compiler).to_string())?;
     std::fs::write(
         out.join("toolgate.v1.descriptors.bin"),
         compiler.encode_file_descriptor_set(),
@@ -43,4 +44,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .emit_rerun_if_changed(false)
         .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     Ok(())
+}
+
+/// Counts what the contract has: nothing of it is ever removed, so each addition makes the number larger.
+fn revision(compiler: &protox::Compiler) -> usize {
+    let pool = compiler.descriptor_pool();
+    let is_ours = |name: &str| name.starts_with("toolgate.v1.");
+    let messages = pool.all_messages().filter(|message| is_ours(message.full_name()));
+    let enums = pool.all_enums().filter(|one| is_ours(one.full_name()));
+    let services = pool.services().filter(|service| is_ours(service.full_name()));
+    messages.map(|message| 1 + message.fields().len()).sum::<usize>()
+        + enums.map(|one| 1 + one.values().len()).sum::<usize>()
+        + services.map(|service| 1 + service.methods().len()).sum::<usize>()
 }

@@ -1,6 +1,7 @@
 package toolgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (a *approvals) open(ctx context.Context) (func() (*toolgatev1.ChannelRespon
 }
 
 func (a *approvals) filter() *toolgatev1.PromptFilter {
-	filter := &toolgatev1.PromptFilter{Workspace: a.Workspace, SessionIds: a.SessionIDs}
+	filter := &toolgatev1.PromptFilter{Workspace: cmp.Or(a.Workspace, "-"), SessionIds: a.SessionIDs}
 	if own := a.client.config.context; !a.Everybody && len(a.SessionIDs) == 0 {
 		filter.ClientIds = own.clientIDs
 		if own.SessionID != "" {

@@ -23,8 +23,10 @@ type Call struct {
 	Input json.RawMessage
 	// State says where the call is.
 	State CallState
-	// Title is a short text for people.
+	// Title is a short text for people, from admission on.
 	Title string
+	// Summary is what it touches, one line: a command, a path, a URL, a pattern.
+	Summary string
 	// WaitingPromptID is the prompt that it waits on, or empty.
 	WaitingPromptID string
 	// LastSequence is the number of its last event.
@@ -45,6 +47,7 @@ func newCall(message *toolgatev1.Call) *Call {
 		ID: message.GetCallId(), Context: contextOf(message.GetContext()),
 		Tool: message.GetTool(), RequestedTool: message.GetRequestedTool(), Input: json.RawMessage(message.GetInputJson()),
 		State: word[CallState](callStatePrefix, message.GetState()), Title: message.GetTitle(),
+		Summary:         message.GetSummary(),
 		WaitingPromptID: message.GetWaitingPromptId(), LastSequence: message.GetLastSequence(),
 		Created: timeOf(message.GetCreateTime()), Started: timeOf(message.GetStartTime()),
 		Ended: timeOf(message.GetEndTime()), message: message,
@@ -79,7 +82,7 @@ func (c *Client) Cancel(ctx context.Context, callID string) (*Call, error) {
 
 // CallFilter says which calls to list. What is set must all match.
 type CallFilter struct {
-	// Workspace is the workspace; empty for all.
+	// Workspace is the workspace; empty for the service's default one, "-" for all.
 	Workspace string
 	// SessionID is the session; empty for all.
 	SessionID string

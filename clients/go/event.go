@@ -46,6 +46,10 @@ type PendingEvent struct {
 	Tool string
 	// RequestedTool is the name that was asked for.
 	RequestedTool string
+	// Title is a first title, made from the input.
+	Title string
+	// Summary is what the call touches, one line: a command, a path, a URL, a pattern.
+	Summary string
 }
 
 // RunningEvent says that the tool starts. Nothing changes the input after this.
@@ -55,7 +59,7 @@ type RunningEvent struct {
 	Input json.RawMessage
 	// InputDigest is its SHA-256, in hexadecimal digits.
 	InputDigest string
-	// Title is a first title, or empty.
+	// Title is the title so far.
 	Title string
 }
 
@@ -147,7 +151,10 @@ func newEvent(message *toolgatev1.CallEvent) Event {
 	}
 	switch event := message.GetEvent().(type) {
 	case *toolgatev1.CallEvent_Pending:
-		return &PendingEvent{header, event.Pending.GetTool(), event.Pending.GetRequestedTool()}
+		pending := event.Pending
+		return &PendingEvent{
+			header, pending.GetTool(), pending.GetRequestedTool(), pending.GetTitle(), pending.GetSummary(),
+		}
 	case *toolgatev1.CallEvent_Running:
 		running := event.Running
 		return &RunningEvent{header, json.RawMessage(running.GetInputJson()), running.GetInputDigest(), running.GetTitle()}

@@ -72,8 +72,10 @@ func (o *Output) Delete(ctx context.Context) error {
 
 // OutputFilter says which outputs to list. What is set must all match.
 type OutputFilter struct {
-	// Workspace, SessionID and CallID are whose outputs are listed; empty for all.
-	Workspace, SessionID, CallID string
+	// Workspace is the workspace: empty for that of the call, or else for the service's default one; "-" for all.
+	Workspace string
+	// SessionID and CallID are whose outputs are listed; empty for all.
+	SessionID, CallID string
 	// PageSize is how many are fetched at once; 0 for 50.
 	PageSize int
 }

@@ -11,7 +11,7 @@ import (
 
 // EventFilter says which events of the service to watch.
 type EventFilter struct {
-	// Workspace is the workspace; empty for all.
+	// Workspace is the workspace; empty for the service's default one, "-" for all.
 	Workspace string
 	// SessionID is the session; empty for all.
 	SessionID string

@@ -3,7 +3,7 @@
 //! *Invariant:* pure; errors are sentences that say what would have been right.
 
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 use toolgate_contract::ModelRef;
@@ -132,6 +132,13 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("expected a whole number, at least 1, and at most {}", u32::MAX))
+}
+
+/// Reads a time: RFC 3339, or how long ago it was.
+pub(super) fn moment(text: &str) -> Result<prost_types::Timestamp, String> {
+    let ago = duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
+    let time = ago.map(prost_types::Timestamp::from).or_else(|| text.parse().ok());
+    time.ok_or_else(|| format!("`{text}` is not a time; write 2026-05-01T12:00:00Z, or 2h for two hours ago"))
 }
 
 /// Reads `provider/model`; the model's name may contain slashes.

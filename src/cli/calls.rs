@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use clap::{Args, ValueEnum};
+use prost_types::Timestamp;
 use tonic::Code;
 use toolgate_client::{Client, Error, Follower};
 use toolgate_contract::call_event::Event;
@@ -45,6 +46,42 @@ impl From<StateChoice> for CallState {
     }
 }
 
+/// Why a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReasonChoice {
+    InvalidArguments,
+    Denied,
+    Rejected,
+    PromptExpired,
+    Cancelled,
+    TimedOut,
+    ToolError,
+    DoomLoop,
+    Quota,
+    Drained,
+    Lost,
+    Internal,
+}
+
+impl From<ReasonChoice> for FailureReason {
+    fn from(choice: ReasonChoice) -> Self {
+        match choice {
+            ReasonChoice::InvalidArguments => Self::InvalidArguments,
+            ReasonChoice::Denied => Self::Denied,
+            ReasonChoice::Rejected => Self::Rejected,
+            ReasonChoice::PromptExpired => Self::PromptExpired,
+            ReasonChoice::Cancelled => Self::Cancelled,
+            ReasonChoice::TimedOut => Self::TimedOut,
+            ReasonChoice::ToolError => Self::ToolError,
+            ReasonChoice::DoomLoop => Self::DoomLoop,
+            ReasonChoice::Quota => Self::Quota,
+            ReasonChoice::Drained => Self::Drained,
+            ReasonChoice::Lost => Self::Lost,
+            ReasonChoice::Internal => Self::Internal,
+        }
+    }
+}
+
 /// Which calls to list.
 #[derive(Debug, Args)]
 pub(super) struct CallsArgs {
@@ -57,6 +94,27 @@ pub(super) struct CallsArgs {
     /// Only calls of this tool. May be given more than once.
     #[arg(long)]
     tool: Vec<String>,
+    /// Only calls that failed for this reason. May be given more than once.
+    #[arg(long, value_enum)]
+    reason: Vec<ReasonChoice>,
+    /// Only calls of this agent.
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only calls that this principal made, for instance token:alice.
+    #[arg(long, value_name = "PRINCIPAL")]
+    requester: Option<String>,
+    /// Only calls that this call made.
+    #[arg(long, value_name = "CALL")]
+    parent: Option<String>,
+    /// Only calls whose title, summary, tool or id contains this text, in whatever case.
+    #[arg(long)]
+    text: Option<String>,
+    /// Only calls from this time on: RFC 3339, or how long ago (2h).
+    #[arg(long, value_name = "TIME", value_parser = arguments::moment)]
+    since: Option<Timestamp>,
+    /// Only calls from before this time.
+    #[arg(long, value_name = "TIME", value_parser = arguments::moment)]
+    until: Option<Timestamp>,
     /// Only calls in this workspace.
     #[arg(long, value_name = "NAME|DIR")]
     workspace: Option<String>,
@@ -118,10 +176,21 @@ impl CallsArgs {
     ) -> Result<(), Failure> {
         let states = self.state.iter().map(|state| CallState::from(*state).into());
         let mut request = ListCallsRequest {
-            workspace: connection::workspace_name(client, self.workspace.as_deref()).await?,
+            workspace: connection::workspace_filter(client, self.workspace.as_deref()).await?,
             session_id: self.session.clone().unwrap_or_default(),
             states: states.collect(),
             tools: self.tool.clone(),
+            reasons: self
+                .reason
+                .iter()
+                .map(|reason| FailureReason::from(*reason).into())
+                .collect(),
+            agent: self.agent.clone().unwrap_or_default(),
+            requester: self.requester.clone().unwrap_or_default(),
+            parent_call_id: self.parent.clone().unwrap_or_default(),
+            text: self.text.clone().unwrap_or_default(),
+            from_time: self.since,
+            until_time: self.until,
             ..ListCallsRequest::default()
         };
         let mut left = most;
@@ -168,8 +237,17 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         state,
         begun,
         session,
-        short(&call.title, TITLE),
+        short(&about(call), TITLE),
     ]
+}
+
+/// Says what a call is about: its title, and what it touches unless the title says that.
+fn about(call: &Call) -> String {
+    match (call.title.as_str(), call.summary.as_str()) {
+        ("", summary) => summary.to_owned(),
+        (title, summary) if title.contains(summary) => title.to_owned(),
+        (title, summary) => format!("{title} · {summary}"),
+    }
 }
 
 /// Which call to watch.

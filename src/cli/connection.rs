@@ -17,6 +17,9 @@ use super::service::{self, PrivateService};
 /// How often a lost connection is tried again.
 pub(super) const MAX_ATTEMPTS: u32 = 8;
 
+/// What a filter names to mean all workspaces that the caller may see.
+pub(super) const ALL_WORKSPACES: &str = "-";
+
 /// Longer than that many attempts take.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -134,6 +137,14 @@ fn check_address(url: &str) -> Result<(), Failure> {
     Err(Failure::Usage(format!(
         "`{url}` is not a server address: write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )))
+}
+
+/// Returns the name of the workspace to filter by; all of them unless one is named.
+pub(super) async fn workspace_filter(client: &Client, text: Option<&str>) -> Result<String, Failure> {
+    match text {
+        None => Ok(ALL_WORKSPACES.to_owned()),
+        some => workspace_name(client, some).await,
+    }
 }
 
 /// Returns the name of the workspace that is meant: a name, or one whose directory this is. Empty means the default.

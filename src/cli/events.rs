@@ -34,7 +34,7 @@ impl EventsArgs {
         let mut interrupts = Interrupts::listen()?;
         let client = connection::connect(globals).await?;
         let request = WatchEventsRequest {
-            workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
+            workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
             session_id: self.session.unwrap_or_default(),
             after_sequence: self.after,
         };

@@ -34,7 +34,9 @@ impl GrantsArgs {
             connection::connect(globals).await?
         } else {
             let has = async |client: &Client| {
-                let grants = list_grants(client, String::new()).await.unwrap_or_default();
+                let grants = list_grants(client, connection::ALL_WORKSPACES.to_owned())
+                    .await
+                    .unwrap_or_default();
                 grants.iter().any(|grant| wanted.contains(&&grant.grant_id))
             };
             connection::connect_where(globals, has).await?
@@ -43,7 +45,7 @@ impl GrantsArgs {
             return show_grant(&client, id, terminal).await;
         }
         if self.revoke.is_empty() {
-            let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
+            let workspace = connection::workspace_filter(&client, self.workspace.as_deref()).await?;
             show(&list_grants(&client, workspace).await?, terminal)?;
             return Ok(Exit::Completed);
         }
@@ -65,9 +67,23 @@ impl GrantsArgs {
 }
 
 async fn list_grants(client: &Client, workspace: String) -> Result<Vec<Grant>, Failure> {
-    let request = ListGrantsRequest { workspace };
-    let listed = client.permission_service().list_grants(request).await?;
-    Ok(listed.into_inner().grants)
+    let mut request = ListGrantsRequest {
+        workspace,
+        ..ListGrantsRequest::default()
+    };
+    let mut grants = Vec::new();
+    loop {
+        let page = client
+            .permission_service()
+            .list_grants(request.clone())
+            .await?
+            .into_inner();
+        grants.extend(page.grants);
+        if page.next_page_token.is_empty() {
+            return Ok(grants);
+        }
+        request.page_token = page.next_page_token;
+    }
 }
 
 pub(super) fn show(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
@@ -103,7 +119,9 @@ pub(super) fn show(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure>
 }
 
 async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut grants = list_grants(client, String::new()).await?.into_iter();
+    let mut grants = list_grants(client, connection::ALL_WORKSPACES.to_owned())
+        .await?
+        .into_iter();
     let Some(grant) = grants.find(|grant| grant.grant_id == id) else {
         return Err(Status::not_found(format!("there is no grant {id}, or it has ended")).into());
     };

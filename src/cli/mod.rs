@@ -108,6 +108,8 @@ enum Command {
     Output(output::OutputArgs),
     /// List standing approvals, or revoke them.
     Grants(grants::GrantsArgs),
+    /// List sessions, the one with the latest call first.
+    Sessions(session::SessionsArgs),
     /// Show a session, or end it.
     Session(session::SessionArgs),
     /// Stream what happens in the workspaces.
@@ -199,6 +201,7 @@ impl Command {
             Self::Revert(args) => args.run(globals, terminal).await,
             Self::Output(args) => args.run(globals, terminal).await,
             Self::Grants(args) => args.run(globals, terminal).await,
+            Self::Sessions(args) => args.run(globals, terminal).await,
             Self::Session(args) => args.run(globals, terminal).await,
             Self::Events(args) => args.run(globals, terminal).await,
             Self::Audit(args) => args.run(globals, terminal).await,

@@ -1,10 +1,12 @@
-//! `toolgate session`: what a session keeps, and its end.
+//! `toolgate sessions` and `session`: what sessions there are, what one keeps, and its end.
 
 use clap::Args;
+use prost_types::Timestamp;
 use tonic::Status;
 use toolgate_client::{Client, Error};
-use toolgate_contract::{EndSessionRequest, GetSessionRequest, Session};
+use toolgate_contract::{EndSessionRequest, GetSessionRequest, ListSessionsRequest, Session, SessionSummary};
 
+use super::arguments;
 use super::calls::{self, CALL_HEADINGS};
 use super::connection;
 use super::exit::{Exit, Failure};
@@ -12,6 +14,69 @@ use super::globals::Globals;
 use super::grants;
 use super::prompt;
 use super::terminal::{Look, Terminal, counted, visible};
+use super::words;
+
+/// Which sessions to list.
+#[derive(Debug, Args)]
+pub(super) struct SessionsArgs {
+    /// Only sessions that were active from this time on: RFC 3339, or how long ago (2h).
+    #[arg(long, value_name = "TIME", value_parser = arguments::moment)]
+    since: Option<Timestamp>,
+    /// Only sessions that began before this time.
+    #[arg(long, value_name = "TIME", value_parser = arguments::moment)]
+    until: Option<Timestamp>,
+    /// Only sessions in this workspace.
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
+    /// At most this many.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+}
+
+impl SessionsArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = connection::connect(globals).await?;
+        let request = ListSessionsRequest {
+            workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
+            from_time: self.since,
+            until_time: self.until,
+            page_size: i32::try_from(self.limit).unwrap_or(i32::MAX),
+            page_token: String::new(),
+        };
+        let listed = client
+            .session_service()
+            .list_sessions(request)
+            .await?
+            .into_inner()
+            .sessions;
+        if terminal.json {
+            listed.iter().try_for_each(|session| terminal.message(session))?;
+            return Ok(Exit::Completed);
+        }
+        let rows: Vec<_> = listed.iter().map(session_row).collect();
+        let headings = ["SESSION", "WORKSPACE", "AGENTS", "BEGUN", "ACTIVE", "CALLS", "STATE"];
+        terminal.table(&headings, &rows)?;
+        Ok(Exit::Completed)
+    }
+}
+
+fn session_row(session: &SessionSummary) -> Vec<String> {
+    let state = match (session.unfinished_calls, session.waiting_calls) {
+        (0, _) if session.ended => "ended".to_owned(),
+        (0, _) => "idle".to_owned(),
+        (open, 0) => format!("{open} running"),
+        (open, waiting) => format!("{} running, {waiting} waiting", open - waiting),
+    };
+    vec![
+        visible(&session.session_id).into_owned(),
+        session.workspace.clone(),
+        session.agents.join(", "),
+        session.create_time.map(words::time).unwrap_or_default(),
+        session.last_activity_time.map(words::time).unwrap_or_default(),
+        session.calls.to_string(),
+        state,
+    ]
+}
 
 /// Which session to show or to end.
 #[derive(Debug, Args)]
@@ -31,13 +96,13 @@ impl SessionArgs {
         let has = async |client: &Client| {
             let request = GetSessionRequest {
                 session_id: self.session.clone(),
-                workspace: String::new(),
+                workspace: connection::ALL_WORKSPACES.to_owned(),
             };
             get(client, request).await.is_ok_and(|session| !is_unknown(&session))
         };
         let client = connection::connect_where(globals, has).await?;
         let session_id = self.session;
-        let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
+        let workspace = connection::workspace_filter(&client, self.workspace.as_deref()).await?;
         if self.end {
             let request = EndSessionRequest {
                 session_id: session_id.clone(),

@@ -17,9 +17,9 @@ use self::modules::Modules;
 /// Files that all use each other can only be read together.
 const MAX_CIRCLE: usize = 3;
 
-/// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes. It grew
-/// by what the commands say of misspelt words and by how they find running services.
-const MAX_LINES: usize = 73_750;
+/// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes. Raised for what calls
+/// touch and would ask, the list of sessions, more filters, and what the commands say of misspelt words.
+const MAX_LINES: usize = 75_500;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

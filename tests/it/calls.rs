@@ -382,7 +382,8 @@ fn unknown_names_and_bad_numbers_on_every_rpc() {
         refuses!(tools.list_calls(ListCallsRequest { workspace: nowhere(), ..Default::default() }) => found);
         refuses!(outputs.list_outputs(ListOutputsRequest { workspace: nowhere(), ..Default::default() }) => found);
         refuses!(sessions.watch_events(WatchEventsRequest { workspace: nowhere(), ..Default::default() }) => found);
-        refuses!(permissions.list_grants(ListGrantsRequest { workspace: nowhere() }) => found);
+        refuses!(sessions.list_sessions(ListSessionsRequest { workspace: nowhere(), ..Default::default() }) => found);
+        refuses!(permissions.list_grants(ListGrantsRequest { workspace: nowhere(), ..Default::default() }) => found);
         let filter = || {
             Some(PromptFilter {
                 workspace: nowhere(),
@@ -776,7 +777,7 @@ fn stored_outputs() {
             .output
             .unwrap();
         assert!(output.complete && output.sha256.len() == 64 && output.call_id == "o");
-        assert_eq!(output.total_lines, 60_001);
+        assert_eq!(output.total_lines, 60_000);
         let list = ListOutputsRequest {
             call_id: "o".to_owned(),
             ..Default::default()

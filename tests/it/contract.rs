@@ -2,9 +2,10 @@
 //!
 //! *Invariant:* nothing here starts a service.
 
-use toolgate_contract::{DESCRIPTORS, Scope};
+use toolgate_contract::{API_REVISION, DESCRIPTORS, Scope};
 
 use prost::Message;
+use prost_types::method_options::IdempotencyLevel;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ struct Method {
 
 #[derive(Clone, PartialEq, Message)]
 struct MethodOptions {
-    #[prost(int32, optional, tag = "50551")]
+    #[prost(int32, optional, tag = "1351")]
     scope: Option<i32>,
 }
 
@@ -90,6 +91,62 @@ fn every_rpc_declares_a_scope() {
         }
     }
     assert!(rpcs > 20, "only {rpcs} RPCs were found");
+}
+
+/// How many messages, fields, enums, values, services and RPCs descriptors have.
+fn size(descriptors: &[u8]) -> usize {
+    fn of_enums(enums: &[EnumDescriptorProto]) -> usize {
+        enums.iter().map(|one| 1 + one.value.len()).sum()
+    }
+    fn of_messages(messages: &[DescriptorProto]) -> usize {
+        let of = |one: &DescriptorProto| 1 + one.field.len() + of_messages(&one.nested_type) + of_enums(&one.enum_type);
+        messages.iter().map(of).sum()
+    }
+    let set = FileDescriptorSet::decode(descriptors).unwrap();
+    let ours = set.file.iter().filter(|file| file.package() == PACKAGE);
+    let of = |file: &FileDescriptorProto| {
+        let services: usize = file.service.iter().map(|one| 1 + one.method.len()).sum();
+        services + of_messages(&file.message_type) + of_enums(&file.enum_type)
+    };
+    ours.map(of).sum()
+}
+
+#[test]
+fn the_revision_grows_with_every_addition() {
+    let revision = usize::try_from(API_REVISION).unwrap();
+    assert_eq!(revision, size(DESCRIPTORS));
+    let landed = size(include_bytes!("../contract/landed.binpb"));
+    assert!(
+        revision >= landed,
+        "something was removed: {revision} is less than {landed}"
+    );
+}
+
+/// What every file says to generators, beside its package.
+#[test]
+fn every_file_has_options_for_generators() {
+    for file in files() {
+        let options = file.options.clone().unwrap_or_default();
+        assert_eq!(options.java_package(), "io.toolgate.v1", "{}", file.name());
+        assert_eq!(options.csharp_namespace(), "Toolgate.V1", "{}", file.name());
+        assert_eq!(options.php_namespace(), "Toolgate\\V1", "{}", file.name());
+        assert_eq!(options.ruby_package(), "Toolgate::V1", "{}", file.name());
+        assert_eq!(options.objc_class_prefix(), "TG", "{}", file.name());
+    }
+}
+
+#[test]
+fn what_reads_has_no_side_effects() {
+    let reads = ["Get", "List", "Watch", "Read", "Search", "Evaluate", "ExportAudit"];
+    for method in files()
+        .iter()
+        .flat_map(|file| &file.service)
+        .flat_map(|service| &service.method)
+    {
+        let level = method.options.clone().unwrap_or_default().idempotency_level();
+        let is_read = reads.iter().any(|verb| method.name().starts_with(verb));
+        assert_eq!(level == IdempotencyLevel::NoSideEffects, is_read, "{}", method.name());
+    }
 }
 
 /// The things of a file by their path in it, and the comments above them.

@@ -34,6 +34,7 @@ mod hostile;
 mod hosts;
 mod interactive;
 mod limits;
+mod lists;
 mod lsp;
 mod mcp;
 mod mcp_server;

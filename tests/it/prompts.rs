@@ -695,6 +695,7 @@ fn grants_are_listed_used_and_revoked() {
         collect(stream).await.unwrap();
         let list = ListGrantsRequest {
             workspace: "default".to_owned(),
+            ..Default::default()
         };
         let grants = server
             .permissions()

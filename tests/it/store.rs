@@ -99,6 +99,7 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         ended: None,
         last_sequence: 0,
         title: String::new(),
+        summary: String::new(),
         waiting_on: None,
         ending: None,
     }

@@ -12,6 +12,9 @@ import { ToolService } from "./gen/toolgate/v1/tool_service_pb";
 
 const TOKEN = "toolgate.token";
 
+/** What a filter names to mean all workspaces. */
+export const ALL = "-";
+
 /** The token of this tab, or empty. Kept until the tab is closed, and for this tab alone. */
 const token = signal(sessionStorage.getItem(TOKEN) ?? "");
 

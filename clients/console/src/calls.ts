@@ -1,7 +1,7 @@
 // The calls that the page knows: the newest ones of the service, kept as they are by its events.
 
 import { signal } from "@preact/signals";
-import { at, millis, tools } from "./api";
+import { ALL, at, millis, tools } from "./api";
 import { CallState, FailureReason, OutputMode, type Call } from "./gen/toolgate/v1/call_pb";
 import type { Event } from "./gen/toolgate/v1/session_service_pb";
 
@@ -18,6 +18,8 @@ export interface Row {
   id: string;
   tool: string;
   title: string;
+  /** What it touches. */
+  summary: string;
   state: CallState;
   reason: FailureReason;
   workspace: string;
@@ -103,6 +105,7 @@ export function take(call: Call): Row {
     id: call.callId,
     tool: call.tool,
     title: call.title,
+    summary: call.summary,
     state: call.state,
     reason: call.ending.case === "failed" ? call.ending.value.reason : FailureReason.UNSPECIFIED,
     workspace: call.context?.workspace ?? "",
@@ -152,14 +155,15 @@ function advance(spans: Span[], state: CallState, time: number): Span[] {
 /** Takes an event: what it says of a call is shown at once, the rest is fetched soon. */
 export function happened(event: Event): void {
   if (event.event.case !== "callStateChanged") return;
-  const { callId: id, tool, state } = event.event.value;
+  const { callId: id, tool, state, title, summary } = event.event.value;
   const time = at(event.time) ?? Date.now();
   const before = known.get(id);
   if (before === undefined) {
     known.set(id, {
       id,
       tool,
-      title: "",
+      title,
+      summary,
       state,
       reason: FailureReason.UNSPECIFIED,
       workspace: event.workspace,
@@ -203,7 +207,7 @@ export async function refresh(signal: AbortSignal): Promise<void> {
 async function fetchRows(wanted: string[], signal: AbortSignal): Promise<void> {
   const left = new Set(wanted);
   const pageSize = Math.min(PAGE, wanted.length + 16);
-  const { calls } = await tools.listCalls({ pageSize }, { signal });
+  const { calls } = await tools.listCalls({ workspace: ALL, pageSize }, { signal });
   for (const call of calls) {
     if (left.delete(call.callId)) take(call);
   }
@@ -227,7 +231,7 @@ export async function load(signal: AbortSignal): Promise<void> {
   const open = new Set(order.filter((row) => !hasEnded(row.state)).map((row) => row.id));
   const again = loaded.peek();
   do {
-    const page = await tools.listCalls({ pageSize: PAGE, pageToken }, { signal });
+    const page = await tools.listCalls({ workspace: ALL, pageSize: PAGE, pageToken }, { signal });
     const fresh = page.calls.filter((call) => {
       const before = known.get(call.callId);
       open.delete(call.callId);

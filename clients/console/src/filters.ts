@@ -8,7 +8,7 @@ import { rows, version, type Row } from "./calls";
 export const workspace = signal("");
 /** The session, or empty for all. */
 export const session = signal("");
-/** Words of tool, title, id or agent. */
+/** Words of tool, title, summary, id or agent. */
 export const words = signal("");
 
 /** The groups of states to choose from. */
@@ -39,7 +39,7 @@ export const filtered = computed<readonly Row[]>(() => {
     if (session.value !== "" && row.session !== session.value) return false;
     if (states.length > 0 && !states.includes(row.state)) return false;
     if (wanted.length === 0) return true;
-    const text = `${row.tool}\n${row.title}\n${row.id}\n${row.agent}\n${row.session}`.toLowerCase();
+    const text = `${row.tool}\n${row.title}\n${row.summary}\n${row.id}\n${row.agent}\n${row.session}`.toLowerCase();
     return wanted.every((word) => text.includes(word));
   });
 });

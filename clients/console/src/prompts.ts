@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { permissions, problem } from "./api";
+import { ALL, permissions, problem } from "./api";
 import { announce } from "./notices";
 import type { Turn } from "./live";
 import { PromptDecision, type Prompt } from "./gen/toolgate/v1/prompt_pb";
@@ -47,7 +47,10 @@ export function subject(prompt: Prompt): string {
 /** Watches the prompts. Whoever does so counts as somebody who may be asked. */
 export async function watch({ signal, alive }: Turn): Promise<void> {
   let snapshot: Map<string, Prompt> | undefined = new Map();
-  for await (const { message } of permissions.watchPrompts({}, { signal, onHeader: alive })) {
+  for await (const { message } of permissions.watchPrompts(
+    { filter: { workspace: ALL } },
+    { signal, onHeader: alive },
+  )) {
     alive();
     switch (message.case) {
       case "promptAdded":

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { info, sessions } from "./api";
+import { ALL, info, sessions } from "./api";
 import { happened, load, refresh } from "./calls";
 import type { Turn } from "./live";
 import type { Todo } from "./gen/toolgate/v1/session_service_pb";
@@ -52,7 +52,7 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
     });
   };
   try {
-    const request = last === undefined ? {} : { afterSequence: last };
+    const request = { workspace: ALL, ...(last === undefined ? {} : { afterSequence: last }) };
     for await (const { event } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
       alive();
       if (event === undefined) continue;

@@ -113,8 +113,9 @@ impl Approver {
 
     fn filter(&self) -> PromptFilter {
         let context = self.client.context();
+        let workspace = self.workspace.as_ref().unwrap_or(&context.workspace);
         let mut filter = PromptFilter {
-            workspace: self.workspace.clone().unwrap_or_else(|| context.workspace.clone()),
+            workspace: if workspace.is_empty() { "-" } else { workspace }.to_owned(),
             session_ids: self.session_ids.clone(),
             client_ids: Vec::new(),
         };

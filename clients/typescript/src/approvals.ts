@@ -100,7 +100,7 @@ interface Known {
   saidOn: number;
 }
 
-function filterOf({ workspace = "", sessions = [], everybody = false }: ApprovalsOptions, own: Own) {
+function filterOf({ workspace = "-", sessions = [], everybody = false }: ApprovalsOptions, own: Own) {
   if (everybody && sessions.length > 0) {
     throw new ToolgateError("INVALID_ARGUMENT", "approvals of everybody's calls name no sessions");
   }

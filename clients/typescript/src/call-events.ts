@@ -25,6 +25,10 @@ export interface PendingEvent extends EventBase {
   readonly tool: string;
   /** The name that was asked for. */
   readonly requestedTool: string;
+  /** A first title, made from the input. */
+  readonly title: string;
+  /** What the call touches, one line: a command, a path, a URL, a pattern. */
+  readonly summary: string;
 }
 
 /** The tool starts. Nothing changes the input after this. */
@@ -34,7 +38,7 @@ export interface RunningEvent extends EventBase {
   readonly inputJson: string;
   /** Its SHA-256. */
   readonly inputDigest: string;
-  /** A first title, or empty. */
+  /** The title so far. */
   readonly title: string;
 }
 
@@ -144,8 +148,10 @@ export function callEventOf(message: CallEventMessage): CallEvent | undefined {
   const { callId, event } = message;
   const base = { callId, sequence: Number(message.sequence), time: date(message.time), message };
   switch (event.case) {
-    case "pending":
-      return { ...base, type: "pending", tool: event.value.tool, requestedTool: event.value.requestedTool };
+    case "pending": {
+      const { tool, requestedTool, title, summary } = event.value;
+      return { ...base, type: "pending", tool, requestedTool, title, summary };
+    }
     case "running": {
       const { inputJson, inputDigest, title } = event.value;
       return { ...base, type: "running", inputJson, inputDigest, title };

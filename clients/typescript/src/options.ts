@@ -90,7 +90,7 @@ export interface RevertOptions
 
 /** Which calls to list. Filters that are set must all match. */
 export interface CallsOptions {
-  /** The workspace; all by default. */
+  /** The workspace; the service's default one if left out, `-` for all. */
   readonly workspace?: string | undefined;
   /** The session; all by default. */
   readonly session?: string | undefined;
@@ -106,7 +106,7 @@ export interface CallsOptions {
 
 /** Which outputs to list. Filters that are set must all match. */
 export interface OutputsOptions {
-  /** The workspace; all by default. */
+  /** The workspace; the service's default one if left out, `-` for all. */
   readonly workspace?: string | undefined;
   /** The session; all by default. */
   readonly session?: string | undefined;

@@ -5,7 +5,7 @@ import { date } from "./time.js";
 
 /** Which events to watch. */
 export interface EventsOptions {
-  /** The workspace; all by default. */
+  /** The workspace; the service's default one if left out, `-` for all. */
   readonly workspace?: string | undefined;
   /** The session; all by default. */
   readonly session?: string | undefined;

@@ -14,5 +14,8 @@ mod generated {
 
 pub use generated::*;
 
+/// How many messages, fields, enums, values, services and RPCs the contract has. It grows with every addition.
+pub const API_REVISION: i32 = include!(concat!(env!("OUT_DIR"), "/revision.rs"));
+
 /// The encoded `FileDescriptorSet` of the contract, with its imports and custom options.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/toolgate.v1.descriptors.bin"));

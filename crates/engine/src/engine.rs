@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
     BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, Origin, ServiceEvent, ServiceEventKind,
-    SessionKey, Todo, ToolCall,
+    SessionKey, Timestamp, Todo, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
-use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
+use toolgate_store::{CallFilter, ENDED, Page, PageRequest, SessionFilter, SessionSummary, Store, StoreError};
 use toolgate_telemetry::Telemetry;
 
 use crate::admission::Admission;
@@ -175,6 +176,18 @@ impl Engine {
         self.parts.log.list(filter, page).await
     }
 
+    /// Lists sessions, the one with the latest call first.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn sessions(
+        &self,
+        filter: &SessionFilter,
+        page: &PageRequest,
+    ) -> Result<Page<SessionSummary>, StoreError> {
+        self.parts.store.list_sessions(filter, page).await
+    }
+
     /// Watches a call from the event after `after` on; `heartbeat` is the longest silence.
     ///
     /// # Errors
@@ -300,6 +313,7 @@ impl Engine {
         if forgotten > 0 || !calls.is_empty() || lookup::has_calls(parts, session).await? {
             let event = ServiceEvent::in_session(session.clone(), ServiceEventKind::SessionEnded);
             parts.store.record(event);
+            parts.store.remember(session, ENDED, json!(Timestamp::now().millis()));
         }
         Ok(calls.len())
     }

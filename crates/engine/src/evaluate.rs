@@ -38,6 +38,8 @@ use crate::subagent::child::MAX_DEPTH;
 pub struct Evaluation {
     /// The tool that would run.
     pub tool: String,
+    /// One line of what it touches.
+    pub summary: String,
     /// Its input, canonical JSON.
     pub input_json: String,
     /// The SHA-256 of that.
@@ -93,10 +95,15 @@ pub(crate) struct Stage {
 
 /// Evaluates a call of a tool with these arguments.
 pub(crate) async fn evaluate(stage: Stage, place: &WorkspaceRuntime, entry: &Entry, args: Value) -> Evaluation {
-    let Checked { frozen, problem } = checked(entry, args);
+    let Checked {
+        frozen,
+        problem,
+        outline,
+    } = checked(entry, args);
     let is_foreseeable = entry.tool.properties().foreseeable;
     let mut evaluation = Evaluation {
         tool: entry.tool.name().to_owned(),
+        summary: outline.shown(&stage.parts.redactor).summary,
         input_json: frozen.json,
         input_digest: frozen.digest,
         requests: Vec::new(),

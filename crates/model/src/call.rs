@@ -162,9 +162,12 @@ pub struct CallRecord {
     pub ended: Option<Timestamp>,
     /// The number of the last event.
     pub last_sequence: u64,
-    /// The title so far.
+    /// The title so far; at first what the input says.
     #[serde(default)]
     pub title: String,
+    /// What the call touches, one line.
+    #[serde(default)]
+    pub summary: String,
     /// The prompt it waits on.
     #[serde(default)]
     pub waiting_on: Option<PromptId>,

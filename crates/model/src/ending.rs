@@ -97,7 +97,7 @@ pub struct Truncation {
     /// Bytes of the whole.
     #[serde(default)]
     pub bytes: u64,
-    /// Lines of the whole; the piece after a final newline counts.
+    /// Lines of the whole, as editors count them: a last line without a line feed counts, nothing after a last line feed does.
     #[serde(default)]
     pub lines: u64,
 }

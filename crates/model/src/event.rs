@@ -31,6 +31,12 @@ pub enum EventKind {
         tool: String,
         /// The name that was asked for.
         requested_tool: String,
+        /// A first title.
+        #[serde(default)]
+        title: String,
+        /// What the call touches, one line.
+        #[serde(default)]
+        summary: String,
         /// What the call waits for, if it does not start at once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued: Option<Queued>,
@@ -41,7 +47,7 @@ pub enum EventKind {
         input_json: String,
         /// Its SHA-256, hexadecimal.
         input_digest: String,
-        /// A first title.
+        /// The title so far.
         title: String,
     },
     /// Title or metadata changed: absent keys stay, null clears a key, other values replace.

@@ -330,6 +330,12 @@ pub struct InputEdit {
     pub input_json: String,
     /// Its SHA-256, hexadecimal.
     pub input_digest: String,
+    /// The title of a call with this input.
+    #[serde(default)]
+    pub title: String,
+    /// What a call with this input touches, one line.
+    #[serde(default)]
+    pub summary: String,
 }
 
 /// What an `always` reply says beyond the word.

@@ -42,6 +42,12 @@ pub enum ServiceEventKind {
         tool: String,
         /// The state.
         state: CallState,
+        /// Its title so far.
+        #[serde(default)]
+        title: String,
+        /// What it touches, one line.
+        #[serde(default)]
+        summary: String,
     },
     /// A tool changed a file.
     FileEdited {

@@ -30,8 +30,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 use toolgate_model::{
-    Approval, CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId,
-    OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp,
+    Approval, CallEvent, CallId, CallRecord, CallState, Decision, EndReason, Facts, FileChange, Grant, GrantId,
+    InstanceId, OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp,
 };
 
 use crate::audit::{Fact, Head};
@@ -93,7 +93,58 @@ pub struct CallFilter {
     pub states: Vec<CallState>,
     /// Any of these tools.
     pub tools: Vec<String>,
+    /// Failed for any of these reasons.
+    pub reasons: Vec<EndReason>,
+    /// The call that made them.
+    pub parent: Option<CallId>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// Who made them.
+    pub requester: Option<String>,
+    /// Admitted at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Admitted before this moment.
+    pub until: Option<Timestamp>,
+    /// What the tool, the id, the title or the summary contains, in whatever case.
+    pub text: Option<String>,
 }
+
+/// Which sessions to list. Empty lists and `None` match all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// The workspace.
+    pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
+    /// A call was admitted or ended at this moment or later.
+    pub from: Option<Timestamp>,
+    /// The first call was admitted before this moment.
+    pub until: Option<Timestamp>,
+}
+
+/// What the stored calls of a session tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// The session.
+    pub session: SessionKey,
+    /// The agents that made its calls.
+    pub agents: Vec<String>,
+    /// When its first call was admitted.
+    pub first: Timestamp,
+    /// When a call was last admitted or ended.
+    pub active: Timestamp,
+    /// How many calls it has.
+    pub calls: u64,
+    /// How many of them have not ended.
+    pub unfinished: u64,
+    /// How many wait for a person.
+    pub waiting: u64,
+    /// Whether it was ended, and no call came since.
+    pub ended: bool,
+}
+
+/// The key of the fact that a session was ended: its value is when, in milliseconds.
+pub const ENDED: &str = "ended";
 
 /// What became of an attempt to create a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +180,13 @@ pub trait CallLog: Send + Sync + 'static {
 
     /// Lists calls, newest first.
     async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError>;
+
+    /// Lists sessions, the one with the latest call first.
+    async fn list_sessions(
+        &self,
+        filter: &SessionFilter,
+        page: &PageRequest,
+    ) -> Result<Page<SessionSummary>, StoreError>;
 
     /// Takes over the unfinished calls whose owner is dead, and their open prompts: sets their owner to `new_owner` and
     /// returns them. Two services that start at once never get the same call.
@@ -171,7 +229,7 @@ pub struct OutputInfo {
     pub path: String,
     /// Bytes so far.
     pub bytes: u64,
-    /// Lines: line feeds plus one, so the piece after a final newline counts. 0 while the output is being written.
+    /// Lines, as editors count them: a last line without a line feed counts. 0 while the output is being written.
     pub lines: u64,
     /// SHA-256, hexadecimal; empty while the output is being written, and until the first [`Outputs::stat`] after that:
     /// to compute it takes longer than to write the output.

@@ -13,6 +13,7 @@ use toolgate_permission::judgement;
 
 use super::context::ToolContext;
 use super::error::{ToolError, invalid_arguments};
+use super::outline::Outline;
 use super::schema::schema_of;
 
 /// For whom a list of tools is made.
@@ -98,6 +99,12 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns what the tool is, as far as calls of it are treated differently from others.
     fn properties(&self) -> Properties {
         Properties::NONE
+    }
+
+    /// Returns what is shown of a call with this input before it has a result. It runs before anything else does, and
+    /// must be cheap.
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of_any(self.name(), input)
     }
 
     /// Runs the tool. The input has been validated against the schema, and is frozen.
@@ -190,6 +197,11 @@ pub trait TypedTool: Send + Sync + 'static {
         misfit(Self::ABOUT.name, problems)
     }
 
+    /// Returns what is shown of a call before it has a result: see [`Tool::outline`].
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of_any(Self::ABOUT.name, input)
+    }
+
     /// Runs the tool.
     async fn run(&self, input: Self::Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError>;
 }
@@ -214,6 +226,10 @@ impl<T: TypedTool> Tool for T {
 
     fn misfit(&self, problems: &[InputProblem]) -> String {
         TypedTool::misfit(self, problems)
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        TypedTool::outline(self, input)
     }
 
     fn definition(&self, offer: &Offer<'_>) -> Definition {

@@ -5,7 +5,7 @@
 //!
 //! In reading order:
 //!
-//! - `interface`: the traits, and the facts about a tool;
+//! - `interface`: the traits, and the facts about a tool; `outline`: what is shown of a call;
 //! - `context`, `handles`: what a running call may reach; `child`, `subagent`: calls and agents that work for it;
 //! - `error`, `guard`, `blocking`: failures, files that are asked for by name, work that blocks;
 //! - `catalog`, `registry`: the tools of a workspace, from all sources, and at one moment;
@@ -27,6 +27,7 @@ mod handles;
 mod hook;
 pub mod hooks;
 mod interface;
+mod outline;
 pub mod plan;
 pub mod registry;
 mod repair;
@@ -48,6 +49,7 @@ pub use handles::{
 };
 pub use hook::{Hook, HookError, HookPoint};
 pub use interface::{About, InputProblem, Offer, Properties, Tool, TypedTool, uses_apply_patch};
+pub use outline::Outline;
 pub use registry::{Registry, SchemaError};
 pub use repair::repair;
 pub use schema::schema_of;

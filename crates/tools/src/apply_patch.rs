@@ -19,7 +19,7 @@ use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{
-    About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
+    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
     uses_apply_patch,
 };
 
@@ -70,6 +70,10 @@ impl TypedTool for ApplyPatch {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         uses_apply_patch(offer.model)
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::new(patched(input["patchText"].as_str().unwrap_or_default()))
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
@@ -192,6 +196,14 @@ async fn plan(sections: Vec<Section>, ctx: &ToolContext) -> Result<Vec<Planned>,
         });
     }
     Ok(planned)
+}
+
+/// Returns the paths that a patch names, whether the rest of it can be read or not.
+fn patched(text: &str) -> String {
+    let marks = ["*** Add File: ", "*** Update File: ", "*** Delete File: "];
+    let path = |line| marks.iter().find_map(|mark| str::strip_prefix(line, mark));
+    let paths: Vec<&str> = text.lines().filter_map(path).map(str::trim).collect();
+    paths.join(" ")
 }
 
 fn unresolved(path: &str) -> ToolError {

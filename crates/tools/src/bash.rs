@@ -14,9 +14,10 @@ mod shell;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use toolgate_model::{Effect, ToolOutput};
 use toolgate_process::{Cause, Ending, Exit, Stdin};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 use self::input::{Limit, check_command};
 use self::report::Report;
@@ -71,6 +72,10 @@ impl TypedTool for Bash {
             .replace("{max_bytes}", &self.max_bytes.to_string())
             // Last, since a path may hold anything.
             .replace("{directory}", &offer.workspace.directory().to_string_lossy())
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["command"]).titled(input, "description")
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

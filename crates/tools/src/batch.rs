@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use toolgate_model::{
     Attachment, AttachmentContent, CallId, Effect, Ending, JsonMap, Outcome, OutputText, ToolOutput, json_map,
 };
-use toolgate_tool::{About, Child, ChildCall, InputProblem, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{
+    About, Child, ChildCall, InputProblem, Offer, Outline, Properties, ToolContext, ToolError, TypedTool,
+};
 
 /// Calls that are made; what is more fails.
 const MOST_CALLS: usize = 25;
@@ -96,6 +98,10 @@ impl TypedTool for Batch {
             let _ = writeln!(text, "  - {argument}: {message}");
         }
         text + "\nExpected payload format:\n  [{\"tool\": \"tool_name\", \"parameters\": {...}}, {...}]"
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::counting(input, "tool_calls", "call")
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::found::FoundFile;
 use toolgate_fs::newest::Newest;
 use toolgate_fs::pattern::Selection;
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, outside};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, outside};
 
 const MAX_RESULTS: usize = 100;
 const TRUNCATED: &str =
@@ -50,6 +50,10 @@ impl TypedTool for Glob {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("glob.md").to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["pattern", "path"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

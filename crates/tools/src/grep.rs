@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::found::{FoundFile, OpenFile, is_folder};
 use toolgate_fs::newest::{Modified, Rank};
@@ -23,7 +23,7 @@ use toolgate_fs::search::{Expression, FileMatches, FileSearcher};
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_fs::{ResolvedPath, Workspace};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, blocking, outside};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, blocking, outside};
 
 const MAX_MATCHES: usize = 100;
 const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
@@ -59,6 +59,10 @@ impl TypedTool for Grep {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("grep.md").to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["pattern", "path"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -6,8 +6,9 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use toolgate_model::{INVALID, JsonMap, OutputText, ToolOutput};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +38,10 @@ impl TypedTool for Invalid {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("invalid.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["tool"])
     }
 
     async fn run(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

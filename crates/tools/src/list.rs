@@ -11,13 +11,13 @@ use std::path::{Component, Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::found::FoundFile;
 use toolgate_fs::pattern::Glob;
 use toolgate_fs::walk::{Choose, Effort, Visit, Walk};
 use toolgate_model::{Ask, Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 const MAX_FILES: usize = 100;
 /// Globs that one call may bring along.
@@ -78,6 +78,13 @@ impl TypedTool for List {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("list.md").to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        match Outline::of(input, &["path"]) {
+            outline if outline.summary.is_empty() => Outline::new("."),
+            outline => outline,
+        }
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

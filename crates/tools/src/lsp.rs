@@ -16,7 +16,7 @@ use toolgate_fs::files::locate;
 use toolgate_fs::open::Kind;
 use toolgate_lsp::{Client, Document, Fitting, LanguageServers, MAX_WAIT, RequestError};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 const NO_SERVER: &str = "No LSP server available for this file type.";
 
@@ -93,6 +93,10 @@ impl TypedTool for AskServers {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("lsp.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["operation", "filePath", "query"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, edit_of};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, edit_of};
 
 /// More edits in one call are refused: each looks through the whole file.
 const MAX_EDITS: usize = 256;
@@ -84,6 +84,10 @@ impl TypedTool for MultiEdit {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("multiedit.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["filePath"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

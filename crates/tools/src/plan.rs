@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolgate_model::{Definition, Effect, OutputText, Source, ToolOutput};
 use toolgate_tool::plan::{Plans, Switch};
-use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, schema_of};
+use toolgate_tool::{Offer, Outline, Properties, Tool, ToolContext, ToolError, schema_of};
 
 /// One of the tools.
 #[derive(Clone, Debug)]
@@ -107,6 +107,10 @@ impl Tool for PlanSwitch {
 
     fn properties(&self) -> Properties {
         Properties::RESUMABLE
+    }
+
+    fn outline(&self, _input: &Value) -> Outline {
+        Outline::new(self.words.title)
     }
 
     async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

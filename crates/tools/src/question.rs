@@ -5,9 +5,9 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolgate_model::{self as call, Effect, OutputText, QuestionOption, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 /// The kinds of client with a person in front of them who expects questions. Of MCP clients, only those that show forms
 /// to their user are told of the tool.
@@ -145,6 +145,10 @@ impl TypedTool for Question {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         self.any_client || CLIENTS.contains(&offer.client)
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(&input["questions"][0], &["question"]).titled(&input["questions"][0], "header")
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -20,7 +20,7 @@ use toolgate_fs::view::{Listing, View, view};
 use toolgate_fs::window::{End, Wanted, Window};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 /// Lines, or entries of a folder, that are shown unless the model wants another number.
 const DEFAULT_LIMIT: u64 = 2000;
@@ -69,6 +69,10 @@ impl TypedTool for Read {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("read.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["filePath"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -23,7 +23,7 @@ use toolgate_fs::merge;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
 use toolgate_tool::{
-    About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
+    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
 };
 
 /// What all files of a call may have together, before and after.
@@ -71,6 +71,10 @@ impl TypedTool for Revert {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("revert.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["callId"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

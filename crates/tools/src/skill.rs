@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::path::file_url;
 use toolgate_model::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
-use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, blocking, invalid_arguments, schema_of};
+use toolgate_tool::{Offer, Outline, Properties, Tool, ToolContext, ToolError, blocking, invalid_arguments, schema_of};
 
 use crate::skills::remote::Arrival;
 use crate::skills::{Catalog, Skill};
@@ -98,6 +98,10 @@ impl Tool for LoadSkill {
 
     fn properties(&self) -> Properties {
         Properties::RESUMABLE
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["name"])
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

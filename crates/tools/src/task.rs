@@ -8,10 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolgate_model::{Ask, Effect, Model, OutputText, ToolOutput, json_map};
 use toolgate_tool::{
-    About, Offer, Properties, SubagentRun, SubagentRunner, Subagents, ToolContext, ToolError, TypedTool,
+    About, Offer, Outline, Properties, SubagentRun, SubagentRunner, Subagents, ToolContext, ToolError, TypedTool,
 };
 
 /// What stands for the description of an agent that has none.
@@ -94,6 +94,10 @@ impl TypedTool for Task {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         self.runner.is_there(offer.workspace.name())
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["subagent_type", "description"]).titled(input, "description")
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

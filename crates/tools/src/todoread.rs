@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use toolgate_model::{Ask, ToolOutput};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, todos};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, todos};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +30,10 @@ impl TypedTool for TodoRead {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("todoread.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, _input: &Value) -> Outline {
+        Outline::new("todos")
     }
 
     async fn run(&self, _input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

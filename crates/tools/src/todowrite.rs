@@ -5,8 +5,9 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use toolgate_model::{Ask, Todo, ToolOutput};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, todos};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, todos};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +59,10 @@ impl TypedTool for TodoWrite {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("todowrite.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::counting(input, "todos", "todo")
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

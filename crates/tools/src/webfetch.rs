@@ -14,10 +14,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, blocking};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, blocking};
 use toolgate_web::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
 };
@@ -274,6 +274,10 @@ impl TypedTool for WebFetch {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("webfetch.md").trim_end().to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["url"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolgate_fs::files::{Files, Snapshot, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_fs::text::BOM;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, edit_of, uses_apply_patch};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, edit_of, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -64,6 +64,10 @@ impl TypedTool for Write {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         !uses_apply_patch(offer.model)
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["filePath"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -86,7 +86,7 @@ impl Sources {
     /// Begins to listen to a service.
     pub(super) async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
         let filter = PromptFilter {
-            workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
+            workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
             client_ids: Vec::new(),
             session_ids: self.sessions.clone(),
         };

@@ -53,7 +53,7 @@ fn a_session_of_the_same_id_in_another_workspace_is_another_one() {
         assert_eq!(todos(&channel, ANNA, "s", "").await, ["of a"]);
         assert_eq!(todos(&channel, ALICE, "s", "a").await, ["of a"]);
         assert_eq!(todos(&channel, ALICE, "s", "b").await, ["of b"]);
-        assert_eq!(todos(&channel, ALICE, "s", "").await, ["of b"], "the latest call's");
+        assert_eq!(todos(&channel, ALICE, "s", "-").await, ["of b"], "the latest call's");
 
         let asked = ask(&channel, ANNA, "", "waits", "").await;
         let end = |workspace: &str| EndSessionRequest {

@@ -39,7 +39,10 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
         support::collect_watch(ended).await.unwrap();
         let anna = || tools(&channel, ANNA);
         let calls = anna()
-            .list_calls(ListCallsRequest::default())
+            .list_calls(ListCallsRequest {
+                workspace: "-".to_owned(),
+                ..Default::default()
+            })
             .await
             .unwrap()
             .into_inner()
@@ -48,6 +51,22 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
             calls.iter().map(|call| call.call_id.as_str()).collect::<Vec<_>>(),
             ["in-a"]
         );
+        let listed = |token, workspace: &str| {
+            let request = ListSessionsRequest {
+                workspace: workspace.to_owned(),
+                ..Default::default()
+            };
+            let mut client = sessions(&channel, token);
+            async move {
+                let listed = client.list_sessions(request).await?.into_inner().sessions;
+                Ok::<_, tonic::Status>(listed.into_iter().map(|one| one.workspace).collect::<Vec<_>>())
+            }
+        };
+        assert_eq!(listed(ANNA, "-").await.unwrap(), ["a"]);
+        assert_eq!(listed(ANNA, "").await.unwrap(), ["a"]);
+        assert_eq!(listed(BEN, "").await.unwrap(), ["b", "b"], "the first that he may see");
+        assert_eq!(listed(ALICE, "-").await.unwrap(), ["b", "b", "a"]);
+        refused(listed(ANNA, "b").await.map(drop), Code::NotFound, "NOT_FOUND");
         let named = ListCallsRequest {
             workspace: "b".to_owned(),
             ..Default::default()
@@ -102,7 +121,13 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
         hidden(anna().list_tools(list).await.map(drop));
 
         let listed = prompts(&channel, ANNA)
-            .list_prompts(ListPromptsRequest::default())
+            .list_prompts(ListPromptsRequest {
+                filter: Some(PromptFilter {
+                    workspace: "-".to_owned(),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            })
             .await;
         let listed = listed.unwrap().into_inner().prompts;
         assert_eq!(
@@ -217,6 +242,7 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
         assert!(session.recent_calls.is_empty() && session.open_prompts.is_empty() && session.grants.is_empty());
         let watch = WatchEventsRequest {
             after_sequence: Some(0),
+            workspace: "-".to_owned(),
             ..Default::default()
         };
         let events = sessions(&channel, ANNA).watch_events(watch).await.unwrap().into_inner();

@@ -110,6 +110,7 @@ pub(crate) async fn people_are_recorded(fixture: &dyn Fixture) {
     let edit = InputEdit {
         input_json: "{}".to_owned(),
         input_digest: "22".to_owned(),
+        ..InputEdit::default()
     };
     for (settlement, grants) in [
         (settled("two", "token:bob", Reply::Once), vec![grant]),

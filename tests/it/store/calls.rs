@@ -305,11 +305,11 @@ pub(crate) async fn filters(fixture: &dyn Fixture) {
     let check =
         async |workspace: Option<&str>, session: Option<&str>, states: &[CallState], tools: &[&str], ids: &[&str]| {
             let filter = CallFilter {
-                workspaces: Vec::new(),
                 workspace: workspace.map(str::to_owned),
                 session: session.map(SessionId::from),
                 states: states.to_vec(),
                 tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+                ..CallFilter::default()
             };
             for size in [1, 2, 10] {
                 assert_eq!(

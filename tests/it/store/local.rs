@@ -318,8 +318,13 @@ async fn an_older_database_is_brought_up_to_date() {
     let call = create(&store, record("c", &instance)).await;
     store.close().await.unwrap();
     let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
-    db.execute_batch("DROP TABLE changes; DROP TABLE audit; DROP TABLE audit_head; PRAGMA user_version = 1")
-        .unwrap();
+    db.execute_batch(
+        "DROP TABLE changes; DROP TABLE audit; DROP TABLE audit_head; DROP INDEX calls_of_sessions;
+         DROP INDEX calls_of_parents; ALTER TABLE calls DROP COLUMN agent; ALTER TABLE calls DROP COLUMN requester;
+         ALTER TABLE calls DROP COLUMN parent; ALTER TABLE calls DROP COLUMN reason;
+         ALTER TABLE calls DROP COLUMN words; PRAGMA user_version = 1",
+    )
+    .unwrap();
     drop(db);
     let store = open(folder.path()).unwrap();
     assert_eq!(store.get(&call.id).await.unwrap(), Some(call.clone()));

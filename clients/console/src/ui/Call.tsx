@@ -59,7 +59,8 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
           <Cancel call={call} background={row?.background ?? 0} ended={hasEnded(state)} />
         </p>
         <h2 id="call-title" ref={title} tabIndex={-1}>
-          {titled({ id: call.callId, title: row?.title ?? call.title }, 300) || visible(call.callId)}
+          {titled({ id: call.callId, title: row?.title ?? call.title, summary: call.summary }, 300) ||
+            visible(call.callId)}
         </h2>
         <CallFacts call={call} />
         {call.ending.case === "failed" && (

@@ -42,7 +42,7 @@ export function Search(): JSX.Element {
   return (
     <div class="search" role="search" aria-label="Calls">
       <label>
-        <span class="sr">Find calls by tool, title, id, agent or session</span>
+        <span class="sr">Find calls by tool, title, summary, id, agent or session</span>
         <input
           type="search"
           placeholder="Find calls"
@@ -89,9 +89,10 @@ function CallList({ chosen }: { chosen: string }): JSX.Element {
   );
 }
 
-/** What a call is about: its title, else what it asks. */
-export function titled(row: { id: string; title: string }, most = 160): string {
-  if (row.title !== "") return short(row.title, most);
+/** What a call is about: its title and what it touches, else what it asks. */
+export function titled(row: { id: string; title: string; summary: string }, most = 160): string {
+  const says = row.title.includes(row.summary) ? row.title : `${row.title} · ${row.summary}`;
+  if (says !== "") return short(row.title === "" ? row.summary : says, most);
   const prompt = asking.value.get(row.id);
   return prompt === undefined ? "" : short(subject(prompt), most);
 }

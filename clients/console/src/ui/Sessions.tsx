@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { at, permissions, problem, sessions as service } from "../api";
+import { ALL, at, permissions, problem, sessions as service } from "../api";
 import { rows, version } from "../calls";
 import { sessionRows, type SessionRow } from "../filters";
 import { announce } from "../notices";
@@ -68,7 +68,7 @@ function SessionPanel({ id }: { id: string }): JSX.Element {
   const decided = decisions.value;
   useEffect(() => {
     let stopped = false;
-    service.getSession({ sessionId: id }).then(
+    service.getSession({ sessionId: id, workspace: ALL }).then(
       ({ session }) => {
         if (stopped || session === undefined) return;
         setTodos(id, session.todos);

@@ -269,7 +269,7 @@ class AsyncClient:
         """Lists calls, newest first. Filters that are set must all match.
 
         Args:
-            workspace: The workspace; empty for all.
+            workspace: The workspace; the server's default one if empty, `-` for all.
             session: The session; empty for all.
             states: Any of these states; none for all.
             tools: Any of these tools; none for all.
@@ -313,7 +313,7 @@ class AsyncClient:
                 several prompts, and is cancelled when its prompt has ended otherwise. When its reply was not taken
                 (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `Prompt.problem`, five times at most.
             name: The approver's name, recorded with the decisions; the user's name if there is none.
-            workspace: Only prompts of this workspace.
+            workspace: Only prompts of this workspace; of all that the client may see if empty.
             sessions: The prompts of these sessions instead, whoever makes the calls.
             everybody: The prompts of everybody's calls instead.
             on_ready: Is told how many prompts were open, each time that the channel is open.
@@ -324,7 +324,7 @@ class AsyncClient:
         """
         if everybody and sessions:
             raise ValueError("approvals of everybody's calls name no sessions")
-        prompts = permission_service_pb2.PromptFilter(workspace=workspace, session_ids=sessions)
+        prompts = permission_service_pb2.PromptFilter(workspace=workspace or "-", session_ids=sessions)
         if not (everybody or sessions):
             prompts.client_ids.append(self._defaults.client_id)
             prompts.session_ids.extend([self._defaults.session] if self._defaults.session else [])
@@ -376,7 +376,7 @@ class AsyncClient:
         """Watches what happens: states of calls, files, prompts, todos, tools.
 
         Args:
-            workspace: Only this workspace.
+            workspace: The workspace; the server's default one if empty, `-` for all.
             session: Only this session.
             after: The number of the event after which to begin; `None` for what happens from now on, 0 for all.
         """

@@ -39,10 +39,14 @@ class PendingEvent(_Event):
     Attributes:
         tool: The tool that will run.
         requested_tool: The name that was asked for.
+        title: A first title, made from the input.
+        summary: What the call touches, one line: a command, a path, a URL, a pattern.
     """
 
     tool: str
     requested_tool: str
+    title: str
+    summary: str
     kind: Literal["pending"] = "pending"
 
 
@@ -53,7 +57,7 @@ class RunningEvent(_Event):
     Attributes:
         input_json: The frozen input, canonical JSON.
         input_digest: Its SHA-256.
-        title: A first title, or empty.
+        title: The title so far.
     """
 
     input_json: str
@@ -208,7 +212,8 @@ def from_proto(message: call_pb2.CallEvent) -> Event | None:
     call_id, sequence, time = message.call_id, message.sequence, time_of(message.time)
     which = message.WhichOneof("event")
     if which == "pending":
-        return PendingEvent(call_id, sequence, time, message, message.pending.tool, message.pending.requested_tool)
+        new = message.pending
+        return PendingEvent(call_id, sequence, time, message, new.tool, new.requested_tool, new.title, new.summary)
     if which == "running":
         run = message.running
         return RunningEvent(call_id, sequence, time, message, run.input_json, run.input_digest, run.title)

@@ -219,7 +219,8 @@ class Call:
         id: The call's id.
         tool: The tool that ran; `invalid` if the name or the JSON could not be understood.
         state: Where it is.
-        title: A short text for people.
+        title: A short text for people, from admission on.
+        summary: What it touches, one line: a command, a path, a URL, a pattern.
         session: Its session.
         workspace: Its workspace.
         agent: Its agent.
@@ -236,6 +237,7 @@ class Call:
     tool: str
     state: CallState
     title: str
+    summary: str
     session: str
     workspace: str
     agent: str
@@ -259,6 +261,7 @@ class Call:
             tool=message.tool,
             state=state_of(message.state),
             title=message.title,
+            summary=message.summary,
             session=message.context.session_id,
             workspace=message.context.workspace,
             agent=message.context.agent,

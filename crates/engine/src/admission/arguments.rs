@@ -10,7 +10,7 @@ use toolgate_model::{EndReason, Origin, RawInput, ToolCall};
 use toolgate_permission::Rights;
 use toolgate_store::StoreError;
 use toolgate_tool::registry::{Entry, Registry};
-use toolgate_tool::{InputProblem, Offer};
+use toolgate_tool::{InputProblem, Offer, Outline};
 
 use super::refusal::AdmitError;
 use crate::catalogs::WorkspaceRuntime;
@@ -31,6 +31,8 @@ pub(crate) struct Understood {
 /// Arguments as the tool gets them.
 pub(crate) struct Checked {
     pub(crate) frozen: Frozen,
+    /// What is shown of the call before it has a result.
+    pub(crate) outline: Outline,
     /// Why and with which text the call ends before it starts, if it does.
     pub(crate) problem: Option<(EndReason, String)>,
 }
@@ -125,6 +127,7 @@ pub(crate) fn checked(entry: &Entry, mut value: Value) -> Checked {
     let problem = (!problems.is_empty()).then(|| misfit(&problems));
     Checked {
         frozen: Frozen::new(&value),
+        outline: entry.tool.outline(&value),
         problem,
     }
 }

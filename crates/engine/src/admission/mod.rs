@@ -267,6 +267,7 @@ impl Admission {
             ended: None,
             last_sequence: 0,
             title: String::new(),
+            summary: String::new(),
             waiting_on: None,
             ending: None,
         }
@@ -313,7 +314,10 @@ impl Admission {
         rights: Rights,
     ) -> Result<Admitted, AdmitError> {
         let live = reserved.live().clone();
+        let outline = checked.outline.shown(&self.parts.redactor);
         let mut record = CallRecord {
+            title: outline.title,
+            summary: outline.summary,
             tool: understood.entry.tool.name().to_owned(),
             input_json: checked.frozen.json.clone(),
             input_digest: checked.frozen.digest.clone(),
@@ -330,16 +334,19 @@ impl Admission {
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
             requested_tool: record.requested_tool.clone(),
+            title: record.title.clone(),
+            summary: record.summary.clone(),
             queued,
         }];
         if let Some((reason, problem)) = &checked.problem {
             let mut ending = Ending::failed(*reason, self.parts.redactor.text(problem).as_ref());
+            ending.title.clone_from(&record.title);
             if live.stop_reason() == Some(*reason) {
                 ending.metadata.insert("interrupted".to_owned(), json!(true));
             }
             kinds.push(EventKind::Ended(Box::new(ending)));
         } else if !asks_first && !is_queued {
-            kinds.push(running_event(&record, String::new(), &self.parts.redactor));
+            kinds.push(running_event(&record, &self.parts.redactor));
         }
         let events = apply(&mut record, kinds);
         match self.parts.store.create_call(record.clone(), events.clone()).await? {

@@ -28,11 +28,11 @@ impl LoggedEvent {
 }
 
 /// Makes the event that the tool of a call starts.
-pub(crate) fn running_event(record: &CallRecord, title: String, redactor: &Redactor) -> EventKind {
+pub(crate) fn running_event(record: &CallRecord, redactor: &Redactor) -> EventKind {
     EventKind::Running {
         input_json: redactor.text(&record.input_json).into_owned(),
         input_digest: record.input_digest.clone(),
-        title,
+        title: record.title.clone(),
     }
 }
 
@@ -43,10 +43,9 @@ pub(crate) fn apply(record: &mut CallRecord, kinds: Vec<EventKind>) -> Vec<CallE
     for kind in kinds {
         record.last_sequence += 1;
         match &kind {
-            EventKind::Running { title, .. } => {
+            EventKind::Running { .. } => {
                 record.state = CallState::Running;
                 record.started = Some(time);
-                record.title.clone_from(title);
             }
             EventKind::Ended(ending) => {
                 record.state = ending.state();

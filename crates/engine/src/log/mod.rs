@@ -94,6 +94,8 @@ impl CallLog {
             call: record.id.clone(),
             tool: record.tool.clone(),
             state: record.state,
+            title: record.title.clone(),
+            summary: record.summary.clone(),
         };
         self.store
             .record(ServiceEvent::in_session(record.origin.session_key(), kind));

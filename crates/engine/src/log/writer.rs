@@ -162,7 +162,7 @@ impl LogWriter {
             Command::Running { stored } => {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
-                let running = running_event(&self.record, self.record.title.clone(), &self.log.redactor);
+                let running = running_event(&self.record, &self.log.redactor);
                 let durable = self.append(vec![running]).await;
                 self.log.announce(&self.record);
                 let _ = stored.send(durable);
@@ -244,6 +244,8 @@ impl LogWriter {
         let admitted = InputEdit {
             input_json: std::mem::replace(&mut self.record.input_json, edit.input_json),
             input_digest: std::mem::replace(&mut self.record.input_digest, edit.input_digest),
+            title: std::mem::replace(&mut self.record.title, edit.title),
+            summary: std::mem::replace(&mut self.record.summary, edit.summary),
         };
         self.record.original.get_or_insert(admitted);
     }

@@ -9,7 +9,7 @@ use toolgate_model::{CallRecord, Ending, InputEdit, Outcome, PromptState, RawInp
 use toolgate_store::StoreError;
 
 use crate::admission::arguments;
-use crate::input::{self, Frozen};
+use crate::input;
 use crate::lookup;
 use crate::parts::Parts;
 use crate::prompts::exchange::{ApproverReply, ReplyOutcome};
@@ -26,12 +26,7 @@ pub(crate) async fn reply(parts: &Parts, mut given: ApproverReply) -> Result<Rep
         && let Some(record) = lookup::record(parts, &prompt.call).await?
     {
         match freeze_edit(parts, &record, &edit.input_json) {
-            Ok(frozen) => {
-                given.reply = Reply::Instead(InputEdit {
-                    input_json: frozen.json,
-                    input_digest: frozen.digest,
-                });
-            }
+            Ok(edit) => given.reply = Reply::Instead(edit),
             Err(problem) => {
                 let prompt = Arc::new(prompt);
                 return Ok(ReplyOutcome::BadEdit { prompt, problem });
@@ -44,7 +39,7 @@ pub(crate) async fn reply(parts: &Parts, mut given: ApproverReply) -> Result<Rep
     Ok(replied)
 }
 
-fn freeze_edit(parts: &Parts, record: &CallRecord, text: &str) -> Result<Frozen, String> {
+fn freeze_edit(parts: &Parts, record: &CallRecord, text: &str) -> Result<InputEdit, String> {
     let limit = parts.limits.max_input_bytes;
     if text.len() > limit {
         return Err(format!(
@@ -65,7 +60,15 @@ fn freeze_edit(parts: &Parts, record: &CallRecord, text: &str) -> Result<Frozen,
     let checked = arguments::checked(entry, value);
     match checked.problem {
         Some((_, problem)) => Err(problem),
-        None => Ok(checked.frozen),
+        None => {
+            let (frozen, outline) = (checked.frozen, checked.outline.shown(&parts.redactor));
+            Ok(InputEdit {
+                input_json: frozen.json,
+                input_digest: frozen.digest,
+                title: outline.title,
+                summary: outline.summary,
+            })
+        }
     }
 }
 

@@ -312,7 +312,11 @@ impl Run {
             original: Some(InputEdit {
                 input_json: self.record.input_json.clone(),
                 input_digest: self.record.input_digest.clone(),
+                title: self.record.title.clone(),
+                summary: self.record.summary.clone(),
             }),
+            title: edit.title,
+            summary: edit.summary,
             ..self.record.clone()
         };
         if let Some(problem) = self.misfit(&record) {

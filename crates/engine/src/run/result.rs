@@ -261,13 +261,7 @@ impl Run {
                 }
             }
             OutputText::Stored => match stored {
-                None => (
-                    String::new(),
-                    Truncation {
-                        lines: 1,
-                        ..Truncation::default()
-                    },
-                ),
+                None => (String::new(), Truncation::default()),
                 Some(info) => self.cut_stored(info, metadata).await,
             },
         };
@@ -281,10 +275,6 @@ impl Run {
     }
 
     async fn cut_stored(&self, info: OutputInfo, metadata: &mut JsonMap) -> (String, Truncation) {
-        let totals = Totals {
-            bytes: info.bytes,
-            lines: info.lines,
-        };
         let window = match self
             .parts
             .store
@@ -298,11 +288,16 @@ impl Run {
                 return (text, describe(&info));
             }
         };
+        let totals = Totals {
+            bytes: info.bytes,
+            lines: info.lines,
+            pieces: info.lines + u64::from(!self.has_open_end(&info).await),
+        };
         // What is not UTF-8 grows when it is replaced, so the text may be over the limit though the bytes are not.
         let decoded = Decoded::new(&window);
         let shown = Totals {
             bytes: totals.bytes.max(decoded.text.len() as u64),
-            lines: totals.lines,
+            ..totals
         };
         let fits = shown.fit(&self.truncation);
         let kept = if fits {
@@ -318,6 +313,15 @@ impl Run {
             return (decoded.text, describe(&info));
         }
         self.cut(&decoded.text, shown, Ok(info))
+    }
+
+    /// Says whether the last line of a stored output has no line feed.
+    async fn has_open_end(&self, info: &OutputInfo) -> bool {
+        let Some(last) = info.bytes.checked_sub(1) else {
+            return false;
+        };
+        let byte = self.parts.store.read(&info.id, last, 1).await;
+        byte.is_ok_and(|byte| byte.as_ref() != b"\n")
     }
 
     fn preview<'a>(&self, window: &'a str, totals: Totals) -> truncate::Preview<'a> {

@@ -35,23 +35,28 @@ pub enum Direction {
 pub struct Totals {
     /// Bytes.
     pub bytes: u64,
-    /// Lines: line feeds plus one, so the piece after a final newline counts.
+    /// Lines as editors count them: nothing follows a final line feed.
     pub lines: u64,
+    /// What line feeds separate: one more than there are line feeds, so the piece after a final newline counts. Only the
+    /// text for the model is cut and counted by this.
+    pub pieces: u64,
 }
 
 impl Totals {
     /// Counts a text.
     pub fn measure(text: &[u8]) -> Self {
-        let feeds = text.iter().filter(|&&byte| byte == b'\n').count();
+        let feeds = text.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let has_open_end = !matches!(text.last(), None | Some(b'\n'));
         Self {
             bytes: text.len() as u64,
-            lines: feeds as u64 + 1,
+            lines: feeds + u64::from(has_open_end),
+            pieces: feeds + 1,
         }
     }
 
     /// Returns whether an output of this size is shown whole.
     pub fn fit(&self, limits: &Limits) -> bool {
-        self.bytes <= limits.max_bytes as u64 && self.lines <= limits.max_lines as u64
+        self.bytes <= limits.max_bytes as u64 && self.pieces <= limits.max_lines as u64
     }
 }
 
@@ -110,7 +115,7 @@ pub fn preview<'a>(window: &'a [u8], totals: Totals, limits: &Limits, direction:
     let removed = if hit_bytes {
         Removed::Bytes(totals.bytes.saturating_sub(taken_bytes as u64))
     } else {
-        Removed::Lines(totals.lines.saturating_sub(taken_lines as u64))
+        Removed::Lines(totals.pieces.saturating_sub(taken_lines as u64))
     };
     Preview { kept, removed }
 }
@@ -193,6 +198,19 @@ mod tests {
             Some(("bbbb\ncccc", Removed::Bytes(5))),
         );
         check("\n\n\n", 2, 99, Direction::Head, Some(("\n", Removed::Lines(2))));
+    }
+
+    #[test]
+    fn lines_and_pieces() {
+        let check = |text: &str, lines, pieces| {
+            let totals = Totals::measure(text.as_bytes());
+            assert_eq!((totals.lines, totals.pieces), (lines, pieces), "{text:?}");
+        };
+        check("", 0, 1);
+        check("hello", 1, 1);
+        check("hello\n", 1, 2);
+        check("\n", 1, 2);
+        check("a\nb", 2, 2);
     }
 
     proptest! {

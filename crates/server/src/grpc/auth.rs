@@ -36,7 +36,7 @@ use toolgate_config::service::AuthConfig;
 use toolgate_contract::Scope;
 use toolgate_model::{Principal, PrincipalKind};
 
-pub(crate) use self::caller::Caller;
+pub(crate) use self::caller::{ALL, Caller};
 use self::caller::{Reach, Scopes, Secret};
 use self::certificates::Certificates;
 pub use self::error::AuthError;
@@ -73,6 +73,11 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
+    /// Says whether it accepts signed tokens.
+    pub(crate) fn takes_jwt(&self) -> bool {
+        self.jwt.is_some()
+    }
+
     /// Reads the files that the configuration names. Blocking.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ macro_rules! same_values {
 same_values!(Action => PermissionAction { Allow Ask Deny });
 same_values!(CallState <=> CallState, "state" { Pending Running Waiting Completed Failed });
 same_values!(Effect <=> ToolEffect, "value" { Reads Writes RunsPrograms Network AsksUser });
-same_values!(EndReason => FailureReason {
+same_values!(EndReason <=> FailureReason, "reason" {
     InvalidArguments Denied Rejected PromptExpired Cancelled TimedOut ToolError DoomLoop Quota Drained Lost Internal
 });
 same_values!(GrantReach => GrantReach { Run Session Workspace });
@@ -122,6 +122,15 @@ pub(crate) fn name(field: &str, text: String) -> Result<String, Status> {
         return Err(bad_field(field, "contains a control character"));
     }
     Ok(text)
+}
+
+/// Reads a moment, if one is given.
+pub(crate) fn moment(field: &str, time: Option<prost_types::Timestamp>) -> Result<Option<call::Timestamp>, Status> {
+    let Some(time) = time else { return Ok(None) };
+    let millis = time.seconds.checked_mul(1000);
+    let millis = millis.and_then(|millis| millis.checked_add(i64::from(time.nanos / 1_000_000)));
+    let millis = millis.ok_or_else(|| bad_field(field, "not a time that this service knows"))?;
+    Ok(Some(call::Timestamp(millis)))
 }
 
 pub(crate) fn session_id(field: &str, text: String) -> Result<call::SessionId, Status> {
@@ -369,6 +378,7 @@ impl FromCore<call::CallRecord> for proto::Call {
             end_time: record.ended.map(timestamp),
             last_sequence: int(record.last_sequence),
             title: record.title,
+            summary: record.summary,
             waiting_prompt_id: record.waiting_on.map(|prompt| prompt.to_string()).unwrap_or_default(),
             ending,
             // Stored apart from the record; only some answers carry them.

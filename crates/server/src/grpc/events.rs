@@ -132,10 +132,14 @@ fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> E
         EventKind::Pending {
             tool,
             requested_tool,
+            title,
+            summary,
             queued,
         } => Event::Pending(proto::CallPending {
             tool,
             requested_tool,
+            title,
+            summary,
             queued: queued.map(|Queued { limit, ahead }| proto::CallQueued {
                 limit,
                 ahead: i32::try_from(ahead).unwrap_or(i32::MAX),

@@ -9,6 +9,7 @@ use toolgate_engine::WorkspaceRuntime;
 use toolgate_tool::SourceInfo;
 
 use super::auth::Caller;
+use super::console::IS_BUILT;
 use super::convert::{FromCore as _, IntoProto, duration, int, int32, timestamp};
 use super::{LanguageServerFacts, SandboxFacts, Shared, status};
 
@@ -71,6 +72,8 @@ impl InfoService for Info {
         };
         Ok(Response::new(GetServerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            api_revision: API_REVISION,
+            features: features(&self.0),
             instance_id: engine.calls().instance().to_string(),
             start_time: Some(timestamp(self.0.started)),
             limits: Some(limits),
@@ -82,6 +85,21 @@ impl InfoService for Info {
             warnings: self.0.warnings.clone(),
         }))
     }
+}
+
+/// Returns what this build can do and its configuration allows.
+fn features(shared: &Shared) -> Vec<i32> {
+    let known = [
+        (Feature::Mcp, cfg!(feature = "mcp")),
+        (Feature::Javascript, cfg!(feature = "javascript")),
+        (Feature::Lsp, cfg!(feature = "lsp")),
+        (Feature::Otel, cfg!(feature = "otel")),
+        (Feature::Jwt, shared.authenticator.takes_jwt()),
+        (Feature::Console, shared.console && IS_BUILT),
+        (Feature::Sandbox, shared.sandbox.is_on),
+    ];
+    let there = known.into_iter().filter(|(_, is_there)| *is_there);
+    there.map(|(feature, _)| feature.into()).collect()
 }
 
 fn in_force(facts: &SandboxFacts) -> Sandbox {

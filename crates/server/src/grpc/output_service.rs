@@ -180,10 +180,13 @@ impl OutputService for StoredOutputs {
     ) -> Result<Response<ListOutputsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let filter = OutputFilter {
-            workspace: caller.filtered(&self.0.engine, request.workspace)?,
+            workspace: match request.workspace.as_str() {
+                "" if !request.call_id.is_empty() => None,
+                name => caller.filtered(&self.0.engine, name)?,
+            },
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(SessionId::new),
-            call: self.0.filtered_call(&caller, request.call_id).await?,
+            call: self.0.filtered_call(&caller, "call_id", request.call_id).await?,
         };
         let page = PageRequest {
             size: page_size(request.page_size, 50, MAX_OUTPUTS)?,

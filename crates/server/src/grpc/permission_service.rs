@@ -19,7 +19,7 @@ use toolgate_model::{Prompt, PromptId, PromptState, Timestamp};
 use toolgate_store::PromptFilter as StoredFilter;
 
 use self::replies::{Approver, answer, given_reply, too_late, unlisted, wrong_kind};
-use super::auth::Caller;
+use super::auth::{ALL, Caller};
 use super::convert::{self, int32, non_empty, page_size, timestamp};
 use super::events::ResponseStream;
 use super::status::bad_field;
@@ -30,6 +30,7 @@ use crate::grpc::convert::{FromCore as _, FromNumber as _, IntoProto as _};
 pub(crate) struct Permissions(pub(crate) Arc<Shared>);
 
 const MAX_PROMPTS: usize = 1000;
+const MAX_GRANTS: usize = 1000;
 
 /// Bytes of a page of prompts; clients take 4 MiB in one message unless they are told otherwise.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
@@ -186,7 +187,11 @@ impl PermissionService for Permissions {
         request: Request<ListPromptsRequest>,
     ) -> Result<Response<ListPromptsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let interest = interest(&self.0.engine, &caller, "filter", request.filter)?;
+        let mut filter = request.filter.unwrap_or_default();
+        if filter.workspace.is_empty() && !request.call_id.is_empty() {
+            ALL.clone_into(&mut filter.workspace);
+        }
+        let interest = interest(&self.0.engine, &caller, "filter", Some(filter))?;
         let states = request
             .states
             .iter()
@@ -195,7 +200,7 @@ impl PermissionService for Permissions {
         if states.is_empty() {
             states.push(PromptState::Open);
         }
-        let call = self.0.filtered_call(&caller, request.call_id).await?;
+        let call = self.0.filtered_call(&caller, "call_id", request.call_id).await?;
         let filter = StoredFilter {
             owner: None,
             workspace: interest.workspace,
@@ -279,10 +284,17 @@ impl PermissionService for Permissions {
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let workspace = caller.filtered(&self.0.engine, request.workspace)?;
+        let workspace = caller.filtered(&self.0.engine, &request.workspace)?;
+        let size = page_size(request.page_size, 100, MAX_GRANTS)?;
         let mut grants = self.0.engine.prompts().grants(workspace.as_deref());
-        grants.retain(|grant| caller.sees(&grant.workspace));
+        // Their ids sort by time. A grant that ends while pages are read moves no other one.
+        grants.retain(|grant| caller.sees(&grant.workspace) && *grant.id.as_str() > *request.page_token);
+        grants.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
+        let has_more = grants.len() > size;
+        grants.truncate(size);
+        let last = grants.last().filter(|_| has_more);
         Ok(Response::new(ListGrantsResponse {
+            next_page_token: last.map(|grant| grant.id.to_string()).unwrap_or_default(),
             grants: grants.into_iter().map(Grant::from_core).collect(),
         }))
     }
@@ -342,7 +354,7 @@ fn interest(
         .into_iter()
         .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
     Ok(Subscription {
-        workspace: caller.filtered(engine, filter.workspace)?,
+        workspace: caller.filtered(engine, &filter.workspace)?,
         workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,
         forms: false,

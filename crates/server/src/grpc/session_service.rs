@@ -12,10 +12,10 @@ use toolgate_contract::session_service_server::SessionService;
 use toolgate_contract::*;
 use toolgate_engine::DrainNotice;
 use toolgate_model::{self as call, ServiceEvent, ServiceEventKind, SessionKey, Timestamp};
-use toolgate_store::{CallFilter, PageRequest, PromptFilter};
+use toolgate_store::{CallFilter, PageRequest, PromptFilter, SessionFilter, SessionSummary as Summary};
 
 use super::auth::Caller;
-use super::convert::{self, int, int32, non_empty, timestamp, unsigned};
+use super::convert::{self, int, int32, moment, non_empty, page_size, timestamp, unsigned};
 use super::events::ResponseStream;
 use super::values::to_struct;
 use super::{Shared, status};
@@ -26,6 +26,7 @@ pub(crate) struct Sessions(pub(crate) Arc<Shared>);
 
 const RECENT_CALLS: usize = 20;
 const OPEN_PROMPTS: usize = 1000;
+const MAX_SESSIONS: usize = 500;
 /// How many events are read at once; each may carry a list of tasks.
 const BATCH: usize = 64;
 
@@ -106,10 +107,18 @@ impl EventReader {
 
 fn to_event(sequence: u64, event: ServiceEvent) -> Event {
     let kind = match event.kind {
-        ServiceEventKind::Call { call, tool, state } => Kind::CallStateChanged(CallStateChanged {
+        ServiceEventKind::Call {
+            call,
+            tool,
+            state,
+            title,
+            summary,
+        } => Kind::CallStateChanged(CallStateChanged {
             call_id: call.to_string(),
             tool,
             state: CallState::from_core(state).into(),
+            title,
+            summary,
         }),
         ServiceEventKind::FileEdited { path, call } => Kind::FileEdited(FileEdited {
             path,
@@ -159,11 +168,25 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
     }
 }
 
+fn summary(session: Summary) -> SessionSummary {
+    SessionSummary {
+        session_id: session.session.session.to_string(),
+        workspace: session.session.workspace,
+        agents: session.agents,
+        create_time: Some(timestamp(session.first)),
+        last_activity_time: Some(timestamp(session.active)),
+        calls: int(session.calls),
+        unfinished_calls: int(session.unfinished),
+        waiting_calls: int(session.waiting),
+        ended: session.ended,
+    }
+}
+
 impl Sessions {
     /// Returns the workspaces of a request: the one that it names, or all that its caller may see.
     fn workspaces(&self, caller: &Caller, named: &str) -> Result<Vec<String>, Status> {
-        if !named.is_empty() {
-            return Ok(vec![caller.place(&self.0.engine, named)?.workspace.name().to_owned()]);
+        if let Some(one) = caller.filtered(&self.0.engine, named)? {
+            return Ok(vec![one]);
         }
         let names = self
             .0
@@ -227,6 +250,28 @@ impl SessionService for Sessions {
         Ok(Response::new(GetSessionResponse { session: Some(session) }))
     }
 
+    async fn list_sessions(
+        &self,
+        request: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        let filter = SessionFilter {
+            workspace: caller.filtered(&self.0.engine, &request.workspace)?,
+            workspaces: caller.workspaces(),
+            from: moment("from_time", request.from_time)?,
+            until: moment("until_time", request.until_time)?,
+        };
+        let page = PageRequest {
+            size: page_size(request.page_size, 50, MAX_SESSIONS)?,
+            after: non_empty(request.page_token),
+        };
+        let page = self.0.engine.sessions(&filter, &page).await.map_err(status::store)?;
+        Ok(Response::new(ListSessionsResponse {
+            sessions: page.items.into_iter().map(summary).collect(),
+            next_page_token: page.next.unwrap_or_default(),
+        }))
+    }
+
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
@@ -257,7 +302,7 @@ impl SessionService for Sessions {
             let problem = format!("there are {newest} events so far; events after {after} do not exist yet");
             return Err(status::out_of_range("after_sequence", problem));
         }
-        let workspace = caller.filtered(&self.0.engine, request.workspace)?;
+        let workspace = caller.filtered(&self.0.engine, &request.workspace)?;
         let reader = EventReader {
             shared: self.0.clone(),
             caller,

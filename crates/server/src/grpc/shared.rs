@@ -82,11 +82,16 @@ impl Shared {
     }
 
     /// Finds a call to filter by; one that is not there has nothing.
-    pub(super) async fn filtered_call(&self, caller: &Caller, id: String) -> Result<Option<CallId>, Status> {
+    pub(super) async fn filtered_call(
+        &self,
+        caller: &Caller,
+        field: &str,
+        id: String,
+    ) -> Result<Option<CallId>, Status> {
         if id.is_empty() {
             return Ok(None);
         }
-        let id = convert::known_call_id("call_id", &id)?;
+        let id = convert::known_call_id(field, &id)?;
         match self.call(caller, &id).await {
             Err(status) if status.code() == Code::NotFound => Ok(Some(id)),
             found => found.map(Some),

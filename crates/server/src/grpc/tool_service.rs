@@ -317,12 +317,26 @@ impl ToolService for Tools {
             .states
             .iter()
             .map(|&state| toolgate_model::CallState::from_number("states", state));
+        let reasons = request
+            .reasons
+            .iter()
+            .map(|&reason| toolgate_model::EndReason::from_number("reasons", reason));
         let filter = CallFilter {
-            workspace: caller.filtered(&self.0.engine, request.workspace)?,
+            workspace: caller.filtered(&self.0.engine, &request.workspace)?,
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(toolgate_model::SessionId::new),
+            parent: self
+                .0
+                .filtered_call(&caller, "parent_call_id", request.parent_call_id)
+                .await?,
             states: states.collect::<Result<_, _>>()?,
+            reasons: reasons.collect::<Result<_, _>>()?,
             tools: request.tools,
+            agent: non_empty(request.agent),
+            requester: non_empty(request.requester),
+            from: convert::moment("from_time", request.from_time)?,
+            until: convert::moment("until_time", request.until_time)?,
+            text: non_empty(convert::name("text", request.text)?),
         };
         let page = PageRequest {
             size: page_size(request.page_size, 50, MAX_CALLS)?,

@@ -6,15 +6,15 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
-use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
+use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Outcome, Timestamp};
 
 use super::error::{Doing, decode, encode, failed, limit, signed, unsigned};
 use super::instances::Instances;
 use super::prompts;
 use super::query::Query;
-use super::{LocalStore, audit};
+use super::{LocalStore, audit, sessions};
 use crate::audit::{Fact, Recorder};
-use crate::{CallFilter, CallLog, Created, Page, PageRequest, StoreError};
+use crate::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 /// So many calls are changed in one transaction: all that there are would be more than the log may have.
 const CALLS_PER_DELETE: i64 = 64;
@@ -23,6 +23,8 @@ const CALLS_PER_DELETE: i64 = 64;
 struct Entry {
     record: CallRecord,
     json: String,
+    /// What a text is looked for in.
+    words: String,
     events: Vec<(i64, String)>,
     /// The number of the event that must be the last one now.
     follows: u64,
@@ -49,7 +51,9 @@ impl Entry {
         let json = encode("a call", &record)?;
         let ends = events.iter().any(|event| matches!(event.kind, EventKind::Ended(_)));
         let events = events.iter().map(text_of).collect::<Result<_, StoreError>>()?;
+        let words = [&record.tool, record.id.as_str(), &record.title, &record.summary].join("\n");
         Ok(Self {
+            words: words.to_lowercase(),
             record,
             json,
             events,
@@ -67,6 +71,14 @@ impl Entry {
             .then(|| record.ended.unwrap_or(record.created).millis())
     }
 
+    /// Why it failed; null unless it did.
+    fn reason(&self) -> Option<&'static str> {
+        match &self.record.ending.as_ref()?.outcome {
+            Outcome::Failed { reason, .. } => Some(reason.as_str()),
+            Outcome::Completed { .. } => None,
+        }
+    }
+
     fn create(&self, db: &Connection, recorder: &Recorder) -> Result<Created, StoreError> {
         let CallRecord {
             id,
@@ -80,8 +92,9 @@ impl Entry {
         } = &self.record;
         let added = db
             .prepare_cached(
-                "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+                "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record,
+                     agent, requester, parent, reason, words)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
             )
             .and_then(|mut statement| {
                 statement.execute(params![
@@ -95,6 +108,11 @@ impl Entry {
                     self.ended(),
                     signed(*last_sequence),
                     self.json,
+                    origin.agent,
+                    origin.requester,
+                    origin.parent.as_ref().map(|parent| parent.as_str()),
+                    self.reason(),
+                    self.words,
                 ])
             })
             .doing(db, "create a call")?;
@@ -122,7 +140,7 @@ impl Entry {
         }
         let number: Option<i64> = db
             .prepare_cached(
-                "UPDATE calls SET tool = ?, state = ?, ended = ?, last_sequence = ?, record = ?
+                "UPDATE calls SET tool = ?, state = ?, ended = ?, last_sequence = ?, record = ?, reason = ?, words = ?
                  WHERE id = ? AND owner = ? AND last_sequence = ? RETURNING number",
             )
             .and_then(|mut statement| {
@@ -132,6 +150,8 @@ impl Entry {
                     self.ended(),
                     signed(*last_sequence),
                     self.json,
+                    self.reason(),
+                    self.words,
                     id.as_str(),
                     owner.as_str(),
                     signed(self.follows),
@@ -341,7 +361,14 @@ fn select(filter: &CallFilter) -> Query {
         .one_of("workspace", filter.workspaces.iter().map(String::as_str))
         .is("session", filter.session.as_ref().map(|session| session.as_str()))
         .one_of("state", filter.states.iter().map(|state| state.as_str()))
-        .one_of("tool", filter.tools.iter().map(String::as_str));
+        .one_of("tool", filter.tools.iter().map(String::as_str))
+        .one_of("reason", filter.reasons.iter().map(|reason| reason.as_str()))
+        .is("parent", filter.parent.as_ref().map(|parent| parent.as_str()))
+        .is("agent", filter.agent.as_deref())
+        .is("requester", filter.requester.as_deref())
+        .compare("created >= ?", filter.from)
+        .compare("created < ?", filter.until)
+        .contains("words", filter.text.as_ref().map(|text| text.to_lowercase()).as_deref());
     let unfinished = !filter.states.is_empty() && !filter.states.iter().any(|state| state.is_terminal());
     // Says the same once more, in the words of the index over the few calls that still run.
     if unfinished { query.also("ended IS NULL") } else { query }
@@ -399,6 +426,17 @@ impl CallLog for LocalStore {
             .read(move |db| {
                 select(&filter).page(db, &page, |row| row.get::<_, String>(1), |json| decode("a call", &json))
             })
+            .await
+    }
+
+    async fn list_sessions(
+        &self,
+        filter: &SessionFilter,
+        page: &PageRequest,
+    ) -> Result<Page<SessionSummary>, StoreError> {
+        let (filter, page, overlay) = (filter.clone(), page.clone(), self.overlay.clone());
+        self.readers
+            .read(move |db| sessions::list(db, &overlay, &filter, &page))
             .await
     }
 

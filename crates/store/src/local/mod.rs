@@ -37,6 +37,7 @@ mod queue;
 mod quota;
 mod readers;
 mod schema;
+mod sessions;
 mod spool;
 mod store;
 mod sweep;

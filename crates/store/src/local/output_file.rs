@@ -103,8 +103,28 @@ pub(super) struct Live {
 struct Content {
     file: Option<File>,
     bytes: u64,
-    line_feeds: u64,
+    lines: Lines,
     closed: bool,
+}
+
+/// Lines counted piece by piece, as editors count them: a last line without a line feed counts.
+#[derive(Clone, Copy, Default)]
+struct Lines {
+    line_feeds: u64,
+    has_open_end: bool,
+}
+
+impl Lines {
+    fn add(&mut self, piece: &[u8]) {
+        self.line_feeds += line_feeds(piece);
+        if let Some(last) = piece.last() {
+            self.has_open_end = *last != b'\n';
+        }
+    }
+
+    fn count(self) -> u64 {
+        self.line_feeds + u64::from(self.has_open_end)
+    }
 }
 
 impl Live {
@@ -155,7 +175,7 @@ impl Live {
             }
             return Err(io("write to the output", &self.path, error));
         }
-        content.line_feeds += line_feeds(piece);
+        content.lines.add(piece);
         content.bytes = before + piece.len() as u64;
         self.bytes.store(content.bytes, Ordering::Release);
         Ok(())
@@ -167,7 +187,7 @@ impl Live {
         content.closed = true;
         content.file = None;
         self.ended
-            .get_or_init(|| self.describe(content.bytes, Some(content.line_feeds)))
+            .get_or_init(|| self.describe(content.bytes, Some(content.lines)))
             .clone()
     }
 
@@ -195,13 +215,13 @@ impl Live {
         Ok(content.file.insert(file))
     }
 
-    fn describe(&self, bytes: u64, ended: Option<u64>) -> OutputInfo {
+    fn describe(&self, bytes: u64, ended: Option<Lines>) -> OutputInfo {
         OutputInfo {
             id: self.id.clone(),
             owner: self.owner.clone(),
             path: self.path.display().to_string(),
             bytes,
-            lines: ended.map_or(0, |line_feeds| line_feeds + 1),
+            lines: ended.map_or(0, Lines::count),
             sha256: String::new(),
             complete: ended.is_some(),
             created: self.created,
@@ -231,19 +251,19 @@ fn open_regular(path: &Path) -> std::io::Result<File> {
 pub(super) fn count_file(path: &Path) -> Result<(u64, String), StoreError> {
     let mut file = open_regular(path).map_err(|error| io("open the output", path, error))?;
     let mut buffer = vec![0; 256 * 1024];
-    let (mut lines, mut digest) = (1, Sha256::new());
+    let (mut lines, mut digest) = (Lines::default(), Sha256::new());
     loop {
         match file.read(&mut buffer) {
             Ok(0) => break,
             Ok(read) => {
-                lines += line_feeds(&buffer[..read]);
+                lines.add(&buffer[..read]);
                 digest.update(&buffer[..read]);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(io("read the output", path, error)),
         }
     }
-    Ok((lines, hex::encode(digest.finalize())))
+    Ok((lines.count(), hex::encode(digest.finalize())))
 }
 
 /// Returns at most `max` bytes of a file from `offset` on, none of them at or after `end`; nothing if the file is gone.

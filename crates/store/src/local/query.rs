@@ -5,6 +5,7 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
+use toolgate_model::Timestamp;
 
 use super::error::{Doing, limit};
 use crate::{Page, PageRequest, StoreError};
@@ -40,6 +41,22 @@ impl Query {
     pub(super) fn is(self, column: &str, value: Option<&str>) -> Self {
         match value {
             Some(value) => self.bind(&format!("{column} = ?"), Value::Text(value.to_owned())),
+            None => self,
+        }
+    }
+
+    /// Asks for what a condition says of a moment, if one is given.
+    pub(super) fn compare(self, condition: &str, moment: Option<Timestamp>) -> Self {
+        match moment {
+            Some(moment) => self.bind(condition, Value::Integer(moment.millis())),
+            None => self,
+        }
+    }
+
+    /// Asks for rows whose column has a text in it, if one is given.
+    pub(super) fn contains(self, column: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.bind(&format!("instr({column}, ?) > 0"), Value::Text(text.to_owned())),
             None => self,
         }
     }

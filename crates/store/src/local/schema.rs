@@ -13,11 +13,12 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::error::{Doing, failed, io, limit};
 use crate::StoreError;
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema.sql"),
     include_str!("changes.sql"),
     include_str!("audit.sql"),
     include_str!("apart.sql"),
+    include_str!("lists.sql"),
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.

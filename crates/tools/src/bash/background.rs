@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_model::{OutputText, ToolOutput, json_map};
 use toolgate_process::{self as process, Stdin};
-use toolgate_tool::{About, ChildCall, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, ChildCall, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 use super::input::{Input as BashInput, Limit, check_command};
 use super::report::Report;
@@ -64,6 +64,10 @@ impl TypedTool for Background {
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("background.md").to_owned()
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["command"]).titled(input, "description")
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Number, json};
+use serde_json::{Number, Value, json};
 use toolgate_model::{Ask, Effect, ToolOutput};
-use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 use super::{Query, Service, object, output};
 
@@ -60,6 +60,10 @@ impl TypedTool for CodeSearch {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         self.0.is_offered(offer)
+    }
+
+    fn outline(&self, input: &Value) -> Outline {
+        Outline::of(input, &["query"])
     }
 
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

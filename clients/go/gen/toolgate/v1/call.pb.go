@@ -845,7 +845,7 @@ type Truncation struct {
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Bytes of the whole.
 	TotalBytes int64 `protobuf:"varint,4,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	// Lines of the whole; the piece after a final newline counts as a line.
+	// Lines of the whole, as editors count them: a last line without a line feed counts. `hello\n` is one line, nothing is none.
 	TotalLines    int64 `protobuf:"varint,5,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1005,8 +1005,12 @@ type Call struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// The number of its last event.
 	LastSequence int64 `protobuf:"varint,11,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
-	// A short text for people.
+	// A short text for people: from admission on what the input says, then what the tool reports, at last what its result
+	// says.
 	Title string `protobuf:"bytes,12,opt,name=title,proto3" json:"title,omitempty"`
+	// What it touches, from admission on: a command, a path, a URL, a pattern. Made by the tool from the frozen input, before
+	// anything runs. One line of at most 200 characters; characters that could fool a reader are written as escapes.
+	Summary string `protobuf:"bytes,24,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The prompt it waits on, or empty.
 	WaitingPromptId string `protobuf:"bytes,13,opt,name=waiting_prompt_id,json=waitingPromptId,proto3" json:"waiting_prompt_id,omitempty"`
 	// How it ended.
@@ -1149,6 +1153,13 @@ func (x *Call) GetLastSequence() int64 {
 func (x *Call) GetTitle() string {
 	if x != nil {
 		return x.Title
+	}
+	return ""
+}
+
+func (x *Call) GetSummary() string {
+	if x != nil {
+		return x.Summary
 	}
 	return ""
 }
@@ -1735,9 +1746,13 @@ type CallPending struct {
 	Tool string `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
 	// The name that was asked for.
 	RequestedTool string `protobuf:"bytes,2,opt,name=requested_tool,json=requestedTool,proto3" json:"requested_tool,omitempty"`
+	// A first title, made from the input; bounded as `summary` is.
+	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
+	// What the call touches; see Call.
+	Summary string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
 	// comes when that is over; heartbeats say CALL_STATE_PENDING until then.
-	Queued        *CallQueued `protobuf:"bytes,3,opt,name=queued,proto3" json:"queued,omitempty"`
+	Queued        *CallQueued `protobuf:"bytes,5,opt,name=queued,proto3" json:"queued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1782,6 +1797,20 @@ func (x *CallPending) GetTool() string {
 func (x *CallPending) GetRequestedTool() string {
 	if x != nil {
 		return x.RequestedTool
+	}
+	return ""
+}
+
+func (x *CallPending) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *CallPending) GetSummary() string {
+	if x != nil {
+		return x.Summary
 	}
 	return ""
 }
@@ -1857,7 +1886,7 @@ type CallRunning struct {
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// SHA-256 of `input_json`, 64 hexadecimal digits.
 	InputDigest string `protobuf:"bytes,2,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
-	// A first title, or empty.
+	// The title so far.
 	Title         string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2660,7 +2689,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06Timing\x121\n" +
 	"\x06queued\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06queued\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
-	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\x87\b\n" +
+	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xa1\b\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x122\n" +
 	"\acontext\x18\x02 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
@@ -2677,7 +2706,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\bend_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12#\n" +
 	"\rlast_sequence\x18\v \x01(\x03R\flastSequence\x12\x14\n" +
-	"\x05title\x18\f \x01(\tR\x05title\x12*\n" +
+	"\x05title\x18\f \x01(\tR\x05title\x12\x18\n" +
+	"\asummary\x18\x18 \x01(\tR\asummary\x12*\n" +
 	"\x11waiting_prompt_id\x18\r \x01(\tR\x0fwaitingPromptId\x12:\n" +
 	"\tcompleted\x18\x0e \x01(\v2\x1a.toolgate.v1.CallCompletedH\x00R\tcompleted\x121\n" +
 	"\x06failed\x18\x0f \x01(\v2\x17.toolgate.v1.CallFailedH\x00R\x06failed\x121\n" +
@@ -2722,11 +2752,13 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\tcompleted\x18\r \x01(\v2\x1a.toolgate.v1.CallCompletedH\x00R\tcompleted\x121\n" +
 	"\x06failed\x18\x0e \x01(\v2\x17.toolgate.v1.CallFailedH\x00R\x06failed\x12.\n" +
 	"\x05child\x18\x0f \x01(\v2\x16.toolgate.v1.CallChildH\x00R\x05childB\a\n" +
-	"\x05event\"y\n" +
+	"\x05event\"\xa9\x01\n" +
 	"\vCallPending\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12%\n" +
-	"\x0erequested_tool\x18\x02 \x01(\tR\rrequestedTool\x12/\n" +
-	"\x06queued\x18\x03 \x01(\v2\x17.toolgate.v1.CallQueuedR\x06queued\"8\n" +
+	"\x0erequested_tool\x18\x02 \x01(\tR\rrequestedTool\x12\x14\n" +
+	"\x05title\x18\x03 \x01(\tR\x05title\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\x12/\n" +
+	"\x06queued\x18\x05 \x01(\v2\x17.toolgate.v1.CallQueuedR\x06queued\"8\n" +
 	"\n" +
 	"CallQueued\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
@@ -2837,8 +2869,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x16FAILURE_REASON_DRAINED\x10\n" +
 	"\x12\x17\n" +
 	"\x13FAILURE_REASON_LOST\x10\v\x12\x1b\n" +
-	"\x17FAILURE_REASON_INTERNAL\x10\fBa\n" +
-	"\x0eio.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"\x17FAILURE_REASON_INTERNAL\x10\fB\x91\x01\n" +
+	"\x0eio.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_call_proto_rawDescOnce sync.Once

@@ -113,18 +113,19 @@ var file_toolgate_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
 		ExtensionType: (*Scope)(nil),
-		Field:         50551,
+		Field:         1351,
 		Name:          "toolgate.v1.scope",
-		Tag:           "varint,50551,opt,name=scope,enum=toolgate.v1.Scope",
+		Tag:           "varint,1351,opt,name=scope,enum=toolgate.v1.Scope",
 		Filename:      "toolgate/v1/options.proto",
 	},
 }
 
 // Extension fields to descriptorpb.MethodOptions.
 var (
-	// The right that the RPC needs.
+	// The right that the RPC needs. The number lies in the range for published extensions and is to be registered
+	// (protobuf, docs/options.md); 50000 to 99999 are for use inside one organisation only.
 	//
-	// optional toolgate.v1.Scope scope = 50551;
+	// optional toolgate.v1.Scope scope = 1351;
 	E_Scope = &file_toolgate_v1_options_proto_extTypes[0]
 )
 
@@ -141,9 +142,10 @@ const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\x10SCOPE_TOOLS_HOST\x10\x04\x12\x16\n" +
 	"\x12SCOPE_OUTPUTS_READ\x10\x05\x12\x0f\n" +
 	"\vSCOPE_ADMIN\x10\x06\x12\x14\n" +
-	"\x10SCOPE_TOOLS_HOOK\x10\a:J\n" +
-	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xf7\x8a\x03 \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeBd\n" +
-	"\x0eio.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"\x10SCOPE_TOOLS_HOOK\x10\a:I\n" +
+	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xc7\n" +
+	" \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeB\x94\x01\n" +
+	"\x0eio.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_options_proto_rawDescOnce sync.Once

@@ -39,7 +39,8 @@ type Output struct {
 	Path string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	// Bytes so far.
 	TotalBytes int64 `protobuf:"varint,6,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	// Lines: line feeds plus one, so the piece after a final newline counts. 0 while it is being written.
+	// Lines, as editors count them: a last line without a line feed counts. `hello\n` is one line, nothing is none. 0 while
+	// it is being written.
 	TotalLines int64 `protobuf:"varint,7,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
 	// SHA-256, 64 hexadecimal digits; empty while it is being written.
 	Sha256 string `protobuf:"bytes,8,opt,name=sha256,proto3" json:"sha256,omitempty"`
@@ -798,7 +799,7 @@ func (x *GetOutputResponse) GetOutput() *Output {
 // Says which outputs to list. Filters that are set must all match.
 type ListOutputsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
+	// The workspace; empty for the default one, or for that of the call if one is named; `-` for all that the caller may see.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -1090,15 +1091,15 @@ const file_toolgate_v1_output_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
 	"\x13DeleteOutputRequest\x12\x1b\n" +
 	"\toutput_id\x18\x01 \x01(\tR\boutputId\"\x16\n" +
-	"\x14DeleteOutputResponse2\xc6\x03\n" +
-	"\rOutputService\x12U\n" +
+	"\x14DeleteOutputResponse2\xcd\x03\n" +
+	"\rOutputService\x12W\n" +
 	"\n" +
-	"ReadOutput\x12\x1e.toolgate.v1.ReadOutputRequest\x1a\x1f.toolgate.v1.ReadOutputResponse\"\x04\xb8\xd7\x18\x050\x01\x12Y\n" +
-	"\fSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse\"\x04\xb8\xd7\x18\x05\x12P\n" +
-	"\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse\"\x04\xb8\xd7\x18\x05\x12V\n" +
-	"\vListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse\"\x04\xb8\xd7\x18\x05\x12Y\n" +
-	"\fDeleteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x04\xb8\xd7\x18\x06Bj\n" +
-	"\x0eio.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"ReadOutput\x12\x1e.toolgate.v1.ReadOutputRequest\x1a\x1f.toolgate.v1.ReadOutputResponse\"\x06\xb8T\x05\x90\x02\x010\x01\x12[\n" +
+	"\fSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse\"\x06\xb8T\x05\x90\x02\x01\x12R\n" +
+	"\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse\"\x06\xb8T\x05\x90\x02\x01\x12X\n" +
+	"\vListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse\"\x06\xb8T\x05\x90\x02\x01\x12X\n" +
+	"\fDeleteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x03\xb8T\x06B\x9a\x01\n" +
+	"\x0eio.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_output_service_proto_rawDescOnce sync.Once

@@ -73,7 +73,7 @@ type PermissionServiceClient interface {
 	ReplyPrompt(ctx context.Context, in *ReplyPromptRequest, opts ...grpc.CallOption) (*ReplyPromptResponse, error)
 	// Lists standing approvals, oldest first.
 	//
-	// NOT_FOUND: unknown workspace. May be retried.
+	// INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
 	ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error)
 	// Takes a standing approval back: what it covered is asked again.
 	//
@@ -214,7 +214,7 @@ type PermissionServiceServer interface {
 	ReplyPrompt(context.Context, *ReplyPromptRequest) (*ReplyPromptResponse, error)
 	// Lists standing approvals, oldest first.
 	//
-	// NOT_FOUND: unknown workspace. May be retried.
+	// INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
 	ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error)
 	// Takes a standing approval back: what it covered is asked again.
 	//

@@ -1663,8 +1663,8 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\x17GRANT_REACH_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fGRANT_REACH_RUN\x10\x01\x12\x17\n" +
 	"\x13GRANT_REACH_SESSION\x10\x02\x12\x19\n" +
-	"\x15GRANT_REACH_WORKSPACE\x10\x03Bc\n" +
-	"\x0eio.toolgate.v1B\vPromptProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"\x15GRANT_REACH_WORKSPACE\x10\x03B\x93\x01\n" +
+	"\x0eio.toolgate.v1B\vPromptProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_prompt_proto_rawDescOnce sync.Once

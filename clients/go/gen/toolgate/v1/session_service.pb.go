@@ -30,8 +30,8 @@ type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The workspace: a session of the same id in another one is another session. Empty for all that the caller may see; the
-	// todos are then those of the workspace of its latest call.
+	// The workspace: a session of the same id in another one is another session. Empty for the default one, `-` for all that
+	// the caller may see; the todos are then those of the workspace of its latest call.
 	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -209,6 +209,261 @@ func (x *Session) GetTodos() []*Todo {
 	return nil
 }
 
+// Says which sessions to list. Filters that are set must all match.
+type ListSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace; empty for the default one, `-` for all that the caller may see.
+	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Active at this time or later: a call was admitted or ended then.
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// Begun before this time.
+	UntilTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	// At most this many; 0 for 50; at most 500, which more is taken down to.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the page before, with the same filters; empty for the first.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListSessionsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// One page of sessions.
+type ListSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The one with the latest call first.
+	Sessions []*SessionSummary `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// For the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*SessionSummary {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// What a list tells of a session. It counts the calls whose records are kept.
+type SessionSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Its workspace.
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The agents that made its calls.
+	Agents []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
+	// When its first call was admitted.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// When a call of it was last admitted or ended.
+	LastActivityTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_activity_time,json=lastActivityTime,proto3" json:"last_activity_time,omitempty"`
+	// How many calls it has.
+	Calls int64 `protobuf:"varint,6,opt,name=calls,proto3" json:"calls,omitempty"`
+	// How many of them have not ended, those that wait for a person included.
+	UnfinishedCalls int64 `protobuf:"varint,7,opt,name=unfinished_calls,json=unfinishedCalls,proto3" json:"unfinished_calls,omitempty"`
+	// How many wait for a person.
+	WaitingCalls int64 `protobuf:"varint,8,opt,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
+	// It was ended (EndSession), and no call came since.
+	Ended         bool `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionSummary) Reset() {
+	*x = SessionSummary{}
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionSummary) ProtoMessage() {}
+
+func (x *SessionSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionSummary.ProtoReflect.Descriptor instead.
+func (*SessionSummary) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SessionSummary) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetAgents() []string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *SessionSummary) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *SessionSummary) GetLastActivityTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastActivityTime
+	}
+	return nil
+}
+
+func (x *SessionSummary) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *SessionSummary) GetUnfinishedCalls() int64 {
+	if x != nil {
+		return x.UnfinishedCalls
+	}
+	return 0
+}
+
+func (x *SessionSummary) GetWaitingCalls() int64 {
+	if x != nil {
+		return x.WaitingCalls
+	}
+	return 0
+}
+
+func (x *SessionSummary) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 // A task of a session.
 type Todo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -226,7 +481,7 @@ type Todo struct {
 
 func (x *Todo) Reset() {
 	*x = Todo{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[3]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +493,7 @@ func (x *Todo) String() string {
 func (*Todo) ProtoMessage() {}
 
 func (x *Todo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[3]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +506,7 @@ func (x *Todo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Todo.ProtoReflect.Descriptor instead.
 func (*Todo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{3}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Todo) GetContent() string {
@@ -287,7 +542,7 @@ type EndSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The workspace; empty for all that the caller may see.
+	// The workspace; empty for the default one, `-` for all that the caller may see.
 	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -295,7 +550,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[4]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +562,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[4]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +575,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{4}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EndSessionRequest) GetSessionId() string {
@@ -348,7 +603,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +615,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +628,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EndSessionResponse) GetCancelledCalls() int32 {
@@ -386,7 +641,7 @@ func (x *EndSessionResponse) GetCancelledCalls() int32 {
 // Says what to watch.
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
+	// The workspace; empty for the default one, `-` for all that the caller may see.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -398,7 +653,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +665,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +678,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchEventsRequest) GetWorkspace() string {
@@ -458,7 +713,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +725,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +738,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchEventsResponse) GetEvent() *Event {
@@ -524,7 +779,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[8]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +791,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[8]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +804,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Event) GetSequence() int64 {
@@ -743,14 +998,18 @@ type CallStateChanged struct {
 	// Its tool.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	// The state.
-	State         CallState `protobuf:"varint,3,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
+	State CallState `protobuf:"varint,3,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
+	// Its title so far; see Call.
+	Title string `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
+	// What it touches; see Call.
+	Summary       string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallStateChanged) Reset() {
 	*x = CallStateChanged{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[9]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +1021,7 @@ func (x *CallStateChanged) String() string {
 func (*CallStateChanged) ProtoMessage() {}
 
 func (x *CallStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[9]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +1034,7 @@ func (x *CallStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStateChanged.ProtoReflect.Descriptor instead.
 func (*CallStateChanged) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{9}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallStateChanged) GetCallId() string {
@@ -799,6 +1058,20 @@ func (x *CallStateChanged) GetState() CallState {
 	return CallState_CALL_STATE_UNSPECIFIED
 }
 
+func (x *CallStateChanged) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *CallStateChanged) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
 // A tool changed a file.
 type FileEdited struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -812,7 +1085,7 @@ type FileEdited struct {
 
 func (x *FileEdited) Reset() {
 	*x = FileEdited{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[10]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1097,7 @@ func (x *FileEdited) String() string {
 func (*FileEdited) ProtoMessage() {}
 
 func (x *FileEdited) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[10]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1110,7 @@ func (x *FileEdited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEdited.ProtoReflect.Descriptor instead.
 func (*FileEdited) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{10}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FileEdited) GetPath() string {
@@ -872,7 +1145,7 @@ type CallMetadataChanged struct {
 
 func (x *CallMetadataChanged) Reset() {
 	*x = CallMetadataChanged{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[11]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1157,7 @@ func (x *CallMetadataChanged) String() string {
 func (*CallMetadataChanged) ProtoMessage() {}
 
 func (x *CallMetadataChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[11]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1170,7 @@ func (x *CallMetadataChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallMetadataChanged.ProtoReflect.Descriptor instead.
 func (*CallMetadataChanged) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{11}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallMetadataChanged) GetCallId() string {
@@ -943,7 +1216,7 @@ type ToolsChanged struct {
 
 func (x *ToolsChanged) Reset() {
 	*x = ToolsChanged{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[12]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1228,7 @@ func (x *ToolsChanged) String() string {
 func (*ToolsChanged) ProtoMessage() {}
 
 func (x *ToolsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[12]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1241,7 @@ func (x *ToolsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsChanged.ProtoReflect.Descriptor instead.
 func (*ToolsChanged) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{12}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ToolsChanged) GetAdded() []string {
@@ -1005,7 +1278,7 @@ type PromptOpened struct {
 
 func (x *PromptOpened) Reset() {
 	*x = PromptOpened{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[13]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1290,7 @@ func (x *PromptOpened) String() string {
 func (*PromptOpened) ProtoMessage() {}
 
 func (x *PromptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[13]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1303,7 @@ func (x *PromptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptOpened.ProtoReflect.Descriptor instead.
 func (*PromptOpened) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{13}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PromptOpened) GetPromptId() string {
@@ -1062,7 +1335,7 @@ type PromptEnded struct {
 
 func (x *PromptEnded) Reset() {
 	*x = PromptEnded{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[14]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1347,7 @@ func (x *PromptEnded) String() string {
 func (*PromptEnded) ProtoMessage() {}
 
 func (x *PromptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[14]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1360,7 @@ func (x *PromptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptEnded.ProtoReflect.Descriptor instead.
 func (*PromptEnded) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PromptEnded) GetPromptId() string {
@@ -1124,7 +1397,7 @@ type TodosUpdated struct {
 
 func (x *TodosUpdated) Reset() {
 	*x = TodosUpdated{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[15]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1409,7 @@ func (x *TodosUpdated) String() string {
 func (*TodosUpdated) ProtoMessage() {}
 
 func (x *TodosUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[15]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1422,7 @@ func (x *TodosUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TodosUpdated.ProtoReflect.Descriptor instead.
 func (*TodosUpdated) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TodosUpdated) GetTodos() []*Todo {
@@ -1175,7 +1448,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1460,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1473,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 // The connection lives.
@@ -1215,7 +1488,7 @@ type EventHeartbeat struct {
 
 func (x *EventHeartbeat) Reset() {
 	*x = EventHeartbeat{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1500,7 @@ func (x *EventHeartbeat) String() string {
 func (*EventHeartbeat) ProtoMessage() {}
 
 func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1513,7 @@ func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventHeartbeat.ProtoReflect.Descriptor instead.
 func (*EventHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EventHeartbeat) GetDraining() bool {
@@ -1267,7 +1540,30 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\frecent_calls\x18\x02 \x03(\v2\x11.toolgate.v1.CallR\vrecentCalls\x126\n" +
 	"\fopen_prompts\x18\x03 \x03(\v2\x13.toolgate.v1.PromptR\vopenPrompts\x12*\n" +
 	"\x06grants\x18\x04 \x03(\v2\x12.toolgate.v1.GrantR\x06grants\x12'\n" +
-	"\x05todos\x18\x05 \x03(\v2\x11.toolgate.v1.TodoR\x05todos\"p\n" +
+	"\x05todos\x18\x05 \x03(\v2\x11.toolgate.v1.TodoR\x05todos\"\xe3\x01\n" +
+	"\x13ListSessionsRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x127\n" +
+	"\tfrom_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x129\n" +
+	"\n" +
+	"until_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"w\n" +
+	"\x14ListSessionsResponse\x127\n" +
+	"\bsessions\x18\x01 \x03(\v2\x1b.toolgate.v1.SessionSummaryR\bsessions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe8\x02\n" +
+	"\x0eSessionSummary\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x16\n" +
+	"\x06agents\x18\x03 \x03(\tR\x06agents\x12;\n" +
+	"\vcreate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12H\n" +
+	"\x12last_activity_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastActivityTime\x12\x14\n" +
+	"\x05calls\x18\x06 \x01(\x03R\x05calls\x12)\n" +
+	"\x10unfinished_calls\x18\a \x01(\x03R\x0funfinishedCalls\x12#\n" +
+	"\rwaiting_calls\x18\b \x01(\x03R\fwaitingCalls\x12\x14\n" +
+	"\x05ended\x18\t \x01(\bR\x05ended\"p\n" +
 	"\x04Todo\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\tR\acontent\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x1a\n" +
@@ -1305,11 +1601,13 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\rtodos_updated\x18\v \x01(\v2\x19.toolgate.v1.TodosUpdatedH\x00R\ftodosUpdated\x12@\n" +
 	"\rtools_changed\x18\f \x01(\v2\x19.toolgate.v1.ToolsChangedH\x00R\ftoolsChanged\x12V\n" +
 	"\x15call_metadata_changed\x18\r \x01(\v2 .toolgate.v1.CallMetadataChangedH\x00R\x13callMetadataChangedB\a\n" +
-	"\x05event\"m\n" +
+	"\x05event\"\x9d\x01\n" +
 	"\x10CallStateChanged\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12,\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x16.toolgate.v1.CallStateR\x05state\"9\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x16.toolgate.v1.CallStateR\x05state\x12\x14\n" +
+	"\x05title\x18\x04 \x01(\tR\x05title\x12\x18\n" +
+	"\asummary\x18\x05 \x01(\tR\asummary\"9\n" +
 	"\n" +
 	"FileEdited\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
@@ -1335,14 +1633,15 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\"\x0e\n" +
 	"\fSessionEnded\",\n" +
 	"\x0eEventHeartbeat\x12\x1a\n" +
-	"\bdraining\x18\x01 \x01(\bR\bdraining2\x94\x02\n" +
-	"\x0eSessionService\x12S\n" +
+	"\bdraining\x18\x01 \x01(\bR\bdraining2\xf4\x02\n" +
+	"\x0eSessionService\x12U\n" +
 	"\n" +
-	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x04\xb8\xd7\x18\x02\x12S\n" +
+	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x06\xb8T\x02\x90\x02\x01\x12[\n" +
+	"\fListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
 	"\n" +
-	"EndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x04\xb8\xd7\x18\x01\x12X\n" +
-	"\vWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x04\xb8\xd7\x18\x020\x01Bk\n" +
-	"\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"EndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x03\xb8T\x01\x12Z\n" +
+	"\vWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x06\xb8T\x02\x90\x02\x010\x01B\x9b\x01\n" +
+	"\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_session_service_proto_rawDescOnce sync.Once
@@ -1356,66 +1655,76 @@ func file_toolgate_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_session_service_proto_rawDescData
 }
 
-var file_toolgate_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_toolgate_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_toolgate_v1_session_service_proto_goTypes = []any{
 	(*GetSessionRequest)(nil),     // 0: toolgate.v1.GetSessionRequest
 	(*GetSessionResponse)(nil),    // 1: toolgate.v1.GetSessionResponse
 	(*Session)(nil),               // 2: toolgate.v1.Session
-	(*Todo)(nil),                  // 3: toolgate.v1.Todo
-	(*EndSessionRequest)(nil),     // 4: toolgate.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 5: toolgate.v1.EndSessionResponse
-	(*WatchEventsRequest)(nil),    // 6: toolgate.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),   // 7: toolgate.v1.WatchEventsResponse
-	(*Event)(nil),                 // 8: toolgate.v1.Event
-	(*CallStateChanged)(nil),      // 9: toolgate.v1.CallStateChanged
-	(*FileEdited)(nil),            // 10: toolgate.v1.FileEdited
-	(*CallMetadataChanged)(nil),   // 11: toolgate.v1.CallMetadataChanged
-	(*ToolsChanged)(nil),          // 12: toolgate.v1.ToolsChanged
-	(*PromptOpened)(nil),          // 13: toolgate.v1.PromptOpened
-	(*PromptEnded)(nil),           // 14: toolgate.v1.PromptEnded
-	(*TodosUpdated)(nil),          // 15: toolgate.v1.TodosUpdated
-	(*SessionEnded)(nil),          // 16: toolgate.v1.SessionEnded
-	(*EventHeartbeat)(nil),        // 17: toolgate.v1.EventHeartbeat
-	(*Call)(nil),                  // 18: toolgate.v1.Call
-	(*Prompt)(nil),                // 19: toolgate.v1.Prompt
-	(*Grant)(nil),                 // 20: toolgate.v1.Grant
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(CallState)(0),                // 22: toolgate.v1.CallState
-	(*structpb.Struct)(nil),       // 23: google.protobuf.Struct
-	(PromptState)(0),              // 24: toolgate.v1.PromptState
+	(*ListSessionsRequest)(nil),   // 3: toolgate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 4: toolgate.v1.ListSessionsResponse
+	(*SessionSummary)(nil),        // 5: toolgate.v1.SessionSummary
+	(*Todo)(nil),                  // 6: toolgate.v1.Todo
+	(*EndSessionRequest)(nil),     // 7: toolgate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 8: toolgate.v1.EndSessionResponse
+	(*WatchEventsRequest)(nil),    // 9: toolgate.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),   // 10: toolgate.v1.WatchEventsResponse
+	(*Event)(nil),                 // 11: toolgate.v1.Event
+	(*CallStateChanged)(nil),      // 12: toolgate.v1.CallStateChanged
+	(*FileEdited)(nil),            // 13: toolgate.v1.FileEdited
+	(*CallMetadataChanged)(nil),   // 14: toolgate.v1.CallMetadataChanged
+	(*ToolsChanged)(nil),          // 15: toolgate.v1.ToolsChanged
+	(*PromptOpened)(nil),          // 16: toolgate.v1.PromptOpened
+	(*PromptEnded)(nil),           // 17: toolgate.v1.PromptEnded
+	(*TodosUpdated)(nil),          // 18: toolgate.v1.TodosUpdated
+	(*SessionEnded)(nil),          // 19: toolgate.v1.SessionEnded
+	(*EventHeartbeat)(nil),        // 20: toolgate.v1.EventHeartbeat
+	(*Call)(nil),                  // 21: toolgate.v1.Call
+	(*Prompt)(nil),                // 22: toolgate.v1.Prompt
+	(*Grant)(nil),                 // 23: toolgate.v1.Grant
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(CallState)(0),                // 25: toolgate.v1.CallState
+	(*structpb.Struct)(nil),       // 26: google.protobuf.Struct
+	(PromptState)(0),              // 27: toolgate.v1.PromptState
 }
 var file_toolgate_v1_session_service_proto_depIdxs = []int32{
 	2,  // 0: toolgate.v1.GetSessionResponse.session:type_name -> toolgate.v1.Session
-	18, // 1: toolgate.v1.Session.recent_calls:type_name -> toolgate.v1.Call
-	19, // 2: toolgate.v1.Session.open_prompts:type_name -> toolgate.v1.Prompt
-	20, // 3: toolgate.v1.Session.grants:type_name -> toolgate.v1.Grant
-	3,  // 4: toolgate.v1.Session.todos:type_name -> toolgate.v1.Todo
-	8,  // 5: toolgate.v1.WatchEventsResponse.event:type_name -> toolgate.v1.Event
-	21, // 6: toolgate.v1.Event.time:type_name -> google.protobuf.Timestamp
-	9,  // 7: toolgate.v1.Event.call_state_changed:type_name -> toolgate.v1.CallStateChanged
-	10, // 8: toolgate.v1.Event.file_edited:type_name -> toolgate.v1.FileEdited
-	13, // 9: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
-	14, // 10: toolgate.v1.Event.prompt_ended:type_name -> toolgate.v1.PromptEnded
-	16, // 11: toolgate.v1.Event.session_ended:type_name -> toolgate.v1.SessionEnded
-	17, // 12: toolgate.v1.Event.heartbeat:type_name -> toolgate.v1.EventHeartbeat
-	15, // 13: toolgate.v1.Event.todos_updated:type_name -> toolgate.v1.TodosUpdated
-	12, // 14: toolgate.v1.Event.tools_changed:type_name -> toolgate.v1.ToolsChanged
-	11, // 15: toolgate.v1.Event.call_metadata_changed:type_name -> toolgate.v1.CallMetadataChanged
-	22, // 16: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
-	23, // 17: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
-	24, // 18: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
-	3,  // 19: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
-	0,  // 20: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
-	4,  // 21: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
-	6,  // 22: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
-	1,  // 23: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
-	5,  // 24: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
-	7,  // 25: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	21, // 1: toolgate.v1.Session.recent_calls:type_name -> toolgate.v1.Call
+	22, // 2: toolgate.v1.Session.open_prompts:type_name -> toolgate.v1.Prompt
+	23, // 3: toolgate.v1.Session.grants:type_name -> toolgate.v1.Grant
+	6,  // 4: toolgate.v1.Session.todos:type_name -> toolgate.v1.Todo
+	24, // 5: toolgate.v1.ListSessionsRequest.from_time:type_name -> google.protobuf.Timestamp
+	24, // 6: toolgate.v1.ListSessionsRequest.until_time:type_name -> google.protobuf.Timestamp
+	5,  // 7: toolgate.v1.ListSessionsResponse.sessions:type_name -> toolgate.v1.SessionSummary
+	24, // 8: toolgate.v1.SessionSummary.create_time:type_name -> google.protobuf.Timestamp
+	24, // 9: toolgate.v1.SessionSummary.last_activity_time:type_name -> google.protobuf.Timestamp
+	11, // 10: toolgate.v1.WatchEventsResponse.event:type_name -> toolgate.v1.Event
+	24, // 11: toolgate.v1.Event.time:type_name -> google.protobuf.Timestamp
+	12, // 12: toolgate.v1.Event.call_state_changed:type_name -> toolgate.v1.CallStateChanged
+	13, // 13: toolgate.v1.Event.file_edited:type_name -> toolgate.v1.FileEdited
+	16, // 14: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
+	17, // 15: toolgate.v1.Event.prompt_ended:type_name -> toolgate.v1.PromptEnded
+	19, // 16: toolgate.v1.Event.session_ended:type_name -> toolgate.v1.SessionEnded
+	20, // 17: toolgate.v1.Event.heartbeat:type_name -> toolgate.v1.EventHeartbeat
+	18, // 18: toolgate.v1.Event.todos_updated:type_name -> toolgate.v1.TodosUpdated
+	15, // 19: toolgate.v1.Event.tools_changed:type_name -> toolgate.v1.ToolsChanged
+	14, // 20: toolgate.v1.Event.call_metadata_changed:type_name -> toolgate.v1.CallMetadataChanged
+	25, // 21: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
+	26, // 22: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
+	27, // 23: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
+	6,  // 24: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
+	0,  // 25: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
+	3,  // 26: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
+	7,  // 27: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
+	9,  // 28: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
+	1,  // 29: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
+	4,  // 30: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
+	8,  // 31: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
+	10, // 32: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
+	29, // [29:33] is the sub-list for method output_type
+	25, // [25:29] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_session_service_proto_init() }
@@ -1426,9 +1735,9 @@ func file_toolgate_v1_session_service_proto_init() {
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
 	file_toolgate_v1_prompt_proto_init()
-	file_toolgate_v1_session_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_toolgate_v1_session_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_toolgate_v1_session_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_toolgate_v1_session_service_proto_msgTypes[9].OneofWrappers = []any{}
+	file_toolgate_v1_session_service_proto_msgTypes[11].OneofWrappers = []any{
 		(*Event_CallStateChanged)(nil),
 		(*Event_FileEdited)(nil),
 		(*Event_PromptOpened)(nil),
@@ -1445,7 +1754,7 @@ func file_toolgate_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_session_service_proto_rawDesc), len(file_toolgate_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,9 +21,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SessionService_GetSession_FullMethodName  = "/toolgate.v1.SessionService/GetSession"
-	SessionService_EndSession_FullMethodName  = "/toolgate.v1.SessionService/EndSession"
-	SessionService_WatchEvents_FullMethodName = "/toolgate.v1.SessionService/WatchEvents"
+	SessionService_GetSession_FullMethodName   = "/toolgate.v1.SessionService/GetSession"
+	SessionService_ListSessions_FullMethodName = "/toolgate.v1.SessionService/ListSessions"
+	SessionService_EndSession_FullMethodName   = "/toolgate.v1.SessionService/EndSession"
+	SessionService_WatchEvents_FullMethodName  = "/toolgate.v1.SessionService/WatchEvents"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -39,6 +40,11 @@ type SessionServiceClient interface {
 	//
 	// INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
+	// Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+	// first page then.
+	//
+	// INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
 	// forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 	//
@@ -63,6 +69,16 @@ func (c *sessionServiceClient) GetSession(ctx context.Context, in *GetSessionReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSessionResponse)
 	err := c.cc.Invoke(ctx, SessionService_GetSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, SessionService_ListSessions_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +127,11 @@ type SessionServiceServer interface {
 	//
 	// INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
+	// Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+	// first page then.
+	//
+	// INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
 	// forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 	//
@@ -133,6 +154,9 @@ type UnimplementedSessionServiceServer struct{}
 
 func (UnimplementedSessionServiceServer) GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSession not implemented")
+}
+func (UnimplementedSessionServiceServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
 }
 func (UnimplementedSessionServiceServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
@@ -179,6 +203,24 @@ func _SessionService_GetSession_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionService_EndSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EndSessionRequest)
 	if err := dec(in); err != nil {
@@ -218,6 +260,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSession",
 			Handler:    _SessionService_GetSession_Handler,
+		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _SessionService_ListSessions_Handler,
 		},
 		{
 			MethodName: "EndSession",

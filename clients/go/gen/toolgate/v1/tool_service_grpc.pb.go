@@ -92,7 +92,8 @@ type ToolServiceClient interface {
 	GetCall(ctx context.Context, in *GetCallRequest, opts ...grpc.CallOption) (*GetCallResponse, error)
 	// Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
 	//
-	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+	// INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+	// retried.
 	ListCalls(ctx context.Context, in *ListCallsRequest, opts ...grpc.CallOption) (*ListCallsResponse, error)
 	// Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
 	// was, but what it left running in the background is ended.
@@ -326,7 +327,8 @@ type ToolServiceServer interface {
 	GetCall(context.Context, *GetCallRequest) (*GetCallResponse, error)
 	// Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
 	//
-	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+	// INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+	// retried.
 	ListCalls(context.Context, *ListCallsRequest) (*ListCallsResponse, error)
 	// Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
 	// was, but what it left running in the background is ended.

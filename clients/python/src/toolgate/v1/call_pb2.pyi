@@ -478,7 +478,7 @@ class Truncation(_message.Message):
     total_bytes: _builtins.int
     """Bytes of the whole."""
     total_lines: _builtins.int
-    """Lines of the whole; the piece after a final newline counts as a line."""
+    """Lines of the whole, as editors count them: a last line without a line feed counts. `hello\\n` is one line, nothing is none."""
     def __init__(
         self,
         *,
@@ -550,6 +550,7 @@ class Call(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     WAITING_PROMPT_ID_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
@@ -576,7 +577,13 @@ class Call(_message.Message):
     last_sequence: _builtins.int
     """The number of its last event."""
     title: _builtins.str
-    """A short text for people."""
+    """A short text for people: from admission on what the input says, then what the tool reports, at last what its result
+    says.
+    """
+    summary: _builtins.str
+    """What it touches, from admission on: a command, a path, a URL, a pattern. Made by the tool from the frozen input, before
+    anything runs. One line of at most 200 characters; characters that could fool a reader are written as escapes.
+    """
     waiting_prompt_id: _builtins.str
     """The prompt it waits on, or empty."""
     accepts_input: _builtins.bool
@@ -644,6 +651,7 @@ class Call(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         last_sequence: _builtins.int = ...,
         title: _builtins.str = ...,
+        summary: _builtins.str = ...,
         waiting_prompt_id: _builtins.str = ...,
         completed: Global___CallCompleted | None = ...,
         failed: Global___CallFailed | None = ...,
@@ -658,7 +666,7 @@ class Call(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_ending: _TypeAlias = _typing.Literal["completed", "failed"]  # noqa: Y015
     _WhichOneofArgType_ending: _TypeAlias = _typing.Literal["ending", b"ending"]  # noqa: Y015
@@ -876,11 +884,17 @@ class CallPending(_message.Message):
 
     TOOL_FIELD_NUMBER: _builtins.int
     REQUESTED_TOOL_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     QUEUED_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool that will run."""
     requested_tool: _builtins.str
     """The name that was asked for."""
+    title: _builtins.str
+    """A first title, made from the input; bounded as `summary` is."""
+    summary: _builtins.str
+    """What the call touches; see Call."""
     @_builtins.property
     def queued(self) -> Global___CallQueued:
         """Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
@@ -892,11 +906,13 @@ class CallPending(_message.Message):
         *,
         tool: _builtins.str = ...,
         requested_tool: _builtins.str = ...,
+        title: _builtins.str = ...,
+        summary: _builtins.str = ...,
         queued: Global___CallQueued | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued", "requested_tool", b"requested_tool", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued", "requested_tool", b"requested_tool", "summary", b"summary", "title", b"title", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -945,7 +961,7 @@ class CallRunning(_message.Message):
     input_digest: _builtins.str
     """SHA-256 of `input_json`, 64 hexadecimal digits."""
     title: _builtins.str
-    """A first title, or empty."""
+    """The title so far."""
     def __init__(
         self,
         *,

@@ -23,6 +23,50 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Feature:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FeatureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Feature.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FEATURE_UNSPECIFIED: _Feature.ValueType  # 0
+    """Never sent."""
+    FEATURE_MCP: _Feature.ValueType  # 1
+    """It can use tools of MCP servers, and offers its own to MCP clients at `/mcp`."""
+    FEATURE_JAVASCRIPT: _Feature.ValueType  # 2
+    """It can run tools and plugins in JavaScript."""
+    FEATURE_LSP: _Feature.ValueType  # 3
+    """It can use language servers."""
+    FEATURE_OTEL: _Feature.ValueType  # 4
+    """It can send traces and metrics to a collector."""
+    FEATURE_JWT: _Feature.ValueType  # 5
+    """It accepts signed tokens (JWT) as credentials."""
+    FEATURE_CONSOLE: _Feature.ValueType  # 6
+    """It serves the console to browsers."""
+    FEATURE_SANDBOX: _Feature.ValueType  # 7
+    """It confines the programs of some agent at least."""
+
+class Feature(_Feature, metaclass=_FeatureEnumTypeWrapper):
+    """Something that a build may lack, or a configuration switch off."""
+
+FEATURE_UNSPECIFIED: Feature.ValueType  # 0
+"""Never sent."""
+FEATURE_MCP: Feature.ValueType  # 1
+"""It can use tools of MCP servers, and offers its own to MCP clients at `/mcp`."""
+FEATURE_JAVASCRIPT: Feature.ValueType  # 2
+"""It can run tools and plugins in JavaScript."""
+FEATURE_LSP: Feature.ValueType  # 3
+"""It can use language servers."""
+FEATURE_OTEL: Feature.ValueType  # 4
+"""It can send traces and metrics to a collector."""
+FEATURE_JWT: Feature.ValueType  # 5
+"""It accepts signed tokens (JWT) as credentials."""
+FEATURE_CONSOLE: Feature.ValueType  # 6
+"""It serves the console to browsers."""
+FEATURE_SANDBOX: Feature.ValueType  # 7
+"""It confines the programs of some agent at least."""
+Global___Feature: _TypeAlias = Feature  # noqa: Y015
+
 class _ToolSourceState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -123,6 +167,8 @@ class GetServerInfoResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
+    API_REVISION_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
@@ -134,6 +180,11 @@ class GetServerInfoResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the program."""
+    api_revision: _builtins.int
+    """The revision of `toolgate.v1` that the service knows: how many messages, fields, enums, values, services and RPCs it
+    has. It grows with every addition, and nothing is ever removed; a client that needs an addition compares it with the
+    first revision that has it.
+    """
     instance_id: _builtins.str
     """This run of the service; changes with a restart."""
     sandbox: Global___Sandbox.ValueType
@@ -142,6 +193,10 @@ class GetServerInfoResponse(_message.Message):
     """How many calls run or wait."""
     queued_calls: _builtins.int
     """How many of them wait for their turn."""
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[Global___Feature.ValueType]:
+        """What this build can do and its configuration allows. A client ignores values that it does not know."""
+
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When this run began."""
@@ -166,6 +221,8 @@ class GetServerInfoResponse(_message.Message):
         self,
         *,
         version: _builtins.str = ...,
+        api_revision: _builtins.int = ...,
+        features: _abc.Iterable[Global___Feature.ValueType] | None = ...,
         instance_id: _builtins.str = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         limits: Global___Limits | None = ...,
@@ -178,7 +235,7 @@ class GetServerInfoResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "sandbox_info", b"sandbox_info", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_id", b"instance_id", "limits", b"limits", "queued_calls", b"queued_calls", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "warnings", b"warnings", "workspaces", b"workspaces"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_revision", b"api_revision", "features", b"features", "instance_id", b"instance_id", "limits", b"limits", "queued_calls", b"queued_calls", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "warnings", b"warnings", "workspaces", b"workspaces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

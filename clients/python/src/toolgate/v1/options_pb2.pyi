@@ -77,4 +77,6 @@ Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int
 scope: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___Scope.ValueType]
-"""The right that the RPC needs."""
+"""The right that the RPC needs. The number lies in the range for published extensions and is to be registered
+(protobuf, docs/options.md); 50000 to 99999 are for use inside one organisation only.
+"""

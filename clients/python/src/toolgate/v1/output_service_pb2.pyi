@@ -49,7 +49,9 @@ class Output(_message.Message):
     total_bytes: _builtins.int
     """Bytes so far."""
     total_lines: _builtins.int
-    """Lines: line feeds plus one, so the piece after a final newline counts. 0 while it is being written."""
+    """Lines, as editors count them: a last line without a line feed counts. `hello\\n` is one line, nothing is none. 0 while
+    it is being written.
+    """
     sha256: _builtins.str
     """SHA-256, 64 hexadecimal digits; empty while it is being written."""
     complete: _builtins.bool
@@ -389,7 +391,7 @@ class ListOutputsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for all."""
+    """The workspace; empty for the default one, or for that of the call if one is named; `-` for all that the caller may see."""
     session_id: _builtins.str
     """The session; empty for all."""
     call_id: _builtins.str

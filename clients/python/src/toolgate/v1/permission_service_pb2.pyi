@@ -95,7 +95,7 @@ class PromptFilter(_message.Message):
     SESSION_IDS_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for all."""
+    """The workspace; empty for the default one, `-` for all that the caller may see."""
     @_builtins.property
     def session_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Any of these sessions. Without these and without `client_ids`: all."""
@@ -588,7 +588,7 @@ class ListPromptsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
-    """The call; empty for all."""
+    """The call; empty for all. With a call, an empty workspace in `filter` means that of the call."""
     page_size: _builtins.int
     """At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter."""
     page_token: _builtins.str
@@ -755,16 +755,24 @@ class ListGrantsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKSPACE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for all."""
+    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    page_size: _builtins.int
+    """At most this many; 0 for 100; at most 1000, which more is taken down to."""
+    page_token: _builtins.str
+    """The `next_page_token` of the page before; empty for the first."""
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -777,6 +785,9 @@ class ListGrantsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GRANTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty on the last."""
     @_builtins.property
     def grants(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Grant]:
         """Oldest first."""
@@ -785,10 +796,11 @@ class ListGrantsResponse(_message.Message):
         self,
         *,
         grants: _abc.Iterable[_prompt_pb2.Grant] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

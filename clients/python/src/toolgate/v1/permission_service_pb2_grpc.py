@@ -147,7 +147,7 @@ class PermissionServiceServicer:
     def ListGrants(self, request, context):
         """Lists standing approvals, oldest first.
 
-        NOT_FOUND: unknown workspace. May be retried.
+        INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

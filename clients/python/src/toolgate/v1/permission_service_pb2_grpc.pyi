@@ -77,7 +77,7 @@ class PermissionServiceStub:
     ListGrants: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]
     """Lists standing approvals, oldest first.
 
-    NOT_FOUND: unknown workspace. May be retried.
+    INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
     """
     RevokeGrant: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse]
     """Takes a standing approval back: what it covered is asked again.
@@ -134,7 +134,7 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     ListGrants: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]  # type: ignore[assignment]
     """Lists standing approvals, oldest first.
 
-    NOT_FOUND: unknown workspace. May be retried.
+    INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
     """
     RevokeGrant: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse]  # type: ignore[assignment]
     """Takes a standing approval back: what it covered is asked again.
@@ -224,7 +224,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_permission_service_pb2.ListGrantsResponse, _abc.Awaitable[_permission_service_pb2.ListGrantsResponse]]:
         """Lists standing approvals, oldest first.
 
-        NOT_FOUND: unknown workspace. May be retried.
+        INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
         """
 
     @_abc_1.abstractmethod

@@ -33,8 +33,8 @@ class GetSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     workspace: _builtins.str
-    """The workspace: a session of the same id in another one is another session. Empty for all that the caller may see; the
-    todos are then those of the workspace of its latest call.
+    """The workspace: a session of the same id in another one is another session. Empty for the default one, `-` for all that
+    the caller may see; the todos are then those of the workspace of its latest call.
     """
     def __init__(
         self,
@@ -121,6 +121,136 @@ class Session(_message.Message):
 Global___Session: _TypeAlias = Session  # noqa: Y015
 
 @_typing.final
+class ListSessionsRequest(_message.Message):
+    """Says which sessions to list. Filters that are set must all match."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    page_size: _builtins.int
+    """At most this many; 0 for 50; at most 500, which more is taken down to."""
+    page_token: _builtins.str
+    """The `next_page_token` of the page before, with the same filters; empty for the first."""
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """Active at this time or later: a call was admitted or ended then."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """Begun before this time."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "page_size", b"page_size", "page_token", b"page_token", "until_time", b"until_time", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
+
+@_typing.final
+class ListSessionsResponse(_message.Message):
+    """One page of sessions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty on the last."""
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionSummary]:
+        """The one with the latest call first."""
+
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___SessionSummary] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsResponse: _TypeAlias = ListSessionsResponse  # noqa: Y015
+
+@_typing.final
+class SessionSummary(_message.Message):
+    """What a list tells of a session. It counts the calls whose records are kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    AGENTS_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    LAST_ACTIVITY_TIME_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    UNFINISHED_CALLS_FIELD_NUMBER: _builtins.int
+    WAITING_CALLS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """Its id."""
+    workspace: _builtins.str
+    """Its workspace."""
+    calls: _builtins.int
+    """How many calls it has."""
+    unfinished_calls: _builtins.int
+    """How many of them have not ended, those that wait for a person included."""
+    waiting_calls: _builtins.int
+    """How many wait for a person."""
+    ended: _builtins.bool
+    """It was ended (EndSession), and no call came since."""
+    @_builtins.property
+    def agents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The agents that made its calls."""
+
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When its first call was admitted."""
+
+    @_builtins.property
+    def last_activity_time(self) -> _timestamp_pb2.Timestamp:
+        """When a call of it was last admitted or ended."""
+
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        workspace: _builtins.str = ...,
+        agents: _abc.Iterable[_builtins.str] | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        last_activity_time: _timestamp_pb2.Timestamp | None = ...,
+        calls: _builtins.int = ...,
+        unfinished_calls: _builtins.int = ...,
+        waiting_calls: _builtins.int = ...,
+        ended: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_activity_time", b"last_activity_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "calls", b"calls", "create_time", b"create_time", "ended", b"ended", "last_activity_time", b"last_activity_time", "session_id", b"session_id", "unfinished_calls", b"unfinished_calls", "waiting_calls", b"waiting_calls", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionSummary: _TypeAlias = SessionSummary  # noqa: Y015
+
+@_typing.final
 class Todo(_message.Message):
     """A task of a session."""
 
@@ -167,7 +297,7 @@ class EndSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     workspace: _builtins.str
-    """The workspace; empty for all that the caller may see."""
+    """The workspace; empty for the default one, `-` for all that the caller may see."""
     def __init__(
         self,
         *,
@@ -214,7 +344,7 @@ class WatchEventsRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for all."""
+    """The workspace; empty for the default one, `-` for all that the caller may see."""
     session_id: _builtins.str
     """The session; empty for all."""
     after_sequence: _builtins.int
@@ -361,22 +491,30 @@ class CallStateChanged(_message.Message):
     CALL_ID_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     tool: _builtins.str
     """Its tool."""
     state: _call_pb2.CallState.ValueType
     """The state."""
+    title: _builtins.str
+    """Its title so far; see Call."""
+    summary: _builtins.str
+    """What it touches; see Call."""
     def __init__(
         self,
         *,
         call_id: _builtins.str = ...,
         tool: _builtins.str = ...,
         state: _call_pb2.CallState.ValueType = ...,
+        title: _builtins.str = ...,
+        summary: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "state", b"state", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,6 +43,11 @@ class SessionServiceStub:
                 request_serializer=toolgate_dot_v1_dot_session__service__pb2.GetSessionRequest.SerializeToString,
                 response_deserializer=toolgate_dot_v1_dot_session__service__pb2.GetSessionResponse.FromString,
                 _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/toolgate.v1.SessionService/ListSessions',
+                request_serializer=toolgate_dot_v1_dot_session__service__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_session__service__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
         self.EndSession = channel.unary_unary(
                 '/toolgate.v1.SessionService/EndSession',
                 request_serializer=toolgate_dot_v1_dot_session__service__pb2.EndSessionRequest.SerializeToString,
@@ -66,6 +71,16 @@ class SessionServiceServicer:
         """Returns what a session owns. A session without anything is not an error.
 
         INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSessions(self, request, context):
+        """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+        first page then.
+
+        INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,6 +113,11 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.GetSession,
                     request_deserializer=toolgate_dot_v1_dot_session__service__pb2.GetSessionRequest.FromString,
                     response_serializer=toolgate_dot_v1_dot_session__service__pb2.GetSessionResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=toolgate_dot_v1_dot_session__service__pb2.ListSessionsRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_session__service__pb2.ListSessionsResponse.SerializeToString,
             ),
             'EndSession': grpc.unary_unary_rpc_method_handler(
                     servicer.EndSession,
@@ -141,6 +161,33 @@ class SessionService:
             '/toolgate.v1.SessionService/GetSession',
             toolgate_dot_v1_dot_session__service__pb2.GetSessionRequest.SerializeToString,
             toolgate_dot_v1_dot_session__service__pb2.GetSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.SessionService/ListSessions',
+            toolgate_dot_v1_dot_session__service__pb2.ListSessionsRequest.SerializeToString,
+            toolgate_dot_v1_dot_session__service__pb2.ListSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,12 @@ class SessionServiceStub:
 
     INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]
+    """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+    first page then.
+
+    INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
+    """
     EndSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse]
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
@@ -68,6 +74,12 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Returns what a session owns. A session without anything is not an error.
 
     INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+    """
+    ListSessions: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+    first page then.
+
+    INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
     """
     EndSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse]  # type: ignore[assignment]
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
@@ -98,6 +110,18 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Returns what a session owns. A session without anything is not an error.
 
         INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+        """
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _session_service_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.ListSessionsResponse, _abc.Awaitable[_session_service_pb2.ListSessionsResponse]]:
+        """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+        first page then.
+
+        INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
         """
 
     @_abc_1.abstractmethod

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from toolgate.v1 import call_pb2 as _call_pb2
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
@@ -552,39 +553,75 @@ class ListCallsRequest(_message.Message):
 
     WORKSPACE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    PARENT_CALL_ID_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    REQUESTER_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for all."""
+    """The workspace; empty for the default one, `-` for all that the caller may see."""
     session_id: _builtins.str
     """The session; empty for all."""
+    parent_call_id: _builtins.str
+    """The call that made them; empty for all."""
+    agent: _builtins.str
+    """The agent; empty for all."""
+    requester: _builtins.str
+    """Who made them, as `Call.requester`; empty for all."""
+    text: _builtins.str
+    """A text that the title, the summary, the tool or the call's id contains, in whatever case; empty for all. At most 256
+    bytes without control characters.
+    """
     page_size: _builtins.int
     """At most this many; 0 for 50; at most 500, which more is taken down to."""
     page_token: _builtins.str
-    """The `next_page_token` of the page before; empty for the first."""
+    """The `next_page_token` of the page before, with the same filters; empty for the first."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_call_pb2.CallState.ValueType]:
         """Any of these states; none for all."""
 
     @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_call_pb2.FailureReason.ValueType]:
+        """Failed for any of these reasons; none for all calls."""
+
+    @_builtins.property
     def tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Any of these tools; none for all."""
+
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """Admitted at this time or later."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """Admitted before this time."""
 
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
         session_id: _builtins.str = ...,
+        parent_call_id: _builtins.str = ...,
         states: _abc.Iterable[_call_pb2.CallState.ValueType] | None = ...,
+        reasons: _abc.Iterable[_call_pb2.FailureReason.ValueType] | None = ...,
         tools: _abc.Iterable[_builtins.str] | None = ...,
+        agent: _builtins.str = ...,
+        requester: _builtins.str = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        text: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "session_id", b"session_id", "states", b"states", "tools", b"tools", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "from_time", b"from_time", "page_size", b"page_size", "page_token", b"page_token", "parent_call_id", b"parent_call_id", "reasons", b"reasons", "requester", b"requester", "session_id", b"session_id", "states", b"states", "text", b"text", "tools", b"tools", "until_time", b"until_time", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

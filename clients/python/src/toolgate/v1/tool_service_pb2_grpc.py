@@ -183,7 +183,8 @@ class ToolServiceServicer:
     def ListCalls(self, request, context):
         """Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
 
-        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+        INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+        retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

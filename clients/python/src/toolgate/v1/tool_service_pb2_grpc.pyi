@@ -94,7 +94,8 @@ class ToolServiceStub:
     ListCalls: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListCallsRequest, _tool_service_pb2.ListCallsResponse]
     """Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
 
-    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+    INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+    retried.
     """
     CancelCall: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.CancelCallRequest, _tool_service_pb2.CancelCallResponse]
     """Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
@@ -202,7 +203,8 @@ class ToolServiceAsyncStub(ToolServiceStub):
     ListCalls: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListCallsRequest, _tool_service_pb2.ListCallsResponse]  # type: ignore[assignment]
     """Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
 
-    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+    INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+    retried.
     """
     CancelCall: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.CancelCallRequest, _tool_service_pb2.CancelCallResponse]  # type: ignore[assignment]
     """Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
@@ -349,7 +351,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tool_service_pb2.ListCallsResponse, _abc.Awaitable[_tool_service_pb2.ListCallsResponse]]:
         """Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
 
-        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+        INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+        retried.
         """
 
     @_abc_1.abstractmethod

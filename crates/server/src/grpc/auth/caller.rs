@@ -14,6 +14,9 @@ use toolgate_model::{CallId, Origin, Principal};
 use crate::grpc::arrival::MakingCall;
 use crate::grpc::status;
 
+/// What a filter names instead of a workspace to mean all of them.
+pub(crate) const ALL: &str = "-";
+
 /// The scopes that exist, as they are written.
 const NAMES: [(&str, Scope); 7] = [
     ("calls.execute", Scope::CallsExecute),
@@ -236,13 +239,12 @@ impl Caller {
         found.ok_or_else(|| status::not_found("workspace", name))
     }
 
-    /// Returns the workspace that a filter names; none if it names none, which means all that the caller may see.
-    pub(crate) fn filtered(&self, engine: &Engine, name: String) -> Result<Option<String>, Status> {
-        if name.is_empty() {
+    /// Returns the workspace that a filter names; none for [`ALL`], which means all that the caller may see.
+    pub(crate) fn filtered(&self, engine: &Engine, name: &str) -> Result<Option<String>, Status> {
+        if name == ALL {
             return Ok(None);
         }
-        self.place(engine, &name)?;
-        Ok(Some(name))
+        Ok(Some(self.place(engine, name)?.workspace.name().to_owned()))
     }
 }
 

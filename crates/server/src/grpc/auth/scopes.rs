@@ -58,7 +58,7 @@ struct Method {
 
 #[derive(Clone, PartialEq, Message)]
 struct MethodOptions {
-    #[prost(int32, optional, tag = "50551")]
+    #[prost(int32, optional, tag = "1351")]
     scope: Option<i32>,
 }
 

@@ -258,6 +258,7 @@ impl FromCore<Evaluation> for proto::CallEvaluation {
         Self {
             action: proto::PermissionAction::from_core(evaluation.action()).into(),
             tool: evaluation.tool,
+            summary: evaluation.summary,
             input_json: evaluation.input_json,
             input_digest: evaluation.input_digest,
             requests: evaluation.requests.into_iter().map(IntoProto::into_proto).collect(),

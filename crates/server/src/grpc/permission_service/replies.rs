@@ -83,7 +83,7 @@ pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<App
         Ok(PromptDecision::Answer) => Reply::Answers(answers),
         Ok(PromptDecision::Instead) => Reply::Instead(InputEdit {
             input_json: reply.input_json,
-            input_digest: String::new(),
+            ..InputEdit::default()
         }),
         Ok(PromptDecision::Unspecified) | Err(_) => {
             return problem(

@@ -13,7 +13,7 @@ import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
  * Describes the file toolgate/v1/options.proto.
  */
 export const file_toolgate_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSq7AQoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAc6SgoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj3igMgASgOMhIudG9vbGdhdGUudjEuU2NvcGVSBXNjb3BlQmQKDmlvLnRvb2xnYXRlLnYxQgxPcHRpb25zUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxYgZwcm90bzM", [file_google_protobuf_descriptor]);
+  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSq7AQoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAc6SQoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjHCiABKA4yEi50b29sZ2F0ZS52MS5TY29wZVIFc2NvcGVClAEKDmlvLnRvb2xnYXRlLnYxQgxPcHRpb25zUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -97,9 +97,10 @@ export const ScopeSchema: GenEnum<Scope> = /*@__PURE__*/
   enumDesc(file_toolgate_v1_options, 0);
 
 /**
- * The right that the RPC needs.
+ * The right that the RPC needs. The number lies in the range for published extensions and is to be registered
+ * (protobuf, docs/options.md); 50000 to 99999 are for use inside one organisation only.
  *
- * @generated from extension: toolgate.v1.Scope scope = 50551;
+ * @generated from extension: toolgate.v1.Scope scope = 1351;
  */
 export const scope: GenExtension<MethodOptions, Scope> = /*@__PURE__*/
   extDesc(file_toolgate_v1_options, 0);

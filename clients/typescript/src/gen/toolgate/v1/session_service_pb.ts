@@ -19,7 +19,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/session_service.proto.
  */
 export const file_toolgate_v1_session_service: GenFile = /*@__PURE__*/
-  fileDesc("CiF0b29sZ2F0ZS92MS9zZXNzaW9uX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIjoKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIjsKEkdldFNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQudG9vbGdhdGUudjEuU2Vzc2lvbiK3AQoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEicKDHJlY2VudF9jYWxscxgCIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSKQoMb3Blbl9wcm9tcHRzGAMgAygLMhMudG9vbGdhdGUudjEuUHJvbXB0EiIKBmdyYW50cxgEIAMoCzISLnRvb2xnYXRlLnYxLkdyYW50EiAKBXRvZG9zGAUgAygLMhEudG9vbGdhdGUudjEuVG9kbyJRCgRUb2RvEg8KB2NvbnRlbnQYASABKAkSDgoGc3RhdHVzGAIgASgJEhAKCHByaW9yaXR5GAMgASgJEg8KAmlkGAQgASgJSACIAQFCBQoDX2lkIjoKEUVuZFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIi0KEkVuZFNlc3Npb25SZXNwb25zZRIXCg9jYW5jZWxsZWRfY2FsbHMYASABKAUiawoSV2F0Y2hFdmVudHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhsKDmFmdGVyX3NlcXVlbmNlGAMgASgDSACIAQFCEQoPX2FmdGVyX3NlcXVlbmNlIjgKE1dhdGNoRXZlbnRzUmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi50b29sZ2F0ZS52MS5FdmVudCLXBAoFRXZlbnQSEAoIc2VxdWVuY2UYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJd29ya3NwYWNlGAMgASgJEhIKCnNlc3Npb25faWQYBCABKAkSOwoSY2FsbF9zdGF0ZV9jaGFuZ2VkGAUgASgLMh0udG9vbGdhdGUudjEuQ2FsbFN0YXRlQ2hhbmdlZEgAEi4KC2ZpbGVfZWRpdGVkGAYgASgLMhcudG9vbGdhdGUudjEuRmlsZUVkaXRlZEgAEjIKDXByb21wdF9vcGVuZWQYByABKAsyGS50b29sZ2F0ZS52MS5Qcm9tcHRPcGVuZWRIABIwCgxwcm9tcHRfZW5kZWQYCCABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRFbmRlZEgAEjIKDXNlc3Npb25fZW5kZWQYCSABKAsyGS50b29sZ2F0ZS52MS5TZXNzaW9uRW5kZWRIABIwCgloZWFydGJlYXQYCiABKAsyGy50b29sZ2F0ZS52MS5FdmVudEhlYXJ0YmVhdEgAEjIKDXRvZG9zX3VwZGF0ZWQYCyABKAsyGS50b29sZ2F0ZS52MS5Ub2Rvc1VwZGF0ZWRIABIyCg10b29sc19jaGFuZ2VkGAwgASgLMhkudG9vbGdhdGUudjEuVG9vbHNDaGFuZ2VkSAASQQoVY2FsbF9tZXRhZGF0YV9jaGFuZ2VkGA0gASgLMiAudG9vbGdhdGUudjEuQ2FsbE1ldGFkYXRhQ2hhbmdlZEgAQgcKBWV2ZW50IlgKEENhbGxTdGF0ZUNoYW5nZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEiUKBXN0YXRlGAMgASgOMhYudG9vbGdhdGUudjEuQ2FsbFN0YXRlIisKCkZpbGVFZGl0ZWQSDAoEcGF0aBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJInEKE0NhbGxNZXRhZGF0YUNoYW5nZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCI/CgxUb29sc0NoYW5nZWQSDQoFYWRkZWQYASADKAkSDwoHcmVtb3ZlZBgCIAMoCRIPCgdjaGFuZ2VkGAMgAygJIjIKDFByb21wdE9wZW5lZBIRCglwcm9tcHRfaWQYASABKAkSDwoHY2FsbF9pZBgCIAEoCSJaCgtQcm9tcHRFbmRlZBIRCglwcm9tcHRfaWQYASABKAkSDwoHY2FsbF9pZBgCIAEoCRInCgVzdGF0ZRgDIAEoDjIYLnRvb2xnYXRlLnYxLlByb21wdFN0YXRlIkEKDFRvZG9zVXBkYXRlZBIgCgV0b2RvcxgBIAMoCzIRLnRvb2xnYXRlLnYxLlRvZG8SDwoHY2FsbF9pZBgCIAEoCSIOCgxTZXNzaW9uRW5kZWQiIgoORXZlbnRIZWFydGJlYXQSEAoIZHJhaW5pbmcYASABKAgylAIKDlNlc3Npb25TZXJ2aWNlElMKCkdldFNlc3Npb24SHi50b29sZ2F0ZS52MS5HZXRTZXNzaW9uUmVxdWVzdBofLnRvb2xnYXRlLnYxLkdldFNlc3Npb25SZXNwb25zZSIEuNcYAhJTCgpFbmRTZXNzaW9uEh4udG9vbGdhdGUudjEuRW5kU2Vzc2lvblJlcXVlc3QaHy50b29sZ2F0ZS52MS5FbmRTZXNzaW9uUmVzcG9uc2UiBLjXGAESWAoLV2F0Y2hFdmVudHMSHy50b29sZ2F0ZS52MS5XYXRjaEV2ZW50c1JlcXVlc3QaIC50b29sZ2F0ZS52MS5XYXRjaEV2ZW50c1Jlc3BvbnNlIgS41xgCMAFCawoOaW8udG9vbGdhdGUudjFCE1Nlc3Npb25TZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
+  fileDesc("CiF0b29sZ2F0ZS92MS9zZXNzaW9uX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIjoKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIjsKEkdldFNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQudG9vbGdhdGUudjEuU2Vzc2lvbiK3AQoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEicKDHJlY2VudF9jYWxscxgCIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSKQoMb3Blbl9wcm9tcHRzGAMgAygLMhMudG9vbGdhdGUudjEuUHJvbXB0EiIKBmdyYW50cxgEIAMoCzISLnRvb2xnYXRlLnYxLkdyYW50EiAKBXRvZG9zGAUgAygLMhEudG9vbGdhdGUudjEuVG9kbyKuAQoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSLQoJZnJvbV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJeChRMaXN0U2Vzc2lvbnNSZXNwb25zZRItCghzZXNzaW9ucxgBIAMoCzIbLnRvb2xnYXRlLnYxLlNlc3Npb25TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSL/AQoOU2Vzc2lvblN1bW1hcnkSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCgl3b3Jrc3BhY2UYAiABKAkSDgoGYWdlbnRzGAMgAygJEi8KC2NyZWF0ZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJsYXN0X2FjdGl2aXR5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWNhbGxzGAYgASgDEhgKEHVuZmluaXNoZWRfY2FsbHMYByABKAMSFQoNd2FpdGluZ19jYWxscxgIIAEoAxINCgVlbmRlZBgJIAEoCCJRCgRUb2RvEg8KB2NvbnRlbnQYASABKAkSDgoGc3RhdHVzGAIgASgJEhAKCHByaW9yaXR5GAMgASgJEg8KAmlkGAQgASgJSACIAQFCBQoDX2lkIjoKEUVuZFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIi0KEkVuZFNlc3Npb25SZXNwb25zZRIXCg9jYW5jZWxsZWRfY2FsbHMYASABKAUiawoSV2F0Y2hFdmVudHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhsKDmFmdGVyX3NlcXVlbmNlGAMgASgDSACIAQFCEQoPX2FmdGVyX3NlcXVlbmNlIjgKE1dhdGNoRXZlbnRzUmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi50b29sZ2F0ZS52MS5FdmVudCLXBAoFRXZlbnQSEAoIc2VxdWVuY2UYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJd29ya3NwYWNlGAMgASgJEhIKCnNlc3Npb25faWQYBCABKAkSOwoSY2FsbF9zdGF0ZV9jaGFuZ2VkGAUgASgLMh0udG9vbGdhdGUudjEuQ2FsbFN0YXRlQ2hhbmdlZEgAEi4KC2ZpbGVfZWRpdGVkGAYgASgLMhcudG9vbGdhdGUudjEuRmlsZUVkaXRlZEgAEjIKDXByb21wdF9vcGVuZWQYByABKAsyGS50b29sZ2F0ZS52MS5Qcm9tcHRPcGVuZWRIABIwCgxwcm9tcHRfZW5kZWQYCCABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRFbmRlZEgAEjIKDXNlc3Npb25fZW5kZWQYCSABKAsyGS50b29sZ2F0ZS52MS5TZXNzaW9uRW5kZWRIABIwCgloZWFydGJlYXQYCiABKAsyGy50b29sZ2F0ZS52MS5FdmVudEhlYXJ0YmVhdEgAEjIKDXRvZG9zX3VwZGF0ZWQYCyABKAsyGS50b29sZ2F0ZS52MS5Ub2Rvc1VwZGF0ZWRIABIyCg10b29sc19jaGFuZ2VkGAwgASgLMhkudG9vbGdhdGUudjEuVG9vbHNDaGFuZ2VkSAASQQoVY2FsbF9tZXRhZGF0YV9jaGFuZ2VkGA0gASgLMiAudG9vbGdhdGUudjEuQ2FsbE1ldGFkYXRhQ2hhbmdlZEgAQgcKBWV2ZW50IngKEENhbGxTdGF0ZUNoYW5nZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEiUKBXN0YXRlGAMgASgOMhYudG9vbGdhdGUudjEuQ2FsbFN0YXRlEg0KBXRpdGxlGAQgASgJEg8KB3N1bW1hcnkYBSABKAkiKwoKRmlsZUVkaXRlZBIMCgRwYXRoGAEgASgJEg8KB2NhbGxfaWQYAiABKAkicQoTQ2FsbE1ldGFkYXRhQ2hhbmdlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ij8KDFRvb2xzQ2hhbmdlZBINCgVhZGRlZBgBIAMoCRIPCgdyZW1vdmVkGAIgAygJEg8KB2NoYW5nZWQYAyADKAkiMgoMUHJvbXB0T3BlbmVkEhEKCXByb21wdF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJIloKC1Byb21wdEVuZGVkEhEKCXByb21wdF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEicKBXN0YXRlGAMgASgOMhgudG9vbGdhdGUudjEuUHJvbXB0U3RhdGUiQQoMVG9kb3NVcGRhdGVkEiAKBXRvZG9zGAEgAygLMhEudG9vbGdhdGUudjEuVG9kbxIPCgdjYWxsX2lkGAIgASgJIg4KDFNlc3Npb25FbmRlZCIiCg5FdmVudEhlYXJ0YmVhdBIQCghkcmFpbmluZxgBIAEoCDL0AgoOU2Vzc2lvblNlcnZpY2USVQoKR2V0U2Vzc2lvbhIeLnRvb2xnYXRlLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh8udG9vbGdhdGUudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgaQAgG4VAISWwoMTGlzdFNlc3Npb25zEiAudG9vbGdhdGUudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLnRvb2xnYXRlLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgaQAgG4VAISUgoKRW5kU2Vzc2lvbhIeLnRvb2xnYXRlLnYxLkVuZFNlc3Npb25SZXF1ZXN0Gh8udG9vbGdhdGUudjEuRW5kU2Vzc2lvblJlc3BvbnNlIgO4VAESWgoLV2F0Y2hFdmVudHMSHy50b29sZ2F0ZS52MS5XYXRjaEV2ZW50c1JlcXVlc3QaIC50b29sZ2F0ZS52MS5XYXRjaEV2ZW50c1Jlc3BvbnNlIgaQAgG4VAIwAUKbAQoOaW8udG9vbGdhdGUudjFCE1Nlc3Npb25TZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
  * Names a session.
@@ -35,8 +35,8 @@ export type GetSessionRequest = Message<"toolgate.v1.GetSessionRequest"> & {
   sessionId: string;
 
   /**
-   * The workspace: a session of the same id in another one is another session. Empty for all that the caller may see; the
-   * todos are then those of the workspace of its latest call.
+   * The workspace: a session of the same id in another one is another session. Empty for the default one, `-` for all that
+   * the caller may see; the todos are then those of the workspace of its latest call.
    *
    * @generated from field: string workspace = 2;
    */
@@ -121,6 +121,160 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_session_service, 2);
 
 /**
+ * Says which sessions to list. Filters that are set must all match.
+ *
+ * @generated from message toolgate.v1.ListSessionsRequest
+ */
+export type ListSessionsRequest = Message<"toolgate.v1.ListSessionsRequest"> & {
+  /**
+   * The workspace; empty for the default one, `-` for all that the caller may see.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+
+  /**
+   * Active at this time or later: a call was admitted or ended then.
+   *
+   * @generated from field: google.protobuf.Timestamp from_time = 2;
+   */
+  fromTime?: Timestamp | undefined;
+
+  /**
+   * Begun before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 3;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * At most this many; 0 for 50; at most 500, which more is taken down to.
+   *
+   * @generated from field: int32 page_size = 4;
+   */
+  pageSize: number;
+
+  /**
+   * The `next_page_token` of the page before, with the same filters; empty for the first.
+   *
+   * @generated from field: string page_token = 5;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message toolgate.v1.ListSessionsRequest.
+ * Use `create(ListSessionsRequestSchema)` to create a new message.
+ */
+export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_session_service, 3);
+
+/**
+ * One page of sessions.
+ *
+ * @generated from message toolgate.v1.ListSessionsResponse
+ */
+export type ListSessionsResponse = Message<"toolgate.v1.ListSessionsResponse"> & {
+  /**
+   * The one with the latest call first.
+   *
+   * @generated from field: repeated toolgate.v1.SessionSummary sessions = 1;
+   */
+  sessions: SessionSummary[];
+
+  /**
+   * For the next page; empty on the last.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message toolgate.v1.ListSessionsResponse.
+ * Use `create(ListSessionsResponseSchema)` to create a new message.
+ */
+export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_session_service, 4);
+
+/**
+ * What a list tells of a session. It counts the calls whose records are kept.
+ *
+ * @generated from message toolgate.v1.SessionSummary
+ */
+export type SessionSummary = Message<"toolgate.v1.SessionSummary"> & {
+  /**
+   * Its id.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * Its workspace.
+   *
+   * @generated from field: string workspace = 2;
+   */
+  workspace: string;
+
+  /**
+   * The agents that made its calls.
+   *
+   * @generated from field: repeated string agents = 3;
+   */
+  agents: string[];
+
+  /**
+   * When its first call was admitted.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 4;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * When a call of it was last admitted or ended.
+   *
+   * @generated from field: google.protobuf.Timestamp last_activity_time = 5;
+   */
+  lastActivityTime?: Timestamp | undefined;
+
+  /**
+   * How many calls it has.
+   *
+   * @generated from field: int64 calls = 6;
+   */
+  calls: bigint;
+
+  /**
+   * How many of them have not ended, those that wait for a person included.
+   *
+   * @generated from field: int64 unfinished_calls = 7;
+   */
+  unfinishedCalls: bigint;
+
+  /**
+   * How many wait for a person.
+   *
+   * @generated from field: int64 waiting_calls = 8;
+   */
+  waitingCalls: bigint;
+
+  /**
+   * It was ended (EndSession), and no call came since.
+   *
+   * @generated from field: bool ended = 9;
+   */
+  ended: boolean;
+};
+
+/**
+ * Describes the message toolgate.v1.SessionSummary.
+ * Use `create(SessionSummarySchema)` to create a new message.
+ */
+export const SessionSummarySchema: GenMessage<SessionSummary> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_session_service, 5);
+
+/**
  * A task of a session.
  *
  * @generated from message toolgate.v1.Todo
@@ -160,7 +314,7 @@ export type Todo = Message<"toolgate.v1.Todo"> & {
  * Use `create(TodoSchema)` to create a new message.
  */
 export const TodoSchema: GenMessage<Todo> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 3);
+  messageDesc(file_toolgate_v1_session_service, 6);
 
 /**
  * Names a session.
@@ -176,7 +330,7 @@ export type EndSessionRequest = Message<"toolgate.v1.EndSessionRequest"> & {
   sessionId: string;
 
   /**
-   * The workspace; empty for all that the caller may see.
+   * The workspace; empty for the default one, `-` for all that the caller may see.
    *
    * @generated from field: string workspace = 2;
    */
@@ -188,7 +342,7 @@ export type EndSessionRequest = Message<"toolgate.v1.EndSessionRequest"> & {
  * Use `create(EndSessionRequestSchema)` to create a new message.
  */
 export const EndSessionRequestSchema: GenMessage<EndSessionRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 4);
+  messageDesc(file_toolgate_v1_session_service, 7);
 
 /**
  * The session is ended.
@@ -209,7 +363,7 @@ export type EndSessionResponse = Message<"toolgate.v1.EndSessionResponse"> & {
  * Use `create(EndSessionResponseSchema)` to create a new message.
  */
 export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 5);
+  messageDesc(file_toolgate_v1_session_service, 8);
 
 /**
  * Says what to watch.
@@ -218,7 +372,7 @@ export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PUR
  */
 export type WatchEventsRequest = Message<"toolgate.v1.WatchEventsRequest"> & {
   /**
-   * The workspace; empty for all.
+   * The workspace; empty for the default one, `-` for all that the caller may see.
    *
    * @generated from field: string workspace = 1;
    */
@@ -244,7 +398,7 @@ export type WatchEventsRequest = Message<"toolgate.v1.WatchEventsRequest"> & {
  * Use `create(WatchEventsRequestSchema)` to create a new message.
  */
 export const WatchEventsRequestSchema: GenMessage<WatchEventsRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 6);
+  messageDesc(file_toolgate_v1_session_service, 9);
 
 /**
  * One event.
@@ -265,7 +419,7 @@ export type WatchEventsResponse = Message<"toolgate.v1.WatchEventsResponse"> & {
  * Use `create(WatchEventsResponseSchema)` to create a new message.
  */
 export const WatchEventsResponseSchema: GenMessage<WatchEventsResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 7);
+  messageDesc(file_toolgate_v1_session_service, 10);
 
 /**
  * Something that happened.
@@ -386,7 +540,7 @@ export type Event = Message<"toolgate.v1.Event"> & {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 8);
+  messageDesc(file_toolgate_v1_session_service, 11);
 
 /**
  * A call entered a state.
@@ -414,6 +568,20 @@ export type CallStateChanged = Message<"toolgate.v1.CallStateChanged"> & {
    * @generated from field: toolgate.v1.CallState state = 3;
    */
   state: CallState;
+
+  /**
+   * Its title so far; see Call.
+   *
+   * @generated from field: string title = 4;
+   */
+  title: string;
+
+  /**
+   * What it touches; see Call.
+   *
+   * @generated from field: string summary = 5;
+   */
+  summary: string;
 };
 
 /**
@@ -421,7 +589,7 @@ export type CallStateChanged = Message<"toolgate.v1.CallStateChanged"> & {
  * Use `create(CallStateChangedSchema)` to create a new message.
  */
 export const CallStateChangedSchema: GenMessage<CallStateChanged> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 9);
+  messageDesc(file_toolgate_v1_session_service, 12);
 
 /**
  * A tool changed a file.
@@ -449,7 +617,7 @@ export type FileEdited = Message<"toolgate.v1.FileEdited"> & {
  * Use `create(FileEditedSchema)` to create a new message.
  */
 export const FileEditedSchema: GenMessage<FileEdited> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 10);
+  messageDesc(file_toolgate_v1_session_service, 13);
 
 /**
  * The metadata of a call changed after its end: what it set off was heard of only then, as what a language server says of
@@ -492,7 +660,7 @@ export type CallMetadataChanged = Message<"toolgate.v1.CallMetadataChanged"> & {
  * Use `create(CallMetadataChangedSchema)` to create a new message.
  */
 export const CallMetadataChangedSchema: GenMessage<CallMetadataChanged> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 11);
+  messageDesc(file_toolgate_v1_session_service, 14);
 
 /**
  * Tools came, went, or are other ones than before. Calls that were admitted before go on with what they began with.
@@ -527,7 +695,7 @@ export type ToolsChanged = Message<"toolgate.v1.ToolsChanged"> & {
  * Use `create(ToolsChangedSchema)` to create a new message.
  */
 export const ToolsChangedSchema: GenMessage<ToolsChanged> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 12);
+  messageDesc(file_toolgate_v1_session_service, 15);
 
 /**
  * A prompt was opened.
@@ -555,7 +723,7 @@ export type PromptOpened = Message<"toolgate.v1.PromptOpened"> & {
  * Use `create(PromptOpenedSchema)` to create a new message.
  */
 export const PromptOpenedSchema: GenMessage<PromptOpened> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 13);
+  messageDesc(file_toolgate_v1_session_service, 16);
 
 /**
  * A prompt ended.
@@ -590,7 +758,7 @@ export type PromptEnded = Message<"toolgate.v1.PromptEnded"> & {
  * Use `create(PromptEndedSchema)` to create a new message.
  */
 export const PromptEndedSchema: GenMessage<PromptEnded> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 14);
+  messageDesc(file_toolgate_v1_session_service, 17);
 
 /**
  * A session's list of tasks was replaced.
@@ -618,7 +786,7 @@ export type TodosUpdated = Message<"toolgate.v1.TodosUpdated"> & {
  * Use `create(TodosUpdatedSchema)` to create a new message.
  */
 export const TodosUpdatedSchema: GenMessage<TodosUpdated> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 15);
+  messageDesc(file_toolgate_v1_session_service, 18);
 
 /**
  * A session was ended.
@@ -633,7 +801,7 @@ export type SessionEnded = Message<"toolgate.v1.SessionEnded"> & {
  * Use `create(SessionEndedSchema)` to create a new message.
  */
 export const SessionEndedSchema: GenMessage<SessionEnded> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 16);
+  messageDesc(file_toolgate_v1_session_service, 19);
 
 /**
  * The connection lives.
@@ -655,7 +823,7 @@ export type EventHeartbeat = Message<"toolgate.v1.EventHeartbeat"> & {
  * Use `create(EventHeartbeatSchema)` to create a new message.
  */
 export const EventHeartbeatSchema: GenMessage<EventHeartbeat> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 17);
+  messageDesc(file_toolgate_v1_session_service, 20);
 
 /**
  * Shows sessions, ends them, and streams what happens in a workspace.
@@ -677,6 +845,19 @@ export const SessionService: GenService<{
     methodKind: "unary";
     input: typeof GetSessionRequestSchema;
     output: typeof GetSessionResponseSchema;
+  },
+  /**
+   * Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
+   * first page then.
+   *
+   * INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
+   *
+   * @generated from rpc toolgate.v1.SessionService.ListSessions
+   */
+  listSessions: {
+    methodKind: "unary";
+    input: typeof ListSessionsRequestSchema;
+    output: typeof ListSessionsResponseSchema;
   },
   /**
    * Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and

@@ -73,6 +73,9 @@ public record ApprovalOptions(String name, PromptFilter filter, boolean all, App
 
     /** Makes the filter that is sent by a client of this name whose calls are in this session. */
     PromptFilter filter(String clientId, String session) {
+        PromptFilter filter = this.filter.getWorkspace().isEmpty()
+                ? this.filter.toBuilder().setWorkspace("-").build()
+                : this.filter;
         boolean namesSome = filter.getSessionIdsCount() > 0 || filter.getClientIdsCount() > 0;
         if (all && namesSome) {
             throw new IllegalArgumentException("approvals of everybody's calls name no sessions");

@@ -70,6 +70,24 @@ public sealed interface CallEvent {
         public String requestedTool() {
             return proto.getPending().getRequestedTool();
         }
+
+        /**
+         * Returns a first title, made from the input.
+         *
+         * @return the title
+         */
+        public String title() {
+            return proto.getPending().getTitle();
+        }
+
+        /**
+         * Returns what the call touches: a command, a path, a URL, a pattern.
+         *
+         * @return one line
+         */
+        public String summary() {
+            return proto.getPending().getSummary();
+        }
     }
 
     /**
@@ -97,7 +115,7 @@ public sealed interface CallEvent {
         }
 
         /**
-         * Returns a first title.
+         * Returns the title so far.
          *
          * @return the title, possibly empty
          */

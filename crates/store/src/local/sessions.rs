@@ -1,0 +1,87 @@
+//! Sessions, as the calls that are stored tell of them.
+//!
+//! *Invariant:* nothing is stored for this but the moment at which a session was ended. A cursor is the number of the latest
+//! call of the last session that was listed.
+
+use rusqlite::{Connection, Row};
+use serde_json::Value;
+use toolgate_model::{SessionId, SessionKey, Timestamp};
+
+use super::error::{decode, unsigned};
+use super::overlay::Overlay;
+use super::query::Query;
+use crate::{ENDED, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
+
+/// The sessions as one table, whose `number` is that of their latest call.
+const SESSIONS: &str = "
+    SELECT number, workspace, session, agents, first, newest, active, calls, unfinished, waiting, stopped FROM (
+        SELECT max(number) AS number, workspace, session, json_group_array(DISTINCT agent) AS agents,
+            min(created) AS first, max(created) AS newest,
+            max(max(created), coalesce(max(ended), 0)) AS active,
+            count(*) AS calls, count(*) - count(ended) AS unfinished,
+            (SELECT count(*) FROM calls AS open WHERE open.ended IS NULL AND open.state = 'waiting'
+                AND open.workspace = calls.workspace AND open.session = calls.session) AS waiting,
+            (SELECT value FROM facts WHERE facts.workspace = calls.workspace AND facts.session = calls.session
+                AND key = 'ended') AS stopped
+        FROM calls GROUP BY workspace, session
+    ) WHERE TRUE";
+
+struct Listed {
+    session: SessionKey,
+    agents: String,
+    first: i64,
+    newest: i64,
+    active: i64,
+    calls: i64,
+    unfinished: i64,
+    waiting: i64,
+    stopped: Option<String>,
+}
+
+impl Listed {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let workspace: String = row.get(1)?;
+        Ok(Self {
+            session: SessionKey::new(&workspace, &SessionId::new(row.get::<_, String>(2)?)),
+            agents: row.get(3)?,
+            first: row.get(4)?,
+            newest: row.get(5)?,
+            active: row.get(6)?,
+            calls: row.get(7)?,
+            unfinished: row.get(8)?,
+            waiting: row.get(9)?,
+            stopped: row.get(10)?,
+        })
+    }
+
+    fn summary(self, overlay: &Overlay) -> Result<SessionSummary, StoreError> {
+        let stored = self.stopped.map(|json| decode::<Value>("a fact", &json)).transpose()?;
+        let stopped = overlay.get(&self.session, ENDED).or(stored);
+        let is_ended = stopped.and_then(|at| at.as_i64()).is_some_and(|at| at >= self.newest);
+        Ok(SessionSummary {
+            session: self.session,
+            agents: decode("the agents of a session", &self.agents)?,
+            first: Timestamp(self.first),
+            active: Timestamp(self.active),
+            calls: unsigned(self.calls),
+            unfinished: unsigned(self.unfinished),
+            waiting: unsigned(self.waiting),
+            ended: is_ended,
+        })
+    }
+}
+
+/// Lists sessions, the one with the latest call first.
+pub(super) fn list(
+    db: &Connection,
+    overlay: &Overlay,
+    filter: &SessionFilter,
+    page: &PageRequest,
+) -> Result<Page<SessionSummary>, StoreError> {
+    Query::new(SESSIONS)
+        .is("workspace", filter.workspace.as_deref())
+        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+        .compare("active >= ?", filter.from)
+        .compare("first < ?", filter.until)
+        .page(db, page, Listed::read, |listed| listed.summary(overlay))
+}
