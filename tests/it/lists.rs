@@ -40,8 +40,8 @@ fn a_call_says_what_it_touches_before_it_has_a_result() {
         let file = json!({"filePath": "f.txt", "content": "x"});
         check("denied", "write", file, "f.txt", "f.txt").await;
         check("misfits", "read", json!({"filePath": 7}), "", "").await;
-        let calls = json!({"tool_calls": [{"tool": "read", "parameters": {"filePath": "nowhere"}}]});
-        check("batch", "batch", calls, "1 call", "1 call").await;
+        let starts = json!({"command": "sleep 601", "description": "Goes on", "background": true});
+        check("starts", "bash", starts, "Goes on", "sleep 601").await;
         let pattern = json!({"pattern": "needle", "path": "src"});
         check("greps", "grep", pattern, "needle src", "needle src").await;
         let long = json!({"command": format!("true {}", "x".repeat(500)), "description": "Long"});
@@ -69,7 +69,7 @@ fn a_call_says_what_it_touches_before_it_has_a_result() {
             ..Default::default()
         };
         eventually("it is listed", async || find(denied.clone()).await == ["denied"]).await;
-        eventually("it is listed", async || find(of("batch")).await.len() == 1).await;
+        eventually("it is listed", async || find(of("starts")).await.len() == 1).await;
         let made = server.get("denied").await.create_time;
         let from = |from_time, until_time| ListCallsRequest {
             from_time,
