@@ -336,9 +336,11 @@ impl Approver {
         }
         self.open.remove(position);
         let outcome = prompt::outcome(prompt.state, prompt.resolution.as_ref());
-        let what = match prompt.state() {
-            PromptState::Resolved => "answered elsewhere",
-            _ => "no longer open",
+        let is_answered = prompt.state() == PromptState::Resolved;
+        let what = if is_answered {
+            "answered elsewhere"
+        } else {
+            "no longer open"
         };
         self.dim(&format!("{what}: {} – {outcome}", prompt::subject(prompt)));
     }

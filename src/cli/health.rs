@@ -35,9 +35,13 @@ impl HealthArgs {
         request.set_timeout(TIMEOUT);
         let client = connection::connect(globals).await?;
         let answer = HealthClient::new(client.channel()).check(request).await;
-        let answer = answer.map_err(|status| match status.code() {
-            Code::NotFound => Status::not_found(format!("unknown service {service}")),
-            _ => status,
+        let answer = answer.map_err(|status| {
+            let is_unknown = status.code() == Code::NotFound;
+            if is_unknown {
+                Status::not_found(format!("unknown service {service}"))
+            } else {
+                status
+            }
         })?;
         let status = answer.into_inner().status();
         if terminal.json {
