@@ -237,22 +237,6 @@ impl FromCore<call::Grant> for proto::Grant {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn people_see_everything_that_a_part_is_judged_as() {
-        let part = call::AskPart {
-            patterns: vec!["rm -fr x".to_owned()],
-            variants: vec!["rm -rf x".to_owned()],
-            ..call::AskPart::default()
-        };
-        let sent = permission_part(part, call::PartVerdict::default());
-        assert_eq!(sent.patterns, ["rm -fr x", "rm -rf x"]);
-    }
-}
-
 impl FromCore<Evaluation> for proto::CallEvaluation {
     fn from_core(evaluation: Evaluation) -> Self {
         Self {
@@ -282,5 +266,21 @@ impl FromCore<Evaluated> for proto::EvaluatedRequest {
             grant_ids: evaluated.grants.iter().map(ToString::to_string).collect(),
             announced: evaluated.is_announced,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_everything_that_a_part_is_judged_as() {
+        let part = call::AskPart {
+            patterns: vec!["rm -fr x".to_owned()],
+            variants: vec!["rm -rf x".to_owned()],
+            ..call::AskPart::default()
+        };
+        let sent = permission_part(part, call::PartVerdict::default());
+        assert_eq!(sent.patterns, ["rm -fr x", "rm -rf x"]);
     }
 }
