@@ -159,6 +159,7 @@ async fn offered(table: &Arity, connection: &Connection) -> Result<Problems> {
         let no = PromptReply {
             prompt_id: prompt.prompt_id.clone(),
             reply_id: prompt.prompt_id,
+            input_digest: prompt.input_digest,
             decision: PromptDecision::Reject.into(),
             ..PromptReply::default()
         };

@@ -28,12 +28,19 @@ async fn ask(server: &Server, session: &str, id: &str, command: &str) -> (Stream
     (stream, prompt)
 }
 
-async fn answer(server: &Server, reply: PromptReply) -> ReplyPromptResponse {
+async fn answer(server: &Server, reply: PromptReply) -> PromptReplyResult {
     let request = ReplyPromptRequest {
         reply: Some(reply),
         name: "tester".to_owned(),
     };
-    server.permissions().reply_prompt(request).await.unwrap().into_inner()
+    server
+        .permissions()
+        .reply_prompt(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .result
+        .unwrap()
 }
 
 async fn stored(server: &Server, id: &str) -> Prompt {
@@ -47,7 +54,7 @@ async fn stored(server: &Server, id: &str) -> Prompt {
 async fn open_prompts(server: &Server) -> Vec<Prompt> {
     let request = ListPromptsRequest {
         page_size: 1000,
-        ..Default::default()
+        ..list_all()
     };
     server
         .permissions()
@@ -91,7 +98,7 @@ async fn visit(channel: Channel, name: &str, random: &mut Random, learned: &mpsc
             );
             assert_eq!(prompt.state(), PromptState::Open);
             let mut reply = reply(
-                &prompt.prompt_id,
+                &prompt,
                 *random.pick(&[
                     PromptDecision::Once,
                     PromptDecision::Once,
@@ -101,7 +108,6 @@ async fn visit(channel: Channel, name: &str, random: &mut Random, learned: &mpsc
                 ]),
             );
             reply.reply_id = format!("{name}-{}", random.below(1 << 40));
-            reply.input_digest = prompt.input_digest.clone();
             match random.below(10) {
                 0 => continue,
                 1 => reply.input_digest = "0".repeat(64),
@@ -116,7 +122,7 @@ async fn visit(channel: Channel, name: &str, random: &mut Random, learned: &mpsc
                         name: name.to_owned(),
                     };
                     if let Ok(response) = unary.reply_prompt(request).await {
-                        let response = response.into_inner();
+                        let response = response.into_inner().result.unwrap();
                         let accepted = response.result() == ReplyResult::Accepted;
                         let prompt = response.prompt.unwrap();
                         assert_ne!(prompt.state(), PromptState::Open, "a reply leaves no prompt open");
@@ -223,7 +229,7 @@ fn one_decision_each_in_a_crowd() {
         eventually("no prompt is open", async || {
             let open = open_prompts(&server).await;
             for prompt in &open {
-                let response = answer(&server, reply(&prompt.prompt_id, PromptDecision::Once)).await;
+                let response = answer(&server, reply(&prompt, PromptDecision::Once)).await;
                 assert_ne!(response.prompt.unwrap().state(), PromptState::Open);
             }
             let list = ListCallsRequest {
@@ -367,13 +373,13 @@ fn a_waiting_prompt_survives_the_server() {
         // At once after the start, before the call can have asked again.
         server.kill9().await;
         server.restart().await;
-        let response = answer(&server, reply(&first.prompt_id, PromptDecision::Once)).await;
+        let response = answer(&server, reply(&first, PromptDecision::Once)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
         let log = server.watch("a", 0).await.unwrap();
         check_log(0, &log);
         assert!(matches!(end_of(&log), call::Ending::Completed(_)));
         assert_eq!(server.get("b").await.state(), CallState::Waiting);
-        let response = answer(&server, reply(&second.prompt_id, PromptDecision::Reject)).await;
+        let response = answer(&server, reply(&second, PromptDecision::Reject)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
         let log = server.watch("b", 0).await.unwrap();
         check_log(0, &log);
@@ -425,13 +431,16 @@ fn cascades() {
         ] {
             let (stream, prompt) = ask(&server, session, id, command).await;
             streams.push(stream);
-            prompts.push(prompt.prompt_id);
+            prompts.push(prompt);
         }
         let response = answer(&server, reply(&prompts[0], PromptDecision::Always)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
-        let also = stored(&server, &prompts[1]).await;
-        assert_eq!(also.resolution.as_ref().unwrap().because_of_prompt_id, prompts[0]);
-        let first = stored(&server, &prompts[0]).await;
+        let also = stored(&server, &prompts[1].prompt_id).await;
+        assert_eq!(
+            also.resolution.as_ref().unwrap().because_of_prompt_id,
+            prompts[0].prompt_id
+        );
+        let first = stored(&server, &prompts[0].prompt_id).await;
         assert_eq!(first.resolution.as_ref().unwrap().resolved_by, "tester");
         for (stream, prompt) in streams.iter_mut().zip([first, also]) {
             let event = next_such(stream, |event| matches!(event, Event::Resumed(_))).await;
@@ -443,9 +452,9 @@ fn cascades() {
                 "the stream says what the record says"
             );
         }
-        assert_eq!(stored(&server, &prompts[2]).await.state(), PromptState::Open);
+        assert_eq!(stored(&server, &prompts[2].prompt_id).await.state(), PromptState::Open);
         assert_eq!(
-            stored(&server, &prompts[3]).await.state(),
+            stored(&server, &prompts[3].prompt_id).await.state(),
             PromptState::Open,
             "another session"
         );
@@ -460,13 +469,13 @@ fn cascades() {
         answer(&server, reject).await;
         let cascaded = stored(&server, &other.prompt_id).await;
         assert_eq!(cascaded.resolution.as_ref().unwrap().decision(), PromptDecision::Reject);
-        assert_eq!(cascaded.resolution.unwrap().because_of_prompt_id, prompts[2]);
+        assert_eq!(cascaded.resolution.unwrap().because_of_prompt_id, prompts[2].prompt_id);
         let rejected = collect(streams.remove(2)).await.unwrap();
         match end_of(&rejected) {
             call::Ending::Failed(failed) => assert!(failed.error.contains("not like this"), "{}", failed.error),
             other => panic!("{other:?}"),
         }
-        assert_eq!(stored(&server, &prompts[3]).await.state(), PromptState::Open);
+        assert_eq!(stored(&server, &prompts[3].prompt_id).await.state(), PromptState::Open);
     });
 }
 
@@ -476,68 +485,71 @@ fn replies_that_do_not_count() {
         let server = Server::with(asks()).await;
         let (stream, prompt) = ask(&server, "s", "c", "true").await;
         let id = prompt.prompt_id.as_str();
-        let mut client = server.permissions();
-        let mut try_reply = async |reply: PromptReply| {
-            let request = ReplyPromptRequest {
-                reply: Some(reply),
-                name: String::new(),
-            };
-            client.reply_prompt(request).await
-        };
-        let wrong = PromptReply {
-            input_digest: "f".repeat(64),
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(
-            try_reply(wrong.clone()).await,
-            Code::FailedPrecondition,
-            "DIGEST_MISMATCH",
-        );
-        refused(
-            try_reply(reply("per_x", PromptDecision::Once)).await,
-            Code::NotFound,
-            "NOT_FOUND",
-        );
-        refused(
-            try_reply(reply("", PromptDecision::Once)).await,
-            Code::InvalidArgument,
-            "INVALID_FIELD",
-        );
-        refused(
-            try_reply(reply(id, PromptDecision::Unspecified)).await,
-            Code::InvalidArgument,
-            "INVALID_FIELD",
-        );
-        let undefined = PromptReply {
-            decision: 99,
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(try_reply(undefined).await, Code::InvalidArgument, "INVALID_FIELD");
-        let chatty = PromptReply {
-            message: "why".to_owned(),
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(try_reply(chatty).await, Code::InvalidArgument, "INVALID_FIELD");
-        let long = PromptReply {
-            reply_id: "x".repeat(129),
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(try_reply(long).await, Code::InvalidArgument, "INVALID_FIELD");
-        assert_eq!(stored(&server, id).await.state(), PromptState::Open);
-
         let mut approver = Approver::open(server.connect().await, "channel").await.unwrap();
-        for (given, expected) in [
-            (wrong, ReplyResult::DigestMismatch),
-            (reply("per_x", PromptDecision::Once), ReplyResult::NotFound),
-            (reply(id, PromptDecision::Unspecified), ReplyResult::Invalid),
-        ] {
-            approver.send(given).await;
-            assert_eq!(approver.result().await.result(), expected);
+        let once = || reply(&prompt, PromptDecision::Once);
+        let wrong = [
+            (
+                PromptReply {
+                    input_digest: "f".repeat(64),
+                    ..once()
+                },
+                ReplyResult::DigestMismatch,
+            ),
+            (
+                PromptReply {
+                    input_digest: String::new(),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (
+                PromptReply {
+                    prompt_id: "per_x".to_owned(),
+                    ..once()
+                },
+                ReplyResult::NotFound,
+            ),
+            (
+                PromptReply {
+                    prompt_id: String::new(),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (reply(&prompt, PromptDecision::Unspecified), ReplyResult::Invalid),
+            (PromptReply { decision: 99, ..once() }, ReplyResult::Invalid),
+            (
+                PromptReply {
+                    message: "why".to_owned(),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (
+                PromptReply {
+                    reply_id: "x".repeat(129),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (PromptReply::default(), ReplyResult::Invalid),
+        ];
+        for (given, expected) in wrong {
+            approver.send(given.clone()).await;
+            let result = approver.result().await;
+            assert_eq!(result.result(), expected, "{given:?}");
+            assert_ne!(result.message, "", "{given:?}");
+            assert_eq!(
+                result.message.contains("input_digest"),
+                given.input_digest.is_empty() && !given.prompt_id.is_empty()
+            );
+            // The words are the same without a channel.
+            assert_eq!(answer(&server, given).await, result);
         }
+        assert_eq!(stored(&server, id).await.state(), PromptState::Open);
         let good = PromptReply {
             reply_id: "mine".to_owned(),
-            input_digest: prompt.input_digest.clone(),
-            ..reply(id, PromptDecision::Once)
+            ..once()
         };
         for _ in 0..2 {
             approver.send(good.clone()).await;
@@ -573,7 +585,7 @@ fn nobody_answers() {
             call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::PromptExpired),
             other => panic!("{other:?}"),
         }
-        let late = answer(&server, reply(&prompt.prompt_id, PromptDecision::Once)).await;
+        let late = answer(&server, reply(&prompt, PromptDecision::Once)).await;
         assert_eq!(late.result(), ReplyResult::Expired);
         assert_eq!(late.prompt.unwrap().state(), PromptState::Expired);
         assert!(lines(&server, "ran").is_empty());
@@ -648,7 +660,7 @@ fn a_reader_that_falls_behind_is_told() {
         let server = Server::with(setup).await;
         let mut lagging = server
             .permissions()
-            .watch_prompts(WatchPromptsRequest::default())
+            .watch_prompts(watch_all())
             .await
             .unwrap()
             .into_inner();
@@ -666,11 +678,11 @@ fn a_reader_that_falls_behind_is_told() {
                 let mut tools = server.tools();
                 clients.spawn(async move {
                     let mut stream = tools.execute_tool(request).await.unwrap().into_inner();
-                    waiting(&mut stream).await.prompt_id
+                    waiting(&mut stream).await
                 });
             }
-            let ids = clients.join_all().await;
-            answer(&server, reply(&ids[0], PromptDecision::Reject)).await;
+            let prompts = clients.join_all().await;
+            answer(&server, reply(&prompts[0], PromptDecision::Reject)).await;
         }
         let end = loop {
             match lagging.message().await {
@@ -690,7 +702,7 @@ fn grants_are_listed_used_and_revoked() {
     test(async {
         let server = Server::with(asks()).await;
         let (stream, prompt) = ask(&server, "s", "g", "echo granted").await;
-        answer(&server, reply(&prompt.prompt_id, PromptDecision::Always)).await;
+        answer(&server, reply(&prompt, PromptDecision::Always)).await;
         collect(stream).await.unwrap();
         let list = ListGrantsRequest {
             workspace: "default".to_owned(),

@@ -309,9 +309,10 @@ class AsyncClient:
         `session`.
 
         Args:
-            handler: Is given a `Prompt` and returns a decision, or `None` to leave it to others. It runs at once for
-                several prompts, and is cancelled when its prompt has ended otherwise. When its reply was not taken
-                (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `Prompt.problem`, five times at most.
+            handler: Is given a `PermissionPrompt` or a `QuestionPrompt` and returns a decision, or `None` to leave it to
+                others. It runs at once for several prompts, and is cancelled when its prompt has ended otherwise. When
+                its reply was not taken (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `problem` in the prompt,
+                five times at most.
             name: The approver's name, recorded with the decisions; the user's name if there is none.
             workspace: Only prompts of this workspace.
             sessions: The prompts of these sessions instead, whoever makes the calls.
@@ -324,7 +325,7 @@ class AsyncClient:
         """
         if everybody and sessions:
             raise ValueError("approvals of everybody's calls name no sessions")
-        prompts = permission_service_pb2.PromptFilter(workspace=workspace, session_ids=sessions)
+        prompts = permission_service_pb2.PromptFilter(workspace=workspace, all=everybody, session_ids=sessions)
         if not (everybody or sessions):
             prompts.client_ids.append(self._defaults.client_id)
             prompts.session_ids.extend([self._defaults.session] if self._defaults.session else [])

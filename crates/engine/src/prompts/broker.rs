@@ -351,11 +351,7 @@ impl Broker {
                 Some(prompt) => self.replied_before(prompt, &given),
             });
         };
-        if given
-            .input_digest
-            .as_ref()
-            .is_some_and(|digest| *digest != prompt.input_digest)
-        {
+        if given.input_digest != prompt.input_digest {
             return Ok(ReplyOutcome::DigestMismatch(prompt));
         }
         if !prompt.takes(&given.reply) {

@@ -130,8 +130,8 @@ pub struct ApproverReply {
     pub reply_id: String,
     /// The decision.
     pub reply: Reply,
-    /// The digest that the approver was shown, if it cites one.
-    pub input_digest: Option<String>,
+    /// The digest that the approver was shown.
+    pub input_digest: String,
     /// Who replies, as it is shown.
     pub by: String,
     /// Who replies, as the service knows.

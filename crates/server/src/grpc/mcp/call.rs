@@ -367,7 +367,7 @@ impl<'s> Following<'s> {
             prompt: prompt.id.clone(),
             reply_id: format!("mcp-{}", uuid::Uuid::now_v7().simple()),
             reply,
-            input_digest: Some(prompt.input_digest.clone()),
+            input_digest: prompt.input_digest.clone(),
             by: principal.display_name(&client),
             principal: principal.clone(),
         }
