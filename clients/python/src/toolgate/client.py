@@ -309,10 +309,10 @@ class AsyncClient:
         `session`.
 
         Args:
-            handler: Is given a `PermissionPrompt` or a `QuestionPrompt` and returns a decision, or `None` to leave it to
-                others. It runs at once for several prompts, and is cancelled when its prompt has ended otherwise. When
-                its reply was not taken (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `problem` in the prompt,
-                five times at most.
+            handler: Is given a `PermissionPrompt` or a `QuestionPrompt` and returns a decision, or `None` to leave it
+                to others. It runs at once for several prompts, and is cancelled when its prompt has ended otherwise.
+                When its reply was not taken (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `problem` in the
+                prompt, five times at most.
             name: The approver's name, recorded with the decisions; the user's name if there is none.
             workspace: Only prompts of this workspace.
             sessions: The prompts of these sessions instead, whoever makes the calls.

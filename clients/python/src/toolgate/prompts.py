@@ -1,7 +1,7 @@
 """What a person is asked, and what a person may decide.
 
-A handler of `Client.approvals` gets a `PermissionPrompt` or a `QuestionPrompt` and returns one of the decisions that `once`, `always`, `reject`,
-`answer` and `instead` make, or nothing to leave the prompt to others.
+A handler of `Client.approvals` gets a `PermissionPrompt` or a `QuestionPrompt` and returns one of the decisions that
+`once`, `always`, `reject`, `answer` and `instead` make, or nothing to leave the prompt to others.
 """
 
 from __future__ import annotations

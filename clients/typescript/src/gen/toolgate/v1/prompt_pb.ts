@@ -521,8 +521,8 @@ export type Prompt = Message<"toolgate.v1.Prompt"> & {
   state: PromptState;
 
   /**
-   * SHA-256 of the call's frozen input, 64 hexadecimal digits. A reply may cite it: a reply that cites another one is
-   * refused with FAILED_PRECONDITION, so an approval is for exactly what runs.
+   * SHA-256 of the call's frozen input, 64 hexadecimal digits; questions have it as well. A reply carries it, and one
+   * that carries another is refused, so an approval is for exactly what runs.
    *
    * @generated from field: string input_digest = 11;
    */
