@@ -226,7 +226,7 @@ fn bash(command: &str) -> ExecuteToolRequest {
     let input = json!({ "command": command, "description": "run a command" });
     ExecuteToolRequest {
         context: Some(CallContext {
-            client: "cli".to_owned(),
+            client_kind: "cli".to_owned(),
             ..CallContext::default()
         }),
         tool: "bash".to_owned(),

@@ -365,7 +365,7 @@ fn who_is_offered_what() {
             let server = Server::with(setup).await;
             let request = ListToolsRequest {
                 agent: agent.to_owned(),
-                client: client.to_owned(),
+                client_kind: client.to_owned(),
                 ..Default::default()
             };
             let tools = server.tools().list_tools(request).await.unwrap().into_inner().tools;
@@ -414,7 +414,7 @@ fn a_question_that_nobody_answers_ends_as_the_policy_says() {
         check(
             "TOOLGATE_PERMISSION_TIMEOUT",
             "200ms",
-            "Nobody answered the prompt in time",
+            "Nobody answered the prompt que_",
         )
         .await;
         check("TOOLGATE_PERMISSION_UNATTENDED", "refuse", "nobody is there").await;

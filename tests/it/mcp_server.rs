@@ -61,7 +61,7 @@ fn its_tools_are_those_of_the_service() {
         let recorded = server.get(&call_id(&result)).await;
         let context = recorded.context.unwrap();
         assert!(context.session_id.starts_with("mcp-"), "{context:?}");
-        assert_eq!(context.client, "mcp");
+        assert_eq!(context.client_kind, "mcp");
 
         let missing = call(&client, "read", json!({"filePath": server.work().join("missing")})).await;
         assert_eq!(missing.is_error, Some(true));

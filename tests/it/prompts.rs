@@ -786,3 +786,119 @@ fn grants_are_listed_used_and_revoked() {
         }
     });
 }
+
+#[test]
+fn a_unary_call_says_what_nobody_answered() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let unary = |id: &str, unattended: Unattended, wait_timeout: Option<Duration>| RunToolRequest {
+            unattended: unattended.into(),
+            wait_timeout: wait_timeout.map(|wait| wait.try_into().unwrap()),
+            ..run_request(kept(id, bash("echo ran >> ran")))
+        };
+        let ended = async |request: RunToolRequest| match run(&mut server.tools(), request).await.unwrap().ending {
+            Some(call::Ending::Failed(failed)) => (failed.reason(), failed.error),
+            other => panic!("{other:?}"),
+        };
+        // Nobody listens: refused at once, and what would have been asked is said.
+        for unattended in [Unattended::Unspecified, Unattended::Refuse] {
+            let (reason, error) = ended(unary(&format!("refused{unattended:?}"), unattended, None)).await;
+            assert_eq!(reason, FailureReason::PromptExpired);
+            assert!(
+                error.contains("permission `bash`") && error.contains("toolgate approve"),
+                "{error}"
+            );
+        }
+        assert!(server.prompts(list_all()).await.is_empty());
+        // An approver with another filter is nobody.
+        let filter = PromptFilter {
+            session_ids: vec!["another".to_owned()],
+            ..PromptFilter::default()
+        };
+        let other = Approver::open_for(server.connect().await, "other", filter)
+            .await
+            .unwrap();
+        let (reason, _) = ended(unary("other", Unattended::Refuse, None)).await;
+        assert_eq!(reason, FailureReason::PromptExpired);
+        drop(other);
+        // It may wait, within a bound; the error names the prompt, also if a call below asks.
+        let batch =
+            json!({ "tool_calls": [{ "tool": "bash", "parameters": { "command": "true", "description": "d" } }] });
+        for (id, request) in [("waits", bash("echo ran >> ran")), ("batch", request("batch", batch))] {
+            let request = RunToolRequest {
+                wait_timeout: Some(Duration::from_millis(300).try_into().unwrap()),
+                ..run_request(kept(id, request))
+            };
+            let call = run(&mut server.tools(), request).await.unwrap();
+            let expired = server
+                .prompts(ListPromptsRequest {
+                    states: vec![PromptState::Expired.into()],
+                    ..list_all()
+                })
+                .await;
+            let prompt = expired.last().expect("a prompt that expired");
+            assert!(format!("{call:?}").contains(&prompt.prompt_id), "{call:?}");
+        }
+        // Somebody listens: the call waits for the answer.
+        let mut approver = Approver::open(server.connect().await, "approver").await.unwrap();
+        let (call, ()) = tokio::join!(
+            async {
+                run(&mut server.tools(), unary("approved", Unattended::Refuse, None))
+                    .await
+                    .unwrap()
+            },
+            async {
+                let prompt = approver.added().await;
+                approver.send(reply(&prompt, PromptDecision::Once)).await;
+            }
+        );
+        assert!(matches!(call.ending, Some(call::Ending::Completed(_))), "{call:?}");
+        assert_eq!(lines(&server, "ran"), ["ran"]);
+        let misplaced = unary("misplaced", Unattended::Refuse, Some(Duration::from_secs(1)));
+        refused(
+            server.tools().run_tool(misplaced).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
+    });
+}
+
+#[test]
+fn a_client_is_recorded_as_it_says() {
+    test(async {
+        let server = Server::start().await;
+        let listed = async |kind: &str| {
+            let request = ListToolsRequest {
+                client_kind: kind.to_owned(),
+                ..ListToolsRequest::default()
+            };
+            let tools = server.tools().list_tools(request).await.unwrap().into_inner().tools;
+            tools.into_iter().any(|tool| tool.name == "question")
+        };
+        assert!(listed("").await && listed("cli").await && !listed("toolgate-python/0.1.0").await);
+        for (id, kind, name) in [
+            ("none", "", ""),
+            ("named", "", "mine/1.0"),
+            ("both", "desktop", "mine/1.0"),
+        ] {
+            let mut request = kept(id, bash("true"));
+            let context = request.context.get_or_insert_default();
+            (context.client_kind, context.client_name) = (kind.to_owned(), name.to_owned());
+            server.execute(request).await.unwrap();
+            let recorded = server.get(id).await.context.unwrap();
+            assert_eq!(
+                (recorded.client_kind.as_str(), recorded.client_name.as_str()),
+                (kind, name)
+            );
+        }
+        // Without a kind, the tools are those for `cli`: the question finds somebody to ask.
+        let question = json!({"questions": [{"question": "q", "header": "h", "options": []}]});
+        let mut stream = server
+            .tools()
+            .execute_tool(request("question", question))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(waiting(&mut stream).await.prompt_id.starts_with("que_"));
+    });
+}

@@ -460,6 +460,8 @@ pub(crate) fn run_request(request: ExecuteToolRequest) -> RunToolRequest {
         }),
         timeout: request.timeout,
         on_disconnect: request.on_disconnect,
+        unattended: Unattended::Wait.into(),
+        wait_timeout: None,
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn decision_fact(
         }),
         Ok(Decided::Replied(_)) => None,
         Err(Refusal::Denied { .. }) => denied("rule"),
-        Err(Refusal::Unattended) => denied("unattended"),
+        Err(Refusal::Unattended { .. }) => denied("unattended"),
         Err(Refusal::Unavailable) => denied("unavailable"),
         Err(Refusal::TooManyPrompts { .. }) => denied("too_many_prompts"),
         Err(
@@ -119,7 +119,7 @@ pub(crate) fn decision_fact(
             | Refusal::Corrected { .. }
             | Refusal::Dismissed { .. }
             | Refusal::Edited
-            | Refusal::Expired
+            | Refusal::Expired { .. }
             | Refusal::Withdrawn,
         ) => None,
     }

@@ -25,6 +25,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+// a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+// has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+type Unattended int32
+
+const (
+	// As REFUSE.
+	Unattended_UNATTENDED_UNSPECIFIED Unattended = 0
+	// Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+	// waits as the service is configured.
+	Unattended_UNATTENDED_REFUSE Unattended = 1
+	// Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+	// configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+	Unattended_UNATTENDED_WAIT Unattended = 2
+)
+
+// Enum value maps for Unattended.
+var (
+	Unattended_name = map[int32]string{
+		0: "UNATTENDED_UNSPECIFIED",
+		1: "UNATTENDED_REFUSE",
+		2: "UNATTENDED_WAIT",
+	}
+	Unattended_value = map[string]int32{
+		"UNATTENDED_UNSPECIFIED": 0,
+		"UNATTENDED_REFUSE":      1,
+		"UNATTENDED_WAIT":        2,
+	}
+)
+
+func (x Unattended) Enum() *Unattended {
+	p := new(Unattended)
+	*p = x
+	return p
+}
+
+func (x Unattended) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Unattended) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_tool_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Unattended) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_tool_service_proto_enumTypes[0]
+}
+
+func (x Unattended) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Unattended.Descriptor instead.
+func (Unattended) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{0}
+}
+
 // Says for whom tools are listed.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -34,8 +91,8 @@ type ListToolsRequest struct {
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The model. It decides which tools are listed, and in what form their schemas are.
 	Model *ModelRef `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// The kind of client; empty for `cli`.
-	Client string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
+	// The kind of client, as in CallContext; empty for `cli`, unless the service is set to another kind.
+	ClientKind string `protobuf:"bytes,4,opt,name=client_kind,json=clientKind,proto3" json:"client_kind,omitempty"`
 	// At most this many tools; 0 for all; at most 1000, which more is taken down to.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the page before; empty for the first.
@@ -100,9 +157,9 @@ func (x *ListToolsRequest) GetModel() *ModelRef {
 	return nil
 }
 
-func (x *ListToolsRequest) GetClient() string {
+func (x *ListToolsRequest) GetClientKind() string {
 	if x != nil {
-		return x.Client
+		return x.ClientKind
 	}
 	return ""
 }
@@ -415,7 +472,12 @@ type RunToolRequest struct {
 	// The time that the tool may run.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// What a lost client means.
-	OnDisconnect  OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolgate.v1.OnDisconnect" json:"on_disconnect,omitempty"`
+	OnDisconnect OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolgate.v1.OnDisconnect" json:"on_disconnect,omitempty"`
+	// What becomes of prompts that nobody answers.
+	Unattended Unattended `protobuf:"varint,8,opt,name=unattended,proto3,enum=toolgate.v1.Unattended" json:"unattended,omitempty"`
+	// With UNATTENDED_WAIT: how long each prompt waits, more than zero and at most 24 hours. Absent: as long as the service
+	// lets prompts wait (`permission.timeout`), which is the most in any case.
+	WaitTimeout   *durationpb.Duration `protobuf:"bytes,9,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,6 +570,20 @@ func (x *RunToolRequest) GetOnDisconnect() OnDisconnect {
 		return x.OnDisconnect
 	}
 	return OnDisconnect_ON_DISCONNECT_UNSPECIFIED
+}
+
+func (x *RunToolRequest) GetUnattended() Unattended {
+	if x != nil {
+		return x.Unattended
+	}
+	return Unattended_UNATTENDED_UNSPECIFIED
+}
+
+func (x *RunToolRequest) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return nil
 }
 
 type isRunToolRequest_Arguments interface {
@@ -1275,12 +1351,13 @@ var File_toolgate_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x91\x02\n" +
+	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x9a\x02\n" +
 	"\x10ListToolsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12+\n" +
-	"\x05model\x18\x03 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x16\n" +
-	"\x06client\x18\x04 \x01(\tR\x06client\x12\x1b\n" +
+	"\x05model\x18\x03 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x1f\n" +
+	"\vclient_kind\x18\x04 \x01(\tR\n" +
+	"clientKind\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\"\n" +
@@ -1303,7 +1380,7 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x06output\x18\b \x01(\x0e2\x17.toolgate.v1.OutputModeR\x06outputB\v\n" +
 	"\targuments\"C\n" +
 	"\x13ExecuteToolResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event\"\xc5\x02\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event\"\xbc\x03\n" +
 	"\x0eRunToolRequest\x122\n" +
 	"\acontext\x18\x01 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -1312,7 +1389,11 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"input_json\x18\x04 \x01(\tH\x00R\tinputJson\x12/\n" +
 	"\x05input\x18\x05 \x01(\v2\x17.google.protobuf.StructH\x00R\x05input\x123\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12>\n" +
-	"\ron_disconnect\x18\a \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnectB\v\n" +
+	"\ron_disconnect\x18\a \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\x127\n" +
+	"\n" +
+	"unattended\x18\b \x01(\x0e2\x17.toolgate.v1.UnattendedR\n" +
+	"unattended\x12<\n" +
+	"\fwait_timeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeoutB\v\n" +
 	"\targuments\"8\n" +
 	"\x0fRunToolResponse\x12%\n" +
 	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\x83\x01\n" +
@@ -1358,7 +1439,12 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x05merge\x18\x04 \x01(\bR\x05merge\x12>\n" +
 	"\ron_disconnect\x18\x05 \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\"B\n" +
 	"\x12RevertCallResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xf5\x05\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event*T\n" +
+	"\n" +
+	"Unattended\x12\x1a\n" +
+	"\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n" +
+	"\x0fUNATTENDED_WAIT\x10\x022\xf5\x05\n" +
 	"\vToolService\x12P\n" +
 	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x04\xb8\xd7\x18\x02\x12X\n" +
 	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xb8\xd7\x18\x010\x01\x12J\n" +
@@ -1385,83 +1471,87 @@ func file_toolgate_v1_tool_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_tool_service_proto_rawDescData
 }
 
+var file_toolgate_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_toolgate_v1_tool_service_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),    // 0: toolgate.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),   // 1: toolgate.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),  // 2: toolgate.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil), // 3: toolgate.v1.ExecuteToolResponse
-	(*RunToolRequest)(nil),      // 4: toolgate.v1.RunToolRequest
-	(*RunToolResponse)(nil),     // 5: toolgate.v1.RunToolResponse
-	(*WatchCallRequest)(nil),    // 6: toolgate.v1.WatchCallRequest
-	(*WatchCallResponse)(nil),   // 7: toolgate.v1.WatchCallResponse
-	(*GetCallRequest)(nil),      // 8: toolgate.v1.GetCallRequest
-	(*GetCallResponse)(nil),     // 9: toolgate.v1.GetCallResponse
-	(*ListCallsRequest)(nil),    // 10: toolgate.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),   // 11: toolgate.v1.ListCallsResponse
-	(*CancelCallRequest)(nil),   // 12: toolgate.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),  // 13: toolgate.v1.CancelCallResponse
-	(*SendInputRequest)(nil),    // 14: toolgate.v1.SendInputRequest
-	(*SendInputResponse)(nil),   // 15: toolgate.v1.SendInputResponse
-	(*RevertCallRequest)(nil),   // 16: toolgate.v1.RevertCallRequest
-	(*RevertCallResponse)(nil),  // 17: toolgate.v1.RevertCallResponse
-	(*ModelRef)(nil),            // 18: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),      // 19: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),         // 20: toolgate.v1.CallContext
-	(*structpb.Struct)(nil),     // 21: google.protobuf.Struct
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
-	(OnDisconnect)(0),           // 23: toolgate.v1.OnDisconnect
-	(OutputMode)(0),             // 24: toolgate.v1.OutputMode
-	(*CallEvent)(nil),           // 25: toolgate.v1.CallEvent
-	(*Call)(nil),                // 26: toolgate.v1.Call
-	(CallState)(0),              // 27: toolgate.v1.CallState
+	(Unattended)(0),             // 0: toolgate.v1.Unattended
+	(*ListToolsRequest)(nil),    // 1: toolgate.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),   // 2: toolgate.v1.ListToolsResponse
+	(*ExecuteToolRequest)(nil),  // 3: toolgate.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil), // 4: toolgate.v1.ExecuteToolResponse
+	(*RunToolRequest)(nil),      // 5: toolgate.v1.RunToolRequest
+	(*RunToolResponse)(nil),     // 6: toolgate.v1.RunToolResponse
+	(*WatchCallRequest)(nil),    // 7: toolgate.v1.WatchCallRequest
+	(*WatchCallResponse)(nil),   // 8: toolgate.v1.WatchCallResponse
+	(*GetCallRequest)(nil),      // 9: toolgate.v1.GetCallRequest
+	(*GetCallResponse)(nil),     // 10: toolgate.v1.GetCallResponse
+	(*ListCallsRequest)(nil),    // 11: toolgate.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),   // 12: toolgate.v1.ListCallsResponse
+	(*CancelCallRequest)(nil),   // 13: toolgate.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),  // 14: toolgate.v1.CancelCallResponse
+	(*SendInputRequest)(nil),    // 15: toolgate.v1.SendInputRequest
+	(*SendInputResponse)(nil),   // 16: toolgate.v1.SendInputResponse
+	(*RevertCallRequest)(nil),   // 17: toolgate.v1.RevertCallRequest
+	(*RevertCallResponse)(nil),  // 18: toolgate.v1.RevertCallResponse
+	(*ModelRef)(nil),            // 19: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),      // 20: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),         // 21: toolgate.v1.CallContext
+	(*structpb.Struct)(nil),     // 22: google.protobuf.Struct
+	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
+	(OnDisconnect)(0),           // 24: toolgate.v1.OnDisconnect
+	(OutputMode)(0),             // 25: toolgate.v1.OutputMode
+	(*CallEvent)(nil),           // 26: toolgate.v1.CallEvent
+	(*Call)(nil),                // 27: toolgate.v1.Call
+	(CallState)(0),              // 28: toolgate.v1.CallState
 }
 var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
-	18, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
-	19, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
-	20, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
-	21, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	22, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	23, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	24, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
-	25, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
-	20, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
-	21, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
-	22, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
-	23, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	26, // 12: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
-	24, // 13: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
-	25, // 14: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
-	26, // 15: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
-	27, // 16: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
-	26, // 17: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
-	26, // 18: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
-	20, // 19: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
-	23, // 20: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	25, // 21: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
-	0,  // 22: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
-	2,  // 23: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
-	4,  // 24: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
-	6,  // 25: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
-	8,  // 26: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
-	10, // 27: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
-	12, // 28: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
-	14, // 29: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
-	16, // 30: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
-	1,  // 31: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
-	3,  // 32: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
-	5,  // 33: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
-	7,  // 34: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
-	9,  // 35: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
-	11, // 36: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
-	13, // 37: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
-	15, // 38: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
-	17, // 39: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	19, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
+	20, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
+	21, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
+	22, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	23, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	24, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	25, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
+	26, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
+	21, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
+	22, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
+	23, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
+	24, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	0,  // 12: toolgate.v1.RunToolRequest.unattended:type_name -> toolgate.v1.Unattended
+	23, // 13: toolgate.v1.RunToolRequest.wait_timeout:type_name -> google.protobuf.Duration
+	27, // 14: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
+	25, // 15: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
+	26, // 16: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
+	27, // 17: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
+	28, // 18: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
+	27, // 19: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
+	27, // 20: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
+	21, // 21: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
+	24, // 22: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	26, // 23: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
+	1,  // 24: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
+	3,  // 25: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
+	5,  // 26: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
+	7,  // 27: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
+	9,  // 28: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
+	11, // 29: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
+	13, // 30: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
+	15, // 31: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
+	17, // 32: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
+	2,  // 33: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
+	4,  // 34: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
+	6,  // 35: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
+	8,  // 36: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
+	10, // 37: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
+	12, // 38: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
+	14, // 39: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
+	16, // 40: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
+	18, // 41: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_tool_service_proto_init() }
@@ -1484,13 +1574,14 @@ func file_toolgate_v1_tool_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_tool_service_proto_rawDesc), len(file_toolgate_v1_tool_service_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_toolgate_v1_tool_service_proto_goTypes,
 		DependencyIndexes: file_toolgate_v1_tool_service_proto_depIdxs,
+		EnumInfos:         file_toolgate_v1_tool_service_proto_enumTypes,
 		MessageInfos:      file_toolgate_v1_tool_service_proto_msgTypes,
 	}.Build()
 	File_toolgate_v1_tool_service_proto = out.File

@@ -4,8 +4,8 @@
 // @generated from file toolgate/v1/tool_service.proto (package toolgate.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import type { Call, CallContext, CallEvent, CallState, ModelRef, OnDisconnect, OutputMode, ToolDefinition } from "./call_pb.js";
@@ -17,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/tool_service.proto.
  */
 export const file_toolgate_v1_tool_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsABChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEg4KBmNsaWVudBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRIVCg1pZl9ub25lX21hdGNoGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJInwKEUxpc3RUb29sc1Jlc3BvbnNlEioKBXRvb2xzGAEgAygLMhsudG9vbGdhdGUudjEuVG9vbERlZmluaXRpb24SDAoEZXRhZxgCIAEoCRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMbm90X21vZGlmaWVkGAQgASgIIrICChJFeGVjdXRlVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EicKBm91dHB1dBgIIAEoDjIXLnRvb2xnYXRlLnYxLk91dHB1dE1vZGVCCwoJYXJndW1lbnRzIjwKE0V4ZWN1dGVUb29sUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQihQIKDlJ1blRvb2xSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEgwKBHRvb2wYAyABKAkSFAoKaW5wdXRfanNvbhgEIAEoCUgAEigKBWlucHV0GAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEioKB3RpbWVvdXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNb25fZGlzY29ubmVjdBgHIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdEILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsImQKEFdhdGNoQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgCIAEoAxInCgZvdXRwdXQYAyABKA4yFy50b29sZ2F0ZS52MS5PdXRwdXRNb2RlIjoKEVdhdGNoQ2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50IiEKDkdldENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiMgoPR2V0Q2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpcBChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEiYKBnN0YXRlcxgDIAMoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRINCgV0b29scxgEIAMoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJOChFMaXN0Q2FsbHNSZXNwb25zZRIgCgVjYWxscxgBIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiQKEUNhbmNlbENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiNQoSQ2FuY2VsQ2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIlAKEFNlbmRJbnB1dFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDBINCgVjbG9zZRgEIAEoCCI4ChFTZW5kSW5wdXRSZXNwb25zZRITCgtuZXh0X29mZnNldBgBIAEoAxIOCgZjbG9zZWQYAiABKAgiqAEKEVJldmVydENhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEhYKDnJldmVydF9jYWxsX2lkGAMgASgJEg0KBW1lcmdlGAQgASgIEjAKDW9uX2Rpc2Nvbm5lY3QYBSABKA4yGS50b29sZ2F0ZS52MS5PbkRpc2Nvbm5lY3QiOwoSUmV2ZXJ0Q2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50MvUFCgtUb29sU2VydmljZRJQCglMaXN0VG9vbHMSHS50b29sZ2F0ZS52MS5MaXN0VG9vbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdFRvb2xzUmVzcG9uc2UiBLjXGAISWAoLRXhlY3V0ZVRvb2wSHy50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlcXVlc3QaIC50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlc3BvbnNlIgS41xgBMAESSgoHUnVuVG9vbBIbLnRvb2xnYXRlLnYxLlJ1blRvb2xSZXF1ZXN0GhwudG9vbGdhdGUudjEuUnVuVG9vbFJlc3BvbnNlIgS41xgBElIKCVdhdGNoQ2FsbBIdLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlcXVlc3QaHi50b29sZ2F0ZS52MS5XYXRjaENhbGxSZXNwb25zZSIEuNcYAjABEkoKB0dldENhbGwSGy50b29sZ2F0ZS52MS5HZXRDYWxsUmVxdWVzdBocLnRvb2xnYXRlLnYxLkdldENhbGxSZXNwb25zZSIEuNcYAhJQCglMaXN0Q2FsbHMSHS50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdENhbGxzUmVzcG9uc2UiBLjXGAISUwoKQ2FuY2VsQ2FsbBIeLnRvb2xnYXRlLnYxLkNhbmNlbENhbGxSZXF1ZXN0Gh8udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlc3BvbnNlIgS41xgBElAKCVNlbmRJbnB1dBIdLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlcXVlc3QaHi50b29sZ2F0ZS52MS5TZW5kSW5wdXRSZXNwb25zZSIEuNcYARJVCgpSZXZlcnRDYWxsEh4udG9vbGdhdGUudjEuUmV2ZXJ0Q2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVzcG9uc2UiBLjXGAEwAUJoCg5pby50b29sZ2F0ZS52MUIQVG9vbFNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_toolgate_v1_call, file_toolgate_v1_options]);
+  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsUBChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEhMKC2NsaWVudF9raW5kGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJEhUKDWlmX25vbmVfbWF0Y2gYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkifAoRTGlzdFRvb2xzUmVzcG9uc2USKgoFdG9vbHMYASADKAsyGy50b29sZ2F0ZS52MS5Ub29sRGVmaW5pdGlvbhIMCgRldGFnGAIgASgJEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIUCgxub3RfbW9kaWZpZWQYBCABKAgisgIKEkV4ZWN1dGVUb29sUmVxdWVzdBIpCgdjb250ZXh0GAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDwoHY2FsbF9pZBgCIAEoCRIMCgR0b29sGAMgASgJEhQKCmlucHV0X2pzb24YBCABKAlIABIoCgVpbnB1dBgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIqCgd0aW1lb3V0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDW9uX2Rpc2Nvbm5lY3QYByABKA4yGS50b29sZ2F0ZS52MS5PbkRpc2Nvbm5lY3QSJwoGb3V0cHV0GAggASgOMhcudG9vbGdhdGUudjEuT3V0cHV0TW9kZUILCglhcmd1bWVudHMiPAoTRXhlY3V0ZVRvb2xSZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxFdmVudCLjAgoOUnVuVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EisKCnVuYXR0ZW5kZWQYCCABKA4yFy50b29sZ2F0ZS52MS5VbmF0dGVuZGVkEi8KDHdhaXRfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsImQKEFdhdGNoQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgCIAEoAxInCgZvdXRwdXQYAyABKA4yFy50b29sZ2F0ZS52MS5PdXRwdXRNb2RlIjoKEVdhdGNoQ2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50IiEKDkdldENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiMgoPR2V0Q2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpcBChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEiYKBnN0YXRlcxgDIAMoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRINCgV0b29scxgEIAMoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJOChFMaXN0Q2FsbHNSZXNwb25zZRIgCgVjYWxscxgBIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiQKEUNhbmNlbENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiNQoSQ2FuY2VsQ2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIlAKEFNlbmRJbnB1dFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDBINCgVjbG9zZRgEIAEoCCI4ChFTZW5kSW5wdXRSZXNwb25zZRITCgtuZXh0X29mZnNldBgBIAEoAxIOCgZjbG9zZWQYAiABKAgiqAEKEVJldmVydENhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEhYKDnJldmVydF9jYWxsX2lkGAMgASgJEg0KBW1lcmdlGAQgASgIEjAKDW9uX2Rpc2Nvbm5lY3QYBSABKA4yGS50b29sZ2F0ZS52MS5PbkRpc2Nvbm5lY3QiOwoSUmV2ZXJ0Q2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50KlQKClVuYXR0ZW5kZWQSGgoWVU5BVFRFTkRFRF9VTlNQRUNJRklFRBAAEhUKEVVOQVRURU5ERURfUkVGVVNFEAESEwoPVU5BVFRFTkRFRF9XQUlUEAIy9QUKC1Rvb2xTZXJ2aWNlElAKCUxpc3RUb29scxIdLnRvb2xnYXRlLnYxLkxpc3RUb29sc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0VG9vbHNSZXNwb25zZSIEuNcYAhJYCgtFeGVjdXRlVG9vbBIfLnRvb2xnYXRlLnYxLkV4ZWN1dGVUb29sUmVxdWVzdBogLnRvb2xnYXRlLnYxLkV4ZWN1dGVUb29sUmVzcG9uc2UiBLjXGAEwARJKCgdSdW5Ub29sEhsudG9vbGdhdGUudjEuUnVuVG9vbFJlcXVlc3QaHC50b29sZ2F0ZS52MS5SdW5Ub29sUmVzcG9uc2UiBLjXGAESUgoJV2F0Y2hDYWxsEh0udG9vbGdhdGUudjEuV2F0Y2hDYWxsUmVxdWVzdBoeLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlc3BvbnNlIgS41xgCMAESSgoHR2V0Q2FsbBIbLnRvb2xnYXRlLnYxLkdldENhbGxSZXF1ZXN0GhwudG9vbGdhdGUudjEuR2V0Q2FsbFJlc3BvbnNlIgS41xgCElAKCUxpc3RDYWxscxIdLnRvb2xnYXRlLnYxLkxpc3RDYWxsc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXNwb25zZSIEuNcYAhJTCgpDYW5jZWxDYWxsEh4udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5DYW5jZWxDYWxsUmVzcG9uc2UiBLjXGAESUAoJU2VuZElucHV0Eh0udG9vbGdhdGUudjEuU2VuZElucHV0UmVxdWVzdBoeLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlc3BvbnNlIgS41xgBElUKClJldmVydENhbGwSHi50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVxdWVzdBofLnRvb2xnYXRlLnYxLlJldmVydENhbGxSZXNwb25zZSIEuNcYATABQmgKDmlvLnRvb2xnYXRlLnYxQhBUb29sU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_toolgate_v1_call, file_toolgate_v1_options]);
 
 /**
  * Says for whom tools are listed.
@@ -47,11 +47,11 @@ export type ListToolsRequest = Message<"toolgate.v1.ListToolsRequest"> & {
   model?: ModelRef | undefined;
 
   /**
-   * The kind of client; empty for `cli`.
+   * The kind of client, as in CallContext; empty for `cli`, unless the service is set to another kind.
    *
-   * @generated from field: string client = 4;
+   * @generated from field: string client_kind = 4;
    */
-  client: string;
+  clientKind: string;
 
   /**
    * At most this many tools; 0 for all; at most 1000, which more is taken down to.
@@ -296,6 +296,21 @@ export type RunToolRequest = Message<"toolgate.v1.RunToolRequest"> & {
    * @generated from field: toolgate.v1.OnDisconnect on_disconnect = 7;
    */
   onDisconnect: OnDisconnect;
+
+  /**
+   * What becomes of prompts that nobody answers.
+   *
+   * @generated from field: toolgate.v1.Unattended unattended = 8;
+   */
+  unattended: Unattended;
+
+  /**
+   * With UNATTENDED_WAIT: how long each prompt waits, more than zero and at most 24 hours. Absent: as long as the service
+   * lets prompts wait (`permission.timeout`), which is the most in any case.
+   *
+   * @generated from field: google.protobuf.Duration wait_timeout = 9;
+   */
+  waitTimeout?: Duration | undefined;
 };
 
 /**
@@ -692,6 +707,44 @@ export const RevertCallResponseSchema: GenMessage<RevertCallResponse> = /*@__PUR
   messageDesc(file_toolgate_v1_tool_service, 17);
 
 /**
+ * What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+ * a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+ * has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+ *
+ * @generated from enum toolgate.v1.Unattended
+ */
+export enum Unattended {
+  /**
+   * As REFUSE.
+   *
+   * @generated from enum value: UNATTENDED_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+   * waits as the service is configured.
+   *
+   * @generated from enum value: UNATTENDED_REFUSE = 1;
+   */
+  REFUSE = 1,
+
+  /**
+   * Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+   * configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+   *
+   * @generated from enum value: UNATTENDED_WAIT = 2;
+   */
+  WAIT = 2,
+}
+
+/**
+ * Describes the enum toolgate.v1.Unattended.
+ */
+export const UnattendedSchema: GenEnum<Unattended> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_tool_service, 0);
+
+/**
  * Lists tools, executes them, and lets any number of clients watch.
  *
  * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
@@ -740,7 +793,7 @@ export const ToolService: GenService<{
   },
   /**
    * Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-   * OK status with `call.failed`.
+   * OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
    *
    * Status codes and retries as ExecuteTool.
    *
