@@ -467,7 +467,15 @@ impl Conversation {
             }
             // Whoever asks may not be the one who answers; the call waits for somebody else.
             ReplyResult::NotAllowed => self.terminal.inform(&format!("  {}", visible(&message))),
-            result => {
+            ReplyResult::Unspecified
+            | ReplyResult::AlreadyResolved
+            | ReplyResult::NotFound
+            | ReplyResult::Expired
+            | ReplyResult::Withdrawn
+            | ReplyResult::DigestMismatch
+            | ReplyResult::Invalid
+            | ReplyResult::OtherInstance
+            | ReplyResult::SecondApprovalNeeded => {
                 let why = words::reply_result(result.into());
                 let text = format!("  the reply was not accepted: {why}: {}", visible(&message));
                 self.terminal.inform(&text);

@@ -24,7 +24,7 @@ fn scope(reach: GrantReach, max_uses: i32) -> GrantScope {
 fn always(prompt: &Prompt, scope: GrantScope) -> PromptReply {
     PromptReply {
         scope: Some(scope),
-        ..reply(&prompt, PromptDecision::Always)
+        ..reply(prompt, PromptDecision::Always)
     }
 }
 

@@ -151,7 +151,7 @@ async fn open_prompt(server: &Server, call: &str) -> Prompt {
 
 async fn answer(server: &Server, prompt: &Prompt, decision: PromptDecision) {
     let request = ReplyPromptRequest {
-        reply: Some(reply(&prompt, decision)),
+        reply: Some(reply(prompt, decision)),
         name: String::new(),
     };
     let replied = server

@@ -53,7 +53,7 @@ fn reason(call: &Call) -> FailureReason {
 
 async fn answer(server: &Server, prompt: &Prompt, decision: PromptDecision) {
     let request = ReplyPromptRequest {
-        reply: Some(reply(&prompt, decision)),
+        reply: Some(reply(prompt, decision)),
         name: String::new(),
     };
     server.permissions().reply_prompt(request).await.unwrap();

@@ -183,7 +183,7 @@ fn a_call_is_made_by_the_service_that_has_the_folder() {
         let prompt = prompts.first().expect("the service that runs here was not used");
         let reply = PromptReply {
             input_digest: prompt.input_digest.clone(),
-            ..reply(&prompt, PromptDecision::Once)
+            ..reply(prompt, PromptDecision::Once)
         };
         let request = ReplyPromptRequest {
             reply: Some(reply),

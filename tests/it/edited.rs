@@ -39,7 +39,7 @@ fn instead(prompt: &Prompt, input_json: &str) -> PromptReply {
     PromptReply {
         input_json: input_json.to_owned(),
         input_digest: prompt.input_digest.clone(),
-        ..reply(&prompt, PromptDecision::Instead)
+        ..reply(prompt, PromptDecision::Instead)
     }
 }
 

@@ -30,7 +30,7 @@ fn answers(prompt: &Prompt, lists: &[&[&str]]) -> PromptReply {
     PromptReply {
         answers: lists.iter().map(answer).collect(),
         input_digest: prompt.input_digest.clone(),
-        ..reply(&prompt, PromptDecision::Answer)
+        ..reply(prompt, PromptDecision::Answer)
     }
 }
 

@@ -229,7 +229,7 @@ fn one_decision_each_in_a_crowd() {
         eventually("no prompt is open", async || {
             let open = open_prompts(&server).await;
             for prompt in &open {
-                let response = answer(&server, reply(&prompt, PromptDecision::Once)).await;
+                let response = answer(&server, reply(prompt, PromptDecision::Once)).await;
                 assert_ne!(response.prompt.unwrap().state(), PromptState::Open);
             }
             let list = ListCallsRequest {
@@ -790,19 +790,23 @@ fn grants_are_listed_used_and_revoked() {
 #[test]
 fn a_unary_call_says_what_nobody_answered() {
     test(async {
-        let server = Server::with(asks()).await;
+        let server = Server::with(Setup {
+            config: Some(json!({ "permission": { "bash": "ask" }, "experimental": { "batch_tool": true } })),
+            ..Setup::default()
+        })
+        .await;
         let unary = |id: &str, unattended: Unattended, wait_timeout: Option<Duration>| RunToolRequest {
             unattended: unattended.into(),
             wait_timeout: wait_timeout.map(|wait| wait.try_into().unwrap()),
             ..run_request(kept(id, bash("echo ran >> ran")))
         };
-        let ended = async |request: RunToolRequest| match run(&mut server.tools(), request).await.unwrap().ending {
+        let refusal = async |request: RunToolRequest| match run(&mut server.tools(), request).await.unwrap().ending {
             Some(call::Ending::Failed(failed)) => (failed.reason(), failed.error),
             other => panic!("{other:?}"),
         };
         // Nobody listens: refused at once, and what would have been asked is said.
         for unattended in [Unattended::Unspecified, Unattended::Refuse] {
-            let (reason, error) = ended(unary(&format!("refused{unattended:?}"), unattended, None)).await;
+            let (reason, error) = refusal(unary(&format!("refused{unattended:?}"), unattended, None)).await;
             assert_eq!(reason, FailureReason::PromptExpired);
             assert!(
                 error.contains("permission `bash`") && error.contains("toolgate approve"),
@@ -818,12 +822,13 @@ fn a_unary_call_says_what_nobody_answered() {
         let other = Approver::open_for(server.connect().await, "other", filter)
             .await
             .unwrap();
-        let (reason, _) = ended(unary("other", Unattended::Refuse, None)).await;
+        let (reason, _) = refusal(unary("other", Unattended::Refuse, None)).await;
         assert_eq!(reason, FailureReason::PromptExpired);
         drop(other);
         // It may wait, within a bound; the error names the prompt, also if a call below asks.
         let batch =
             json!({ "tool_calls": [{ "tool": "bash", "parameters": { "command": "true", "description": "d" } }] });
+        let mut ended = Vec::new();
         for (id, request) in [("waits", bash("echo ran >> ran")), ("batch", request("batch", batch))] {
             let request = RunToolRequest {
                 wait_timeout: Some(Duration::from_millis(300).try_into().unwrap()),
@@ -836,8 +841,10 @@ fn a_unary_call_says_what_nobody_answered() {
                     ..list_all()
                 })
                 .await;
-            let prompt = expired.last().expect("a prompt that expired");
-            assert!(format!("{call:?}").contains(&prompt.prompt_id), "{call:?}");
+            ended.push(call);
+            assert_eq!(expired.len(), ended.len(), "{ended:?}");
+            let named = &expired[0].prompt_id;
+            assert!(format!("{:?}", ended[0]).contains(named), "{ended:?}");
         }
         // Somebody listens: the call waits for the answer.
         let mut approver = Approver::open(server.connect().await, "approver").await.unwrap();

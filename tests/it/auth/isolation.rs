@@ -111,7 +111,8 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
             prompt_id: in_b.prompt_id.clone(),
         };
         hidden(prompts(&channel, ANNA).get_prompt(get).await.map(drop));
-        hidden(answer(&channel, ANNA, &in_b, PromptDecision::Once).await.map(drop));
+        let unseen = answer(&channel, ANNA, &in_b, PromptDecision::Once).await.unwrap();
+        assert_eq!((unseen.result(), unseen.prompt), (ReplyResult::NotFound, None));
         let watch = prompts(&channel, ANNA).watch_prompts(watch_all()).await;
         let mut watch = watch.unwrap().into_inner();
         let mut snapshot = Vec::new();

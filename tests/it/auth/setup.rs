@@ -200,7 +200,7 @@ pub(super) async fn answer(
     decision: PromptDecision,
 ) -> Result<PromptReplyResult, Status> {
     let request = ReplyPromptRequest {
-        reply: Some(support::reply(&prompt, decision)),
+        reply: Some(support::reply(prompt, decision)),
         name: "somebody".to_owned(),
     };
     let response = prompts(channel, token).reply_prompt(request).await?;

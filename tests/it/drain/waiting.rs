@@ -123,7 +123,7 @@ fn they_go_on_waiting_and_hold_nothing_up() {
             .unwrap()
             .into_inner();
         for prompt in &prompts {
-            let mut yes = reply(&prompt, PromptDecision::Once);
+            let mut yes = reply(prompt, PromptDecision::Once);
             if prompt.call_id == "question" {
                 yes.set_decision(PromptDecision::Answer);
                 yes.answers.push(QuestionAnswer {
