@@ -12,12 +12,12 @@ import (
 	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
 )
 
-// PromptHandler decides about a prompt. Its context ends when the prompt is settled elsewhere, with the cause
+// PromptHandler decides about a prompt, a [*PermissionPrompt] or a [*QuestionPrompt]. Its context ends when the prompt is settled elsewhere, with the cause
 // [ErrPromptEnded]. An error leaves the prompt to others, and is reported. If the reply itself was wrong ([ReplyInvalid],
 // [ReplyDigestMismatch]), the handler is called again with the prompt as it stands and its Problem, five times at most;
 // then that is reported. After [ReplyNotAllowed], [ReplyOtherInstance] and [ReplySecondApprovalNeeded] the prompt is left to
 // others.
-type PromptHandler func(ctx context.Context, prompt *Prompt) (Decision, error)
+type PromptHandler func(ctx context.Context, prompt Prompt) (Decision, error)
 
 // Approver answers prompts: by default those of the calls that the client makes, of calls made on their behalf, and of the
 // session that [WithSession] gave to [NewClient].
@@ -39,7 +39,7 @@ type Approver struct {
 	OnReply func(Reply)
 	// OnError, if set, is told of each prompt that Handle failed on, or whose replies were wrong time after time, from a
 	// goroutine of that prompt.
-	OnError func(prompt *Prompt, err error)
+	OnError func(prompt Prompt, err error)
 }
 
 // Reply is what became of a reply.
@@ -51,7 +51,7 @@ type Reply struct {
 	// Message is a sentence for a person, if it was not accepted.
 	Message string
 	// Prompt is the prompt as it stands; nil if there is none.
-	Prompt *Prompt
+	Prompt Prompt
 }
 
 // Approve answers prompts until ctx ends, and returns why it ended. It reconnects by itself: a prompt is handled once, and a
@@ -82,7 +82,7 @@ const maxAgain = 5
 
 // knownPrompt is a prompt that is open, as its handler was given it last.
 type knownPrompt struct {
-	*Prompt
+	prompt  Prompt
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	refused int
@@ -121,7 +121,7 @@ func (a *approvals) run(ctx context.Context, worked func()) error {
 		case *toolgatev1.ChannelResponse_PromptAdded:
 			prompt := newPrompt(message.PromptAdded.GetPrompt())
 			if listed != nil {
-				listed[prompt.ID] = true
+				listed[prompt.Info().ID] = true
 			}
 			a.added(prompt)
 		case *toolgatev1.ChannelResponse_SnapshotEnd:
@@ -161,7 +161,7 @@ func (a *approvals) open(ctx context.Context) (func() (*toolgatev1.ChannelRespon
 }
 
 func (a *approvals) filter() *toolgatev1.PromptFilter {
-	filter := &toolgatev1.PromptFilter{Workspace: cmp.Or(a.Workspace, "-"), SessionIds: a.SessionIDs}
+	filter := &toolgatev1.PromptFilter{Workspace: cmp.Or(a.Workspace, "-"), All: a.Everybody, SessionIds: a.SessionIDs}
 	if own := a.client.config.context; !a.Everybody && len(a.SessionIDs) == 0 {
 		filter.ClientIds = own.clientIDs
 		if own.SessionID != "" {
@@ -181,18 +181,19 @@ func replyRequest(reply *toolgatev1.PromptReply) *toolgatev1.ChannelRequest {
 	return &toolgatev1.ChannelRequest{Message: &toolgatev1.ChannelRequest_Reply{Reply: reply}}
 }
 
-func (a *approvals) added(prompt *Prompt) {
+func (a *approvals) added(prompt Prompt) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	if _, known := a.known[prompt.ID]; known {
+	id := prompt.Info().ID
+	if _, known := a.known[id]; known {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(a.ctx)
-	a.known[prompt.ID] = &knownPrompt{Prompt: prompt, ctx: ctx, cancel: cancel}
+	a.known[id] = &knownPrompt{prompt: prompt, ctx: ctx, cancel: cancel}
 	a.handlers.Go(func() { a.handle(ctx, prompt) })
 }
 
-func (a *approvals) handle(ctx context.Context, prompt *Prompt) {
+func (a *approvals) handle(ctx context.Context, prompt Prompt) {
 	var decision Decision
 	err := guarded(func() (err error) {
 		decision, err = a.Handle(ctx, prompt)
@@ -206,7 +207,7 @@ func (a *approvals) handle(ctx context.Context, prompt *Prompt) {
 	}
 	var reply *toolgatev1.PromptReply
 	if err == nil && !decision.leaves() {
-		reply, err = decision.reply(prompt)
+		reply, err = decision.reply(prompt.Info())
 	}
 	if err != nil {
 		a.failed(prompt, err)
@@ -225,9 +226,9 @@ func (a *approvals) handle(ctx context.Context, prompt *Prompt) {
 	}
 }
 
-func (a *approvals) failed(prompt *Prompt, err error) {
+func (a *approvals) failed(prompt Prompt, err error) {
 	if a.OnError != nil {
-		a.OnError(prompt, fmt.Errorf("toolgate: no decision about prompt %s: %w", prompt.ID, err))
+		a.OnError(prompt, fmt.Errorf("toolgate: no decision about prompt %s: %w", prompt.Info().ID, err))
 	}
 }
 
@@ -288,21 +289,24 @@ func (a *approvals) askAgain(reply Reply) {
 		return
 	}
 	// A reply that cannot be read at all is answered without the prompt, which is as it was then.
-	prompt := newPrompt(known.message)
+	shown := known.prompt
 	if reply.Prompt != nil {
-		prompt = newPrompt(reply.Prompt.message)
+		shown = reply.Prompt
 	}
-	if prompt.State != PromptOpen {
+	prompt := newPrompt(shown.Info().message)
+	if prompt.Info().State != PromptOpen {
 		return
 	}
-	if prompt.Problem = reply.Message; prompt.Problem == "" {
-		prompt.Problem = "the reply was not taken: " + string(reply.Result)
+	problem := reply.Message
+	if problem == "" {
+		problem = "the reply was not taken: " + string(reply.Result)
 	}
-	known.Prompt = prompt
+	prompt.Info().Problem = problem
+	known.prompt = prompt
 	known.refused++
 	if refused := known.refused; refused > maxAgain {
 		a.handlers.Go(func() {
-			a.failed(prompt, fmt.Errorf("%d replies were not taken: %s", refused, prompt.Problem))
+			a.failed(prompt, fmt.Errorf("%d replies were not taken: %s", refused, problem))
 		})
 		return
 	}

@@ -72,6 +72,9 @@ func NewClient(target string, options ...Option) (*Client, error) {
 		return nil, err
 	}
 	settings.context.clientIDs = []string{id}
+	if settings.context.ClientName == "" {
+		settings.context.ClientName = "toolgate-go/" + Version
+	}
 	client := &Client{config: settings, live: map[*Execution]struct{}{}}
 	address, dial := client.dialOptions(end)
 	client.conn, err = grpc.NewClient(address, dial...)
@@ -165,6 +168,9 @@ func (c *Client) bind(ctx context.Context) (context.Context, context.CancelCause
 func (c *Client) patience(limit time.Duration) patience {
 	return patience{backoff: c.config.backoff, limit: limit}
 }
+
+// Version is the version of this library.
+const Version = "0.1.0"
 
 // newID makes a UUIDv7, which sorts by the time of its making.
 func newID() (string, error) {

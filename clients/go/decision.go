@@ -60,7 +60,7 @@ func (d Decision) leaves() bool {
 }
 
 // reply makes the reply to a prompt, citing what was shown.
-func (d Decision) reply(prompt *Prompt) (*toolgatev1.PromptReply, error) {
+func (d Decision) reply(prompt *PromptInfo) (*toolgatev1.PromptReply, error) {
 	id, err := newID()
 	if err != nil {
 		return nil, err

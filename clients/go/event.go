@@ -87,7 +87,7 @@ type OutputEvent struct {
 type WaitingEvent struct {
 	EventHeader
 	// Prompt is what is asked.
-	Prompt *Prompt
+	Prompt Prompt
 	// Approvers is how many approvers that see the prompt are connected.
 	Approvers int
 }

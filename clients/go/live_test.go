@@ -51,8 +51,8 @@ func TestACallIsApproved(t *testing.T) {
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
 			Name: "tests",
-			Handle: func(_ context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
-				expect(t, "permission", prompt.Permission.Name, "bash")
+			Handle: func(_ context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
+				expect(t, "permission", prompt.(*toolgate.PermissionPrompt).Permission.Name, "bash")
 				return toolgate.Once(), nil
 			},
 			OnReply: func(reply toolgate.Reply) { replies <- reply },
@@ -90,9 +90,9 @@ func TestAnInputThatDoesNotFitIsAskedAboutAgain(t *testing.T) {
 	problems := make(chan string, 2)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
-			Handle: func(_ context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
-				problems <- prompt.Problem
-				if prompt.Problem != "" {
+			Handle: func(_ context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
+				problems <- prompt.Info().Problem
+				if prompt.Info().Problem != "" {
 					return toolgate.Once(), nil
 				}
 				return toolgate.Instead(map[string]any{"command": 7}), nil

@@ -150,8 +150,10 @@ type CallContext struct {
 	Agent string
 	// Model is the model.
 	Model Model
-	// Client is the kind of client.
-	Client string
+	// ClientKind is the kind of client, on which the tools depend that are offered.
+	ClientKind string
+	// ClientName is the program that made the call: its name and its version.
+	ClientName string
 	// ParentCallID is the call on whose behalf this one was made.
 	ParentCallID string
 	// Extra is free data.
@@ -168,7 +170,7 @@ type callContext struct {
 func (c callContext) proto() (*toolgatev1.CallContext, error) {
 	message := &toolgatev1.CallContext{
 		Workspace: c.Workspace, SessionId: c.SessionID, MessageId: c.MessageID, Agent: c.Agent,
-		Model: c.Model.proto(), Client: c.Client, ParentCallId: c.ParentCallID, ClientIds: c.clientIDs,
+		Model: c.Model.proto(), ClientKind: c.ClientKind, ClientName: c.ClientName, ParentCallId: c.ParentCallID, ClientIds: c.clientIDs,
 	}
 	if c.Extra != nil {
 		extra, err := structOf(c.Extra)
@@ -184,7 +186,7 @@ func contextOf(message *toolgatev1.CallContext) CallContext {
 	model := message.GetModel()
 	return CallContext{
 		Workspace: message.GetWorkspace(), SessionID: message.GetSessionId(), MessageID: message.GetMessageId(),
-		Agent: message.GetAgent(), Client: message.GetClient(), ParentCallID: message.GetParentCallId(),
+		Agent: message.GetAgent(), ClientKind: message.GetClientKind(), ClientName: message.GetClientName(), ParentCallID: message.GetParentCallId(),
 		Model: Model{Provider: model.GetProviderId(), ID: model.GetModelId(), Package: model.GetPackage()},
 		Extra: message.GetExtra().AsMap(),
 	}
@@ -223,7 +225,13 @@ func WithMessage(id string) ContextOption {
 
 // WithClientKind names the kind of client: `cli`, `app`, `desktop` or a name of your own.
 func WithClientKind(kind string) ContextOption {
-	return contextOption(func(c *callContext) { c.Client = kind })
+	return contextOption(func(c *callContext) { c.ClientKind = kind })
+}
+
+// WithClientName says which program makes the calls, for people: its name and its version, by default those of this
+// library.
+func WithClientName(name string) ContextOption {
+	return contextOption(func(c *callContext) { c.ClientName = name })
 }
 
 // WithParentCall names the call on whose behalf this is done, for subagents.

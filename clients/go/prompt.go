@@ -7,8 +7,16 @@ import (
 	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
 )
 
-// Prompt is a question to a person that a call waits on: for a permission, or the questions of a model.
-type Prompt struct {
+// Prompt is a question to a person that a call waits on: a [*PermissionPrompt] or a [*QuestionPrompt].
+type Prompt interface {
+	// Info returns what both kinds have.
+	Info() *PromptInfo
+	// Title returns a line that says what is asked.
+	Title() string
+}
+
+// PromptInfo is what all prompts have.
+type PromptInfo struct {
 	// ID is the prompt's id.
 	ID string
 	// CallID, SessionID, Workspace, Agent and Tool are those of the call that waits.
@@ -24,20 +32,30 @@ type Prompt struct {
 	// InputDigest is the SHA-256 of the call's frozen input. Every reply of the library cites it, so that what was shown
 	// is what runs.
 	InputDigest string
-	// Editable says that the reply may be [Instead].
-	Editable bool
-	// Input is the call's frozen input, if the prompt is editable.
-	Input json.RawMessage
-	// Permission is what is asked for; nil if the prompt asks questions.
-	Permission *Permission
-	// Questions are what is asked; nil if the prompt asks for a permission.
-	Questions []Question
 	// Resolution is how it ended; nil while it is open.
 	Resolution *Resolution
 	// Problem is why a [PromptHandler] is called again: its last reply was not taken. Empty the first time.
 	Problem string
 
 	message *toolgatev1.Prompt
+}
+
+// PermissionPrompt says that a tool needs a permission.
+type PermissionPrompt struct {
+	PromptInfo
+	// Permission is what is asked for.
+	Permission Permission
+	// Editable says that the reply may be [Instead].
+	Editable bool
+	// Input is the call's frozen input, if the prompt is editable.
+	Input json.RawMessage
+}
+
+// QuestionPrompt says that the model asks questions.
+type QuestionPrompt struct {
+	PromptInfo
+	// Questions are in the order in which [Answer] answers them.
+	Questions []Question
 }
 
 // Permission is what is asked when a tool needs one.
@@ -116,41 +134,43 @@ type Resolution struct {
 	Answers [][]string
 }
 
+// Info returns what all prompts have.
+func (p *PromptInfo) Info() *PromptInfo { return p }
+
 // Proto returns the message of the contract, which has more.
-func (p *Prompt) Proto() *toolgatev1.Prompt { return p.message }
+func (p *PromptInfo) Proto() *toolgatev1.Prompt { return p.message }
 
 // Title returns a line that says what is asked.
-func (p *Prompt) Title() string {
-	if p.Permission != nil {
-		return p.Permission.Title
-	}
+func (p *PermissionPrompt) Title() string { return p.Permission.Title }
+
+// Title returns the first question.
+func (p *QuestionPrompt) Title() string {
 	if len(p.Questions) > 0 {
 		return p.Questions[0].Text
 	}
 	return ""
 }
 
-func newPrompt(message *toolgatev1.Prompt) *Prompt {
-	prompt := &Prompt{
+func newPrompt(message *toolgatev1.Prompt) Prompt {
+	info := PromptInfo{
 		ID: message.GetPromptId(), CallID: message.GetCallId(), SessionID: message.GetSessionId(),
 		Workspace: message.GetWorkspace(), Agent: message.GetAgent(), Tool: message.GetTool(),
 		Requester: message.GetRequester(), Created: timeOf(message.GetCreateTime()),
 		Expires: timeOf(message.GetExpireTime()), State: word[PromptState](promptStatePrefix, message.GetState()),
-		InputDigest: message.GetInputDigest(), Editable: message.GetEditable(),
-		Input: json.RawMessage(message.GetInputJson()), Resolution: newResolution(message.GetResolution()),
-		message: message,
+		InputDigest: message.GetInputDigest(), Resolution: newResolution(message.GetResolution()), message: message,
 	}
-	if permission := message.GetPermission(); permission != nil {
-		prompt.Permission = &Permission{
+	if questions := message.GetQuestions(); questions != nil {
+		return &QuestionPrompt{PromptInfo: info, Questions: each(questions.GetQuestions(), newQuestion)}
+	}
+	permission := message.GetPermission()
+	return &PermissionPrompt{
+		PromptInfo: info, Editable: message.GetEditable(), Input: json.RawMessage(message.GetInputJson()),
+		Permission: Permission{
 			Name: permission.GetPermission(), Patterns: permission.GetPatterns(), Always: permission.GetAlways(),
 			Title: permission.GetTitle(), Metadata: permission.GetMetadata().AsMap(),
 			Parts: each(permission.GetParts(), newPermissionPart),
-		}
+		},
 	}
-	if questions := message.GetQuestions(); questions != nil {
-		prompt.Questions = each(questions.GetQuestions(), newQuestion)
-	}
-	return prompt
 }
 
 func newPermissionPart(part *toolgatev1.PermissionPart) PermissionPart {

@@ -71,9 +71,9 @@ func TestARepliesConnectionBreaks(t *testing.T) {
 	ready := make(chan struct{}, 10)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
-			Handle: func(ctx context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
-				handled <- prompt.ID
-				if prompt.ID == "other" {
+			Handle: func(ctx context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
+				handled <- prompt.Info().ID
+				if prompt.Info().ID == "other" {
 					<-ctx.Done()
 					gone <- context.Cause(ctx)
 				}
@@ -111,8 +111,8 @@ func TestAHandlerThatFailsLeavesThePrompt(t *testing.T) {
 	failed := make(chan error, 2)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
-			Handle: func(_ context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
-				switch prompt.ID {
+			Handle: func(_ context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
+				switch prompt.Info().ID {
 				case "error":
 					return toolgate.Once(), errors.New("no idea")
 				case "panic":
@@ -120,7 +120,7 @@ func TestAHandlerThatFailsLeavesThePrompt(t *testing.T) {
 				}
 				return toolgate.Leave(), nil
 			},
-			OnError: func(_ *toolgate.Prompt, err error) { failed <- err },
+			OnError: func(_ toolgate.Prompt, err error) { failed <- err },
 		})
 	})
 	for range 2 {
@@ -176,8 +176,8 @@ func TestAHandlerIsAskedAgain(t *testing.T) {
 			problems, results := make(chan string, 3), make(chan toolgate.ReplyResult, 3)
 			inBackground(t, func(ctx context.Context) error {
 				return client.Approve(ctx, toolgate.Approver{
-					Handle: func(_ context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
-						problems <- prompt.Problem
+					Handle: func(_ context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
+						problems <- prompt.Info().Problem
 						return toolgate.Once(), nil
 					},
 					OnReply: func(reply toolgate.Reply) { results <- reply.Result },
@@ -202,10 +202,10 @@ func TestAHandlerIsNotAskedForEver(t *testing.T) {
 	failed := make(chan error, 1)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
-			Handle: func(context.Context, *toolgate.Prompt) (toolgate.Decision, error) {
+			Handle: func(context.Context, toolgate.Prompt) (toolgate.Decision, error) {
 				return toolgate.Once(), nil
 			},
-			OnError: func(_ *toolgate.Prompt, err error) { failed <- err },
+			OnError: func(_ toolgate.Prompt, err error) { failed <- err },
 		})
 	})
 	text := "toolgate: no decision about prompt per_1: 6 replies were not taken: it does not fit"
@@ -218,7 +218,7 @@ func TestWhatDoesNotPassEndsApprovals(t *testing.T) {
 		return status.Error(codes.PermissionDenied, "the scope is missing")
 	}}
 	err := fake.start(t).Approve(bounded(t), toolgate.Approver{
-		Handle: func(context.Context, *toolgate.Prompt) (toolgate.Decision, error) { return toolgate.Once(), nil },
+		Handle: func(context.Context, toolgate.Prompt) (toolgate.Decision, error) { return toolgate.Once(), nil },
 	})
 	expect(t, "code", status.Code(err), codes.PermissionDenied)
 }

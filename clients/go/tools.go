@@ -77,7 +77,7 @@ func (c *Client) listTools(ctx context.Context, model Model, options []ToolsOpti
 	for tool, err := range pages(func(token string) ([]ToolDefinition, string, error) {
 		response, err := c.tools.ListTools(ctx, &toolgatev1.ListToolsRequest{
 			Workspace: list.context.Workspace, Agent: list.context.Agent, Model: list.context.Model.proto(),
-			Client: list.context.Client, ParentCallId: list.context.ParentCallID,
+			ClientKind: list.context.ClientKind, ParentCallId: list.context.ParentCallID,
 			PageSize: int32(list.pageSize), PageToken: token,
 		})
 		if err != nil {

@@ -40,18 +40,21 @@ const MOST_HOMES: usize = 4096;
 #[command(after_help = "\
 With --json, each ChannelResponse of the service is one line of standard output, and each line of standard input is a PromptReply.
 Both are protobuf JSON, as grpcurl prints and reads it:
-  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_ONCE\"}
-  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_REJECT\", \"message\": \"for the model\"}
-  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_ALWAYS\", \"scope\": {\"reach\": \"GRANT_REACH_SESSION\",
-   \"expireTime\": \"2030-01-31T12:00:00Z\", \"maxUses\": 3}, \"alwaysPatterns\": [\"only this one\"]}
-  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_INSTEAD\", \"inputJson\": \"{\\\"command\\\": \\\"ls\\\"}\"}
-  {\"promptId\": \"que_…\", \"decision\": \"PROMPT_DECISION_ANSWER\", \"answers\": [{\"values\": [\"one label\"]}]}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ONCE\"}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_REJECT\", \"message\": \"for the model\"}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ALWAYS\", \"scope\": {\"maxUses\": 3,
+   \"reach\": \"GRANT_REACH_SESSION\", \"expireTime\": \"2030-01-31T12:00:00Z\"}, \"alwaysPatterns\": [\"only this one\"]}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_INSTEAD\",
+   \"inputJson\": \"{\\\"command\\\": \\\"ls\\\"}\"}
+  {\"promptId\": \"que_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ANSWER\",
+   \"answers\": [{\"values\": [\"one label\"]}]}
+The inputDigest is the one of the prompt: the decision is for exactly the input that was shown.
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
     /// Only prompts of this workspace.
     #[arg(long, value_name = "NAME|DIR")]
     workspace: Option<String>,
-    /// Only prompts of this session. May be given more than once.
+    /// Only prompts of this session; without it, everybody's. May be given more than once.
     #[arg(long)]
     session: Vec<String>,
     /// The name that decisions are recorded under; your user name if none is given.

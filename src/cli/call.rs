@@ -482,27 +482,40 @@ impl Conversation {
             reply: Some(reply),
             name: user_name(),
         };
-        let reply = match self.client.permission_service().reply_prompt(request).await {
-            Ok(reply) => reply.into_inner(),
-            // Nobody is waited for who was not asked for.
-            Err(status)
-                if status.code() == Code::PermissionDenied
-                    && matches!(self.prompts, Prompts::Allow | Prompts::Refuse(_)) =>
-            {
-                let _ = tokio::time::timeout(CANCEL_WAIT, cancel(self.client.clone(), self.call_id.clone())).await;
-                return Err(Failure::MayNotReply(status.message().to_owned()));
+        let (result, message) = match self.client.permission_service().reply_prompt(request).await {
+            Ok(response) => {
+                let result = response.into_inner().result.unwrap_or_default();
+                (result.result(), result.message)
             }
-            // Whoever asks may not be the one who answers; the call waits for somebody else.
+            // The caller may answer nobody's prompts.
             Err(status) if status.code() == Code::PermissionDenied => {
-                self.terminal.inform(&format!("  {}", visible(status.message())));
-                return Ok(());
+                (ReplyResult::NotAllowed, status.message().to_owned())
             }
             Err(status) => return Err(status.into()),
         };
-        // The decision that stands is told by the `resumed` event, whoever made it.
-        if ReplyResult::try_from(reply.result) != Ok(ReplyResult::Accepted) {
-            let why = words::reply_result(reply.result);
-            self.terminal.inform(&format!("  the reply was not accepted: {why}"));
+        match result {
+            // The decision that stands is told by the `resumed` event, whoever made it.
+            ReplyResult::Accepted => {}
+            // Nobody is waited for who was not asked for.
+            ReplyResult::NotAllowed if matches!(self.prompts, Prompts::Allow | Prompts::Refuse(_)) => {
+                let _ = tokio::time::timeout(CANCEL_WAIT, cancel(self.client.clone(), self.call_id.clone())).await;
+                return Err(Failure::MayNotReply(message));
+            }
+            // Whoever asks may not be the one who answers; the call waits for somebody else.
+            ReplyResult::NotAllowed => self.terminal.inform(&format!("  {}", visible(&message))),
+            ReplyResult::Unspecified
+            | ReplyResult::AlreadyResolved
+            | ReplyResult::NotFound
+            | ReplyResult::Expired
+            | ReplyResult::Withdrawn
+            | ReplyResult::DigestMismatch
+            | ReplyResult::Invalid
+            | ReplyResult::OtherInstance
+            | ReplyResult::SecondApprovalNeeded => {
+                let why = words::reply_result(result.into());
+                let text = format!("  the reply was not accepted: {why}: {}", visible(&message));
+                self.terminal.inform(&text);
+            }
         }
         Ok(())
     }

@@ -36,7 +36,8 @@ impl Viewpoint {
             session_id: session.unwrap_or_default().to_owned(),
             agent: self.agent.clone().unwrap_or_default(),
             model: self.model.clone(),
-            client: "cli".to_owned(),
+            client_kind: "cli".to_owned(),
+            client_name: concat!("toolgate/", env!("CARGO_PKG_VERSION")).to_owned(),
             ..CallContext::default()
         }
     }
@@ -82,7 +83,7 @@ pub(super) async fn list(
         workspace: workspace.to_owned(),
         agent: viewpoint.agent.clone().unwrap_or_default(),
         model: viewpoint.model.clone(),
-        client: kind.to_owned(),
+        client_kind: kind.to_owned(),
         ..ListToolsRequest::default()
     };
     Ok(client.list_tools(request).await?)

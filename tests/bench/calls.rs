@@ -16,8 +16,8 @@ use tonic::Streaming;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::{
-    ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolResponse, PromptDecision, PromptReply, channel_request,
-    channel_response,
+    ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolResponse, PromptDecision, PromptFilter, PromptReply,
+    channel_request, channel_response,
 };
 use toolgate_process::{Cause, Launch, Programs, Settings};
 
@@ -199,7 +199,10 @@ impl Approver {
         let (outgoing, requests) = mpsc::channel(4);
         let open = ChannelOpen {
             name: "bench".to_owned(),
-            filter: None,
+            filter: Some(PromptFilter {
+                all: true,
+                ..PromptFilter::default()
+            }),
         };
         let message = Some(channel_request::Message::Open(open));
         outgoing.send(ChannelRequest { message }).await?;

@@ -159,6 +159,7 @@ async fn offered(table: &Arity, connection: &Connection) -> Result<Problems> {
         let no = PromptReply {
             prompt_id: prompt.prompt_id.clone(),
             reply_id: prompt.prompt_id,
+            input_digest: prompt.input_digest,
             decision: PromptDecision::Reject.into(),
             ..PromptReply::default()
         };
@@ -225,7 +226,7 @@ fn bash(command: &str) -> ExecuteToolRequest {
     let input = json!({ "command": command, "description": "run a command" });
     ExecuteToolRequest {
         context: Some(CallContext {
-            client: "cli".to_owned(),
+            client_kind: "cli".to_owned(),
             ..CallContext::default()
         }),
         tool: "bash".to_owned(),

@@ -261,7 +261,7 @@ async fn list_tools(
             model_id: model.model_id.clone(),
             package: model.npm.clone(),
         }),
-        client: client.to_owned(),
+        client_kind: client.to_owned(),
         ..ListToolsRequest::default()
     };
     connection.tools(request).await

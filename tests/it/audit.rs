@@ -299,12 +299,12 @@ pub(crate) async fn agrees(server: &Server) -> usize {
 }
 
 async fn answer_some(server: &Server, random: &mut Random) {
-    let open = ListPromptsRequest::default();
+    let open = list_all();
     let prompts = server.prompts(open).await;
     for prompt in prompts {
         let decision = *random.pick(&[PromptDecision::Once, PromptDecision::Reject]);
         let request = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, decision)),
+            reply: Some(reply(&prompt, decision)),
             name: "somebody".to_owned(),
         };
         let _ = server.permissions().reply_prompt(request).await;
@@ -410,9 +410,9 @@ fn decisions_name_their_rule_and_refusals_are_recorded_but_no_flood() {
             .unwrap()
             .into_inner();
         let prompt = waiting(&mut stream).await;
-        let mut wrong = reply(&prompt.prompt_id, PromptDecision::Once);
+        let mut wrong = reply(&prompt, PromptDecision::Once);
         wrong.input_digest = "0".repeat(64);
-        for reply in [wrong, reply(&prompt.prompt_id, PromptDecision::Always)] {
+        for reply in [wrong, reply(&prompt, PromptDecision::Always)] {
             let request = ReplyPromptRequest {
                 reply: Some(reply),
                 name: "anna".to_owned(),
@@ -518,7 +518,7 @@ fn secrets_are_shown_to_nobody() {
         let prompt = waiting(&mut stream).await;
         seen.push(format!("{prompt:?}"));
         let request = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompt, PromptDecision::Once)),
             name: String::new(),
         };
         server.permissions().reply_prompt(request).await.unwrap();

@@ -151,10 +151,17 @@ async fn open_prompt(server: &Server, call: &str) -> Prompt {
 
 async fn answer(server: &Server, prompt: &Prompt, decision: PromptDecision) {
     let request = ReplyPromptRequest {
-        reply: Some(reply(&prompt.prompt_id, decision)),
+        reply: Some(reply(prompt, decision)),
         name: String::new(),
     };
-    let replied = server.permissions().reply_prompt(request).await.unwrap().into_inner();
+    let replied = server
+        .permissions()
+        .reply_prompt(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .result
+        .unwrap();
     assert_eq!(replied.result(), ReplyResult::Accepted);
 }
 

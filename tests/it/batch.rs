@@ -53,7 +53,7 @@ fn reason(call: &Call) -> FailureReason {
 
 async fn answer(server: &Server, prompt: &Prompt, decision: PromptDecision) {
     let request = ReplyPromptRequest {
-        reply: Some(reply(&prompt.prompt_id, decision)),
+        reply: Some(reply(prompt, decision)),
         name: String::new(),
     };
     server.permissions().reply_prompt(request).await.unwrap();
@@ -313,7 +313,7 @@ fn what_waits_in_a_lost_batch_is_lost() {
         let stream = server.tools().execute_tool(request).await.unwrap();
         let mut child = String::new();
         eventually("it waits", async || {
-            let prompts = server.permissions().list_prompts(ListPromptsRequest::default()).await;
+            let prompts = server.permissions().list_prompts(list_all()).await;
             let prompts = prompts.unwrap().into_inner().prompts;
             child = prompts.first().map(|prompt| prompt.call_id.clone()).unwrap_or_default();
             !child.is_empty()
@@ -325,7 +325,7 @@ fn what_waits_in_a_lost_batch_is_lost() {
         for id in ["lost", child.as_str()] {
             assert_eq!(reason(&server.get(id).await), FailureReason::Lost, "{id}");
         }
-        let open = ListPromptsRequest::default();
+        let open = list_all();
         let open = server.permissions().list_prompts(open).await.unwrap().into_inner();
         assert!(open.prompts.is_empty(), "{open:?}");
     });

@@ -90,12 +90,12 @@ fn an_attached_start_is_no_third_call_in_a_row() {
         let third = in_session("s", kept("three", bash("echo same")));
         let mut stream = server.tools().execute_tool(third).await.unwrap().into_inner();
         let prompt = waiting(&mut stream).await;
-        match prompt.request.unwrap() {
+        match prompt.request.clone().unwrap() {
             prompt::Request::Permission(permission) => assert_eq!(permission.permission, "doom_loop"),
             other @ prompt::Request::Questions(_) => panic!("{other:?}"),
         }
         let no = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Reject)),
+            reply: Some(reply(&prompt, PromptDecision::Reject)),
             name: String::new(),
         };
         server.permissions().reply_prompt(no).await.unwrap();
@@ -387,6 +387,7 @@ fn unknown_names_and_bad_numbers_on_every_rpc() {
         let filter = || {
             Some(PromptFilter {
                 workspace: nowhere(),
+                all: true,
                 ..Default::default()
             })
         };
@@ -394,7 +395,7 @@ fn unknown_names_and_bad_numbers_on_every_rpc() {
         refuses!(permissions.watch_prompts(WatchPromptsRequest { filter: filter() }) => found);
         for page_size in [-1, i32::MIN] {
             refuses!(tools.list_tools(ListToolsRequest { page_size, ..Default::default() }) => field);
-            refuses!(permissions.list_prompts(ListPromptsRequest { page_size, ..Default::default() }) => field);
+            refuses!(permissions.list_prompts(ListPromptsRequest { page_size, ..list_all() }) => field);
         }
         for page_token in ["x", "1.2", "\u{0}", "99999999999999999999999999", "-1", "é", "a.b.c"] {
             let page_token = page_token.to_owned();
@@ -405,11 +406,36 @@ fn unknown_names_and_bad_numbers_on_every_rpc() {
         refuses!(tools.list_calls(ListCallsRequest { states: vec![42], ..Default::default() }) => field);
         refuses!(tools.list_tools(ListToolsRequest { agent: name(), ..Default::default() }) => field);
         refuses!(tools.list_tools(ListToolsRequest { workspace: name(), ..Default::default() }) => found);
-        refuses!(permissions.list_prompts(ListPromptsRequest { states: vec![-3], ..Default::default() }) => field);
+        refuses!(permissions.list_prompts(ListPromptsRequest { states: vec![-3], ..list_all() }) => field);
         refuses!(permissions.get_prompt(GetPromptRequest { prompt_id: name() }) => found);
         refuses!(permissions.get_prompt(GetPromptRequest { prompt_id: String::new() }) => field);
         refuses!(permissions.revoke_grant(RevokeGrantRequest { grant_id: name() }) => found);
-        refuses!(permissions.reply_prompt(ReplyPromptRequest::default()) => field);
+        // Nobody is everybody by saying nothing, and nobody says both.
+        for filter in [
+            PromptFilter::default(),
+            PromptFilter {
+                workspace: "work".to_owned(),
+                ..Default::default()
+            },
+            PromptFilter {
+                session_ids: vec![name()],
+                ..everybody()
+            },
+            PromptFilter {
+                client_ids: vec![name()],
+                ..everybody()
+            },
+        ] {
+            let watched = WatchPromptsRequest {
+                filter: Some(filter.clone()),
+            };
+            refuses!(permissions.watch_prompts(watched) => field);
+            refuses!(permissions.list_prompts(ListPromptsRequest { filter: Some(filter.clone()), ..Default::default() }) => field);
+            let opened = Approver::open_for(server.connect().await, "nobody", filter).await;
+            refused(opened.map(drop), Code::InvalidArgument, "INVALID_FIELD");
+        }
+        refuses!(permissions.watch_prompts(WatchPromptsRequest::default()) => field);
+        refuses!(permissions.list_prompts(ListPromptsRequest::default()) => field);
         refuses!(outputs.get_output(GetOutputRequest { output_id: name() }) => found);
         refuses!(outputs.get_output(GetOutputRequest { output_id: "../calls.db".to_owned() }) => found);
         refuses!(outputs.get_output(GetOutputRequest { output_id: String::new() }) => found);
@@ -572,7 +598,7 @@ fn three_hundred_streams_on_one_connection() {
         }
         let waiting = clients.join_all().await;
         let no = ReplyPromptRequest {
-            reply: Some(reply(&waiting[0].1.prompt_id, PromptDecision::Reject)),
+            reply: Some(reply(&waiting[0].1, PromptDecision::Reject)),
             name: String::new(),
         };
         server.permissions().reply_prompt(no).await.unwrap();

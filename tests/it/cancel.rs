@@ -159,12 +159,19 @@ fn cancelled_while_waiting_and_after_the_end() {
             .prompt
             .unwrap();
         assert_eq!(prompt.state(), PromptState::Withdrawn);
-        assert_ne!(prompt.resolution.unwrap().withdrawn_because, "");
+        assert_ne!(prompt.resolution.as_ref().unwrap().withdrawn_because, "");
         let late = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompt, PromptDecision::Once)),
             name: String::new(),
         };
-        let late = server.permissions().reply_prompt(late).await.unwrap().into_inner();
+        let late = server
+            .permissions()
+            .reply_prompt(late)
+            .await
+            .unwrap()
+            .into_inner()
+            .result
+            .unwrap();
         assert_eq!(late.result(), ReplyResult::Withdrawn);
         let again = server.tools().cancel_call(cancel_request("w")).await.unwrap();
         assert_eq!(
@@ -193,7 +200,7 @@ fn the_time_limit_stands_still_while_a_person_is_asked() {
         tokio::time::sleep(Duration::from_millis(700)).await;
         assert_eq!(server.get("limited").await.state(), CallState::Waiting);
         let yes = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompt, PromptDecision::Once)),
             name: String::new(),
         };
         server.permissions().reply_prompt(yes).await.unwrap();

@@ -281,14 +281,14 @@ fn a_call_is_made_by_the_service_that_has_the_folder() {
             .unwrap();
         let mut prompts = Vec::new();
         eventually("the running service has the prompt", async || {
-            prompts = server.prompts(ListPromptsRequest::default()).await;
+            prompts = server.prompts(list_all()).await;
             !prompts.is_empty() || child.try_wait().unwrap().is_some()
         })
         .await;
         let prompt = prompts.first().expect("the service that runs here was not used");
         let reply = PromptReply {
             input_digest: prompt.input_digest.clone(),
-            ..reply(&prompt.prompt_id, PromptDecision::Once)
+            ..reply(prompt, PromptDecision::Once)
         };
         let request = ReplyPromptRequest {
             reply: Some(reply),

@@ -99,10 +99,17 @@ async fn check(server: &Server, id: &str, seen: &[CallEvent]) {
             "{id}: the same prompt"
         );
         let reply = ReplyPromptRequest {
-            reply: Some(reply(&prompts[0].prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompts[0], PromptDecision::Once)),
             name: String::new(),
         };
-        let replied = server.permissions().reply_prompt(reply).await.unwrap().into_inner();
+        let replied = server
+            .permissions()
+            .reply_prompt(reply)
+            .await
+            .unwrap()
+            .into_inner()
+            .result
+            .unwrap();
         assert_eq!(replied.result(), ReplyResult::Accepted, "{id}");
     }
     let log = server.watch(id, 0).await.unwrap();

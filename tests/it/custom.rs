@@ -9,7 +9,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use toolgate_contract::*;
 
-use super::support::{Server, Setup, bash, eventually, gone, json_of, kept, processes, reply, request, test, waiting};
+use super::support::{
+    Server, Setup, bash, eventually, gone, json_of, kept, list_all, processes, reply, request, test, waiting,
+};
 
 /// Every runtime that there is support for.
 const RUNTIMES: [&str; 3] = ["bun", "node-22", "deno"];
@@ -241,7 +243,7 @@ async fn rich(server: &Server) -> Value {
         .unwrap()
         .into_inner();
     let prompt = waiting(&mut stream).await;
-    let mut reject = reply(&prompt.prompt_id, PromptDecision::Reject);
+    let mut reject = reply(&prompt, PromptDecision::Reject);
     reject.message = "not there".to_owned();
     let reject = ReplyPromptRequest {
         reply: Some(reject),
@@ -350,11 +352,7 @@ fn the_prompt_shows_what_a_plugin_made_of_a_command() {
             .unwrap();
         let mut prompts = Vec::new();
         eventually("a prompt", async || {
-            let listed = server
-                .permissions()
-                .list_prompts(ListPromptsRequest::default())
-                .await
-                .unwrap();
+            let listed = server.permissions().list_prompts(list_all()).await.unwrap();
             prompts = listed.into_inner().prompts;
             !prompts.is_empty()
         })

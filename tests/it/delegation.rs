@@ -69,7 +69,7 @@ fn a_child_has_its_parents_limits() {
         server.restart().await;
         assert_eq!(server.get("asks").await.state(), CallState::Waiting);
         let answer = ReplyPromptRequest {
-            reply: Some(reply(&asked.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&asked, PromptDecision::Once)),
             name: String::new(),
         };
         server.permissions().reply_prompt(answer).await.unwrap();
@@ -155,7 +155,7 @@ fn no_tree_of_calls_gives_a_child_more_than_its_parent() {
                 });
                 if let Some(Event::Waiting(waiting)) = event.await.event {
                     let always = ReplyPromptRequest {
-                        reply: Some(reply(&waiting.prompt.unwrap().prompt_id, PromptDecision::Always)),
+                        reply: Some(reply(&waiting.prompt.unwrap(), PromptDecision::Always)),
                         name: String::new(),
                     };
                     server.permissions().reply_prompt(always).await.unwrap();
@@ -286,7 +286,7 @@ fn the_approver_of_a_client_is_shown_its_calls_and_those_on_their_behalf() {
         let others = waits(&server, of("theirs", by("careful", "", "other", bash("echo 1")))).await;
         // A subagent's client makes this one; its parent is a call of the client whose approver this is.
         let below = waits(&server, of("subagent", by("build", "above", "below", bash("echo 2")))).await;
-        let mut approver = Approver::open_for(server.channel(), "own", Some(filter)).await.unwrap();
+        let mut approver = Approver::open_for(server.channel(), "own", filter).await.unwrap();
         let shown: Vec<&str> = approver
             .snapshot
             .iter()

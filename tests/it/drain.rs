@@ -61,7 +61,7 @@ fn everything_comes_to_its_end() {
             .into_inner();
         let mut prompts = server
             .permissions()
-            .watch_prompts(WatchPromptsRequest::default())
+            .watch_prompts(watch_all())
             .await
             .unwrap()
             .into_inner();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::*;
 
@@ -21,19 +21,25 @@ async fn ask(server: &Server, id: &str, request: ExecuteToolRequest) -> (Streami
     (stream, prompt)
 }
 
-async fn try_answer(server: &Server, reply: PromptReply) -> Result<ReplyPromptResponse, Status> {
+async fn try_answer(server: &Server, reply: PromptReply) -> Result<PromptReplyResult, Status> {
     let request = ReplyPromptRequest {
         reply: Some(reply),
         name: "ann".to_owned(),
     };
-    Ok(server.permissions().reply_prompt(request).await?.into_inner())
+    Ok(server
+        .permissions()
+        .reply_prompt(request)
+        .await?
+        .into_inner()
+        .result
+        .unwrap())
 }
 
 fn instead(prompt: &Prompt, input_json: &str) -> PromptReply {
     PromptReply {
         input_json: input_json.to_owned(),
         input_digest: prompt.input_digest.clone(),
-        ..reply(&prompt.prompt_id, PromptDecision::Instead)
+        ..reply(prompt, PromptDecision::Instead)
     }
 }
 
@@ -54,17 +60,16 @@ fn what_was_written_instead_runs() {
         let shown: Value = serde_json::from_str(&prompt.input_json).unwrap();
         assert_eq!(shown["command"], "echo model >> ran");
         for wrong in [r#"{"command": 5}"#, r#"{"command": "ls""#, "", "[]"] {
-            let refusal = try_answer(&server, instead(&prompt, wrong)).await;
-            refused(refusal, Code::InvalidArgument, "INVALID_FIELD");
+            let refusal = try_answer(&server, instead(&prompt, wrong)).await.unwrap();
+            assert_eq!(refusal.result(), ReplyResult::Invalid, "{refusal:?}");
         }
         let misplaced = PromptReply {
             decision: PromptDecision::Once.into(),
             ..instead(&prompt, &command("true"))
         };
-        refused(
-            try_answer(&server, misplaced).await,
-            Code::InvalidArgument,
-            "INVALID_FIELD",
+        assert_eq!(
+            try_answer(&server, misplaced).await.unwrap().result(),
+            ReplyResult::Invalid
         );
         // Its own commands would be asked for as well: whoever wrote them has answered that.
         let edit = instead(&prompt, &command("echo person >> ran && printf done"));
@@ -123,8 +128,8 @@ fn rules_hold_for_what_was_written_instead() {
         let patch = "*** Begin Patch\n*** Add File: new\n+x\n*** End Patch";
         let (_, prompt) = ask(&server, "p", request("apply_patch", json!({ "patchText": patch }))).await;
         assert!(!prompt.editable && prompt.input_json.is_empty());
-        let refusal = try_answer(&server, instead(&prompt, "{}")).await;
-        refused(refusal, Code::InvalidArgument, "INVALID_FIELD");
+        let refusal = try_answer(&server, instead(&prompt, "{}")).await.unwrap();
+        assert_eq!(refusal.result(), ReplyResult::Invalid, "{refusal:?}");
         let (stream, prompt) = ask(
             &server,
             "w",
@@ -183,9 +188,7 @@ fn an_edit_survives_the_server() {
 async fn overtaken(server: &Server, id: &str, request: ExecuteToolRequest, change: impl FnOnce()) {
     let (stream, prompt) = ask(server, id, request).await;
     change();
-    try_answer(server, reply(&prompt.prompt_id, PromptDecision::Once))
-        .await
-        .unwrap();
+    try_answer(server, reply(&prompt, PromptDecision::Once)).await.unwrap();
     match end_of(&collect(stream).await.unwrap()) {
         call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::ToolError, "{id}: {}", failed.error),
         other => panic!("{id}: {other:?}"),

@@ -43,11 +43,7 @@ async fn approve_all(server: &Server) -> tokio::task::JoinHandle<()> {
                 Some(prompt::Request::Permission(_)) => PromptDecision::Once,
                 Some(prompt::Request::Questions(_)) | None => PromptDecision::Answer,
             };
-            let given = PromptReply {
-                input_digest: prompt.input_digest.clone(),
-                ..reply(&prompt.prompt_id, decision)
-            };
-            if !approver.send(given).await {
+            if !approver.send(reply(&prompt, decision)).await {
                 return;
             }
         }
@@ -137,7 +133,8 @@ fn difference(foretold: &CallEvaluation, call: &Call, prompts: &[Prompt]) -> Opt
         _ => got == expected,
     };
     let failed = error.is_some_and(|(reason, _)| reason == FailureReason::ToolError);
-    if !begins && !(failed && expected.len() > got.len() && expected[..got.len()] == got) {
+    let is_cut = failed && expected.len() > got.len() && expected[..got.len()] == got;
+    if !(begins || is_cut) {
         return Some(format!("it asks otherwise: {expected:?}, and then {got:?}"));
     }
     for (request, prompt) in asking().zip(prompts).filter(|(request, _)| !request.announced) {

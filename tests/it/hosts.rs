@@ -57,7 +57,7 @@ fn failure(ending: call::Ending) -> (FailureReason, String) {
     }
 }
 
-async fn decide(server: &Server, prompt: &str, decision: PromptDecision) {
+async fn decide(server: &Server, prompt: &Prompt, decision: PromptDecision) {
     let request = ReplyPromptRequest {
         reply: Some(reply(prompt, decision)),
         name: String::new(),
@@ -121,7 +121,7 @@ fn a_lent_tool_is_like_any_other() {
             ),
             ("crm", &["*".to_owned()][..])
         );
-        decide(&server, &asked.prompt_id, PromptDecision::Once).await;
+        decide(&server, &asked, PromptDecision::Once).await;
         let invoke = host.invoked().await;
         assert_eq!(
             (
@@ -155,7 +155,7 @@ fn a_lent_tool_is_like_any_other() {
             host.report(&id, Report::Ask(request)).await;
             let asked = prompted(&server, "c").await;
             assert_eq!(permission(&asked).permission, "crm_write");
-            decide(&server, &asked.prompt_id, decision).await;
+            decide(&server, &asked, decision).await;
             match host.next().await.unwrap() {
                 Event::AskResult(result) => {
                     assert_eq!(

@@ -61,7 +61,7 @@ fn its_tools_are_those_of_the_service() {
         let recorded = server.get(&call_id(&result)).await;
         let context = recorded.context.unwrap();
         assert!(context.session_id.starts_with("mcp-"), "{context:?}");
-        assert_eq!(context.client, "mcp");
+        assert_eq!(context.client_kind, "mcp");
 
         let missing = call(&client, "read", json!({"filePath": server.work().join("missing")})).await;
         assert_eq!(missing.is_error, Some(true));
@@ -199,7 +199,7 @@ fn without_forms_others_answer() {
                 log.notes().iter().any(|note| note.contains("waits for an approver"))
             })
             .await;
-            assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+            assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         });
         assert_eq!(text(&result), "done\n", "{result:?}");
         client.cancel().await.unwrap();
@@ -221,7 +221,7 @@ fn a_dismissed_form_is_no_refusal() {
             .await;
             // Whoever comes now still finds it.
             let mut approver = Approver::open(server.channel(), "somebody").await.unwrap();
-            let prompt = approver.snapshot[0].prompt_id.clone();
+            let prompt = approver.snapshot[0].clone();
             assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
             approver.result().await;
         });
@@ -257,7 +257,7 @@ fn a_dismissed_form_leaves_it_to_the_policy_for_unattended_prompts() {
         let mut approver = Approver::open(server.channel(), "somebody").await.unwrap();
         let (result, ()) = tokio::join!(call(&client, "bash", bash_input("echo again")), async {
             let prompt = approver.added().await;
-            assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+            assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         });
         assert_eq!(text(&result), "again\n", "{result:?}");
         waiting.abort();
@@ -276,7 +276,7 @@ fn a_form_is_withdrawn_when_somebody_else_answers() {
         let (result, ()) = tokio::join!(call(&client, "bash", bash_input("echo done")), async {
             let prompt = approver.added().await;
             eventually("the form is shown", async || log.forms().len() == 1).await;
-            assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+            assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         });
         assert_eq!(text(&result), "done\n", "{result:?}");
         eventually("the form is withdrawn", async || log.withdrawn() == 1).await;
@@ -343,7 +343,7 @@ fn a_stop_answers_who_waits_and_leaves_nothing_that_nobody_could_come_back_to() 
         server.restart().await;
         let call = server.get(&calls[0].call_id).await;
         assert_eq!(failed(&call).reason(), FailureReason::Drained);
-        let list = ListPromptsRequest::default();
+        let list = list_all();
         let prompts = server.prompts(list).await;
         assert_eq!(prompts, []);
         assert!(!server.work().join("ran").exists());

@@ -28,7 +28,7 @@ async fn approved(setup: Setup) -> Server {
             };
             let prompt = added.prompt.unwrap();
             if prompt.tool == "bash" {
-                approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await;
+                approver.send(reply(&prompt, PromptDecision::Once)).await;
             }
         }
     });

@@ -29,12 +29,19 @@ async fn ask(server: &Server, session: &str, id: &str, command: &str) -> (Stream
     (stream, prompt)
 }
 
-async fn answer(server: &Server, reply: PromptReply) -> ReplyPromptResponse {
+async fn answer(server: &Server, reply: PromptReply) -> PromptReplyResult {
     let request = ReplyPromptRequest {
         reply: Some(reply),
         name: "tester".to_owned(),
     };
-    server.permissions().reply_prompt(request).await.unwrap().into_inner()
+    server
+        .permissions()
+        .reply_prompt(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .result
+        .unwrap()
 }
 
 async fn stored(server: &Server, id: &str) -> Prompt {
@@ -48,7 +55,7 @@ async fn stored(server: &Server, id: &str) -> Prompt {
 async fn open_prompts(server: &Server) -> Vec<Prompt> {
     let request = ListPromptsRequest {
         page_size: 1000,
-        ..Default::default()
+        ..list_all()
     };
     server
         .permissions()
@@ -92,7 +99,7 @@ async fn visit(channel: Channel, name: &str, random: &mut Random, learned: &mpsc
             );
             assert_eq!(prompt.state(), PromptState::Open);
             let mut reply = reply(
-                &prompt.prompt_id,
+                &prompt,
                 *random.pick(&[
                     PromptDecision::Once,
                     PromptDecision::Once,
@@ -102,7 +109,6 @@ async fn visit(channel: Channel, name: &str, random: &mut Random, learned: &mpsc
                 ]),
             );
             reply.reply_id = format!("{name}-{}", random.below(1 << 40));
-            reply.input_digest = prompt.input_digest.clone();
             match random.below(10) {
                 0 => continue,
                 1 => reply.input_digest = "0".repeat(64),
@@ -117,7 +123,7 @@ async fn visit(channel: Channel, name: &str, random: &mut Random, learned: &mpsc
                         name: name.to_owned(),
                     };
                     if let Ok(response) = unary.reply_prompt(request).await {
-                        let response = response.into_inner();
+                        let response = response.into_inner().result.unwrap();
                         let accepted = response.result() == ReplyResult::Accepted;
                         let prompt = response.prompt.unwrap();
                         assert_ne!(prompt.state(), PromptState::Open, "a reply leaves no prompt open");
@@ -224,7 +230,7 @@ fn one_decision_each_in_a_crowd() {
         eventually("no prompt is open", async || {
             let open = open_prompts(&server).await;
             for prompt in &open {
-                let response = answer(&server, reply(&prompt.prompt_id, PromptDecision::Once)).await;
+                let response = answer(&server, reply(prompt, PromptDecision::Once)).await;
                 assert_ne!(response.prompt.unwrap().state(), PromptState::Open);
             }
             let list = ListCallsRequest {
@@ -368,13 +374,13 @@ fn a_waiting_prompt_survives_the_server() {
         // At once after the start, before the call can have asked again.
         server.kill9().await;
         server.restart().await;
-        let response = answer(&server, reply(&first.prompt_id, PromptDecision::Once)).await;
+        let response = answer(&server, reply(&first, PromptDecision::Once)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
         let log = server.watch("a", 0).await.unwrap();
         check_log(0, &log);
         assert!(matches!(end_of(&log), call::Ending::Completed(_)));
         assert_eq!(server.get("b").await.state(), CallState::Waiting);
-        let response = answer(&server, reply(&second.prompt_id, PromptDecision::Reject)).await;
+        let response = answer(&server, reply(&second, PromptDecision::Reject)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
         let log = server.watch("b", 0).await.unwrap();
         check_log(0, &log);
@@ -426,13 +432,16 @@ fn cascades() {
         ] {
             let (stream, prompt) = ask(&server, session, id, command).await;
             streams.push(stream);
-            prompts.push(prompt.prompt_id);
+            prompts.push(prompt);
         }
         let response = answer(&server, reply(&prompts[0], PromptDecision::Always)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
-        let also = stored(&server, &prompts[1]).await;
-        assert_eq!(also.resolution.as_ref().unwrap().because_of_prompt_id, prompts[0]);
-        let first = stored(&server, &prompts[0]).await;
+        let also = stored(&server, &prompts[1].prompt_id).await;
+        assert_eq!(
+            also.resolution.as_ref().unwrap().because_of_prompt_id,
+            prompts[0].prompt_id
+        );
+        let first = stored(&server, &prompts[0].prompt_id).await;
         assert_eq!(first.resolution.as_ref().unwrap().resolved_by, "tester");
         for (stream, prompt) in streams.iter_mut().zip([first, also]) {
             let event = next_such(stream, |event| matches!(event, Event::Resumed(_))).await;
@@ -444,9 +453,9 @@ fn cascades() {
                 "the stream says what the record says"
             );
         }
-        assert_eq!(stored(&server, &prompts[2]).await.state(), PromptState::Open);
+        assert_eq!(stored(&server, &prompts[2].prompt_id).await.state(), PromptState::Open);
         assert_eq!(
-            stored(&server, &prompts[3]).await.state(),
+            stored(&server, &prompts[3].prompt_id).await.state(),
             PromptState::Open,
             "another session"
         );
@@ -461,13 +470,13 @@ fn cascades() {
         answer(&server, reject).await;
         let cascaded = stored(&server, &other.prompt_id).await;
         assert_eq!(cascaded.resolution.as_ref().unwrap().decision(), PromptDecision::Reject);
-        assert_eq!(cascaded.resolution.unwrap().because_of_prompt_id, prompts[2]);
+        assert_eq!(cascaded.resolution.unwrap().because_of_prompt_id, prompts[2].prompt_id);
         let rejected = collect(streams.remove(2)).await.unwrap();
         match end_of(&rejected) {
             call::Ending::Failed(failed) => assert!(failed.error.contains("not like this"), "{}", failed.error),
             other => panic!("{other:?}"),
         }
-        assert_eq!(stored(&server, &prompts[3]).await.state(), PromptState::Open);
+        assert_eq!(stored(&server, &prompts[3].prompt_id).await.state(), PromptState::Open);
     });
 }
 
@@ -477,68 +486,71 @@ fn replies_that_do_not_count() {
         let server = Server::with(asks()).await;
         let (stream, prompt) = ask(&server, "s", "c", "true").await;
         let id = prompt.prompt_id.as_str();
-        let mut client = server.permissions();
-        let mut try_reply = async |reply: PromptReply| {
-            let request = ReplyPromptRequest {
-                reply: Some(reply),
-                name: String::new(),
-            };
-            client.reply_prompt(request).await
-        };
-        let wrong = PromptReply {
-            input_digest: "f".repeat(64),
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(
-            try_reply(wrong.clone()).await,
-            Code::FailedPrecondition,
-            "DIGEST_MISMATCH",
-        );
-        refused(
-            try_reply(reply("per_x", PromptDecision::Once)).await,
-            Code::NotFound,
-            "NOT_FOUND",
-        );
-        refused(
-            try_reply(reply("", PromptDecision::Once)).await,
-            Code::InvalidArgument,
-            "INVALID_FIELD",
-        );
-        refused(
-            try_reply(reply(id, PromptDecision::Unspecified)).await,
-            Code::InvalidArgument,
-            "INVALID_FIELD",
-        );
-        let undefined = PromptReply {
-            decision: 99,
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(try_reply(undefined).await, Code::InvalidArgument, "INVALID_FIELD");
-        let chatty = PromptReply {
-            message: "why".to_owned(),
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(try_reply(chatty).await, Code::InvalidArgument, "INVALID_FIELD");
-        let long = PromptReply {
-            reply_id: "x".repeat(129),
-            ..reply(id, PromptDecision::Once)
-        };
-        refused(try_reply(long).await, Code::InvalidArgument, "INVALID_FIELD");
-        assert_eq!(stored(&server, id).await.state(), PromptState::Open);
-
         let mut approver = Approver::open(server.connect().await, "channel").await.unwrap();
-        for (given, expected) in [
-            (wrong, ReplyResult::DigestMismatch),
-            (reply("per_x", PromptDecision::Once), ReplyResult::NotFound),
-            (reply(id, PromptDecision::Unspecified), ReplyResult::Invalid),
-        ] {
-            approver.send(given).await;
-            assert_eq!(approver.result().await.result(), expected);
+        let once = || reply(&prompt, PromptDecision::Once);
+        let wrong = [
+            (
+                PromptReply {
+                    input_digest: "f".repeat(64),
+                    ..once()
+                },
+                ReplyResult::DigestMismatch,
+            ),
+            (
+                PromptReply {
+                    input_digest: String::new(),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (
+                PromptReply {
+                    prompt_id: "per_x".to_owned(),
+                    ..once()
+                },
+                ReplyResult::NotFound,
+            ),
+            (
+                PromptReply {
+                    prompt_id: String::new(),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (reply(&prompt, PromptDecision::Unspecified), ReplyResult::Invalid),
+            (PromptReply { decision: 99, ..once() }, ReplyResult::Invalid),
+            (
+                PromptReply {
+                    message: "why".to_owned(),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (
+                PromptReply {
+                    reply_id: "x".repeat(129),
+                    ..once()
+                },
+                ReplyResult::Invalid,
+            ),
+            (PromptReply::default(), ReplyResult::Invalid),
+        ];
+        for (given, expected) in wrong {
+            approver.send(given.clone()).await;
+            let result = approver.result().await;
+            assert_eq!(result.result(), expected, "{given:?}");
+            assert_ne!(result.message, "", "{given:?}");
+            assert_eq!(
+                result.message.contains("input_digest"),
+                given.input_digest.is_empty() && !given.prompt_id.is_empty()
+            );
+            // The words are the same without a channel.
+            assert_eq!(answer(&server, given).await, result);
         }
+        assert_eq!(stored(&server, id).await.state(), PromptState::Open);
         let good = PromptReply {
             reply_id: "mine".to_owned(),
-            input_digest: prompt.input_digest.clone(),
-            ..reply(id, PromptDecision::Once)
+            ..once()
         };
         for _ in 0..2 {
             approver.send(good.clone()).await;
@@ -574,7 +586,7 @@ fn nobody_answers() {
             call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::PromptExpired),
             other => panic!("{other:?}"),
         }
-        let late = answer(&server, reply(&prompt.prompt_id, PromptDecision::Once)).await;
+        let late = answer(&server, reply(&prompt, PromptDecision::Once)).await;
         assert_eq!(late.result(), ReplyResult::Expired);
         assert_eq!(late.prompt.unwrap().state(), PromptState::Expired);
         assert!(lines(&server, "ran").is_empty());
@@ -649,7 +661,7 @@ fn a_reader_that_falls_behind_is_told() {
         let server = Server::with(setup).await;
         let mut lagging = server
             .permissions()
-            .watch_prompts(WatchPromptsRequest::default())
+            .watch_prompts(watch_all())
             .await
             .unwrap()
             .into_inner();
@@ -667,11 +679,11 @@ fn a_reader_that_falls_behind_is_told() {
                 let mut tools = server.tools();
                 clients.spawn(async move {
                     let mut stream = tools.execute_tool(request).await.unwrap().into_inner();
-                    waiting(&mut stream).await.prompt_id
+                    waiting(&mut stream).await
                 });
             }
-            let ids = clients.join_all().await;
-            answer(&server, reply(&ids[0], PromptDecision::Reject)).await;
+            let prompts = clients.join_all().await;
+            answer(&server, reply(&prompts[0], PromptDecision::Reject)).await;
         }
         let end = loop {
             match lagging.message().await {
@@ -691,7 +703,7 @@ fn grants_are_listed_used_and_revoked() {
     test(async {
         let server = Server::with(asks()).await;
         let (stream, prompt) = ask(&server, "s", "g", "echo granted").await;
-        answer(&server, reply(&prompt.prompt_id, PromptDecision::Always)).await;
+        answer(&server, reply(&prompt, PromptDecision::Always)).await;
         collect(stream).await.unwrap();
         let list = ListGrantsRequest {
             workspace: "default".to_owned(),
@@ -744,5 +756,128 @@ fn grants_are_listed_used_and_revoked() {
                 .is_empty()
         );
         ask(&server, "s", "again", "echo granted").await;
+    });
+}
+
+#[test]
+fn a_unary_call_says_what_nobody_answered() {
+    test(async {
+        let server = Server::with(Setup {
+            config: Some(json!({ "permission": { "bash": "ask" }, "experimental": { "batch_tool": true } })),
+            ..Setup::default()
+        })
+        .await;
+        let unary = |id: &str, unattended: Unattended, wait_timeout: Option<Duration>| RunToolRequest {
+            unattended: unattended.into(),
+            wait_timeout: wait_timeout.map(|wait| wait.try_into().unwrap()),
+            ..run_request(kept(id, bash("echo ran >> ran")))
+        };
+        let refusal = async |request: RunToolRequest| match run(&mut server.tools(), request).await.unwrap().ending {
+            Some(call::Ending::Failed(failed)) => (failed.reason(), failed.error),
+            other => panic!("{other:?}"),
+        };
+        // Nobody listens: refused at once, and what would have been asked is said.
+        for unattended in [Unattended::Unspecified, Unattended::Refuse] {
+            let (reason, error) = refusal(unary(&format!("refused{unattended:?}"), unattended, None)).await;
+            assert_eq!(reason, FailureReason::PromptExpired);
+            assert!(
+                error.contains("permission `bash`") && error.contains("toolgate approve"),
+                "{error}"
+            );
+        }
+        assert!(server.prompts(list_all()).await.is_empty());
+        // An approver with another filter is nobody.
+        let filter = PromptFilter {
+            session_ids: vec!["another".to_owned()],
+            ..PromptFilter::default()
+        };
+        let other = Approver::open_for(server.connect().await, "other", filter)
+            .await
+            .unwrap();
+        let (reason, _) = refusal(unary("other", Unattended::Refuse, None)).await;
+        assert_eq!(reason, FailureReason::PromptExpired);
+        drop(other);
+        // It may wait, within a bound; the error names the prompt, also if a call below asks.
+        let batch =
+            json!({ "tool_calls": [{ "tool": "bash", "parameters": { "command": "true", "description": "d" } }] });
+        let mut ended = Vec::new();
+        for (id, request) in [("waits", bash("echo ran >> ran")), ("batch", request("batch", batch))] {
+            let request = RunToolRequest {
+                wait_timeout: Some(Duration::from_millis(300).try_into().unwrap()),
+                ..run_request(kept(id, request))
+            };
+            let call = run(&mut server.tools(), request).await.unwrap();
+            let expired = server
+                .prompts(ListPromptsRequest {
+                    states: vec![PromptState::Expired.into()],
+                    ..list_all()
+                })
+                .await;
+            ended.push(call);
+            assert_eq!(expired.len(), ended.len(), "{ended:?}");
+            let named = &expired[0].prompt_id;
+            assert!(format!("{:?}", ended[0]).contains(named), "{ended:?}");
+        }
+        // Somebody listens: the call waits for the answer.
+        let mut approver = Approver::open(server.connect().await, "approver").await.unwrap();
+        let (call, ()) = tokio::join!(
+            async {
+                run(&mut server.tools(), unary("approved", Unattended::Refuse, None))
+                    .await
+                    .unwrap()
+            },
+            async {
+                let prompt = approver.added().await;
+                approver.send(reply(&prompt, PromptDecision::Once)).await;
+            }
+        );
+        assert!(matches!(call.ending, Some(call::Ending::Completed(_))), "{call:?}");
+        assert_eq!(lines(&server, "ran"), ["ran"]);
+        let misplaced = unary("misplaced", Unattended::Refuse, Some(Duration::from_secs(1)));
+        refused(
+            server.tools().run_tool(misplaced).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
+    });
+}
+
+#[test]
+fn a_client_is_recorded_as_it_says() {
+    test(async {
+        let server = Server::start().await;
+        let listed = async |kind: &str| {
+            let request = ListToolsRequest {
+                client_kind: kind.to_owned(),
+                ..ListToolsRequest::default()
+            };
+            let tools = server.tools().list_tools(request).await.unwrap().into_inner().tools;
+            tools.into_iter().any(|tool| tool.name == "question")
+        };
+        assert!(listed("").await && listed("cli").await && !listed("toolgate-python/0.1.0").await);
+        for (id, kind, name) in [
+            ("none", "", ""),
+            ("named", "", "mine/1.0"),
+            ("both", "desktop", "mine/1.0"),
+        ] {
+            let mut request = kept(id, bash("true"));
+            let context = request.context.get_or_insert_default();
+            (context.client_kind, context.client_name) = (kind.to_owned(), name.to_owned());
+            server.execute(request).await.unwrap();
+            let recorded = server.get(id).await.context.unwrap();
+            assert_eq!(
+                (recorded.client_kind.as_str(), recorded.client_name.as_str()),
+                (kind, name)
+            );
+        }
+        // Without a kind, the tools are those for `cli`: the question finds somebody to ask.
+        let question = json!({"questions": [{"question": "q", "header": "h", "options": []}]});
+        let mut stream = server
+            .tools()
+            .execute_tool(request("question", question))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(waiting(&mut stream).await.prompt_id.starts_with("que_"));
     });
 }

@@ -37,7 +37,7 @@ async fn run_answering(server: &Server, command: &str, answers: &[PromptDecision
     for &decision in answers {
         let prompt = waiting(&mut stream).await;
         let request = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, decision)),
+            reply: Some(reply(&prompt, decision)),
             name: "tester".to_owned(),
         };
         server.permissions().reply_prompt(request).await.unwrap();

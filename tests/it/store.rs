@@ -74,6 +74,8 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
             agent: "build".to_owned(),
             model: Model::default(),
             client: "cli".to_owned(),
+            client_name: String::new(),
+            unanswered: None,
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),

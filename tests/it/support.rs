@@ -45,7 +45,7 @@ use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::*;
 
-pub(crate) use approver::{Approver, reply};
+pub(crate) use approver::{Approver, everybody, list_all, reply, watch_all};
 pub(crate) use cli::grpcurl;
 pub(crate) use engine::Inside;
 pub(crate) use host::{LendingHost, hello};
@@ -460,6 +460,8 @@ pub(crate) fn run_request(request: ExecuteToolRequest) -> RunToolRequest {
         }),
         timeout: request.timeout,
         on_disconnect: request.on_disconnect,
+        unattended: Unattended::Wait.into(),
+        wait_timeout: None,
     }
 }
 

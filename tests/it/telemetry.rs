@@ -139,7 +139,7 @@ fn metrics_follow_calls_of_every_kind() {
             ],
         );
         let approver = Approver::open(server.connect().await, "metrics").await.unwrap();
-        assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+        assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         collect(stream).await.unwrap();
         eventually("the stream is over", async || {
             value(
@@ -416,7 +416,7 @@ fn a_collector_gets_the_metrics() {
         })
         .await;
         let approver = Approver::open(server.connect().await, "metrics").await.unwrap();
-        assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+        assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         collect(stream).await.unwrap();
         server.stop().await;
         // What the end of the service has sent: nothing is left for the next interval.
@@ -476,7 +476,7 @@ fn one_trace_tells_of_one_call() {
         let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
         let prompt = waiting(&mut stream).await;
         let approver = Approver::open(server.connect().await, "traces").await.unwrap();
-        assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+        assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         collect(stream).await.unwrap();
 
         let remote = [0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31];

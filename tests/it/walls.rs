@@ -83,7 +83,7 @@ async fn run_answering(server: &Server, command: &str, decision: PromptDecision,
         };
         asked.push(format!("{} {}", request.permission, request.patterns.join(" ")));
         let request = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, decision)),
+            reply: Some(reply(&prompt, decision)),
             name: "tester".to_owned(),
         };
         server.permissions().reply_prompt(request).await.unwrap();

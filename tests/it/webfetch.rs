@@ -86,7 +86,7 @@ fn a_page_is_asked_for_once_in_a_session_and_the_person_each_time() {
             let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
             let prompt = waiting(&mut stream).await;
             let decision = ReplyPromptRequest {
-                reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+                reply: Some(reply(&prompt, PromptDecision::Once)),
                 ..ReplyPromptRequest::default()
             };
             server.permissions().reply_prompt(decision).await.unwrap();

@@ -48,7 +48,7 @@ export function subject(prompt: Prompt): string {
 export async function watch({ signal, alive }: Turn): Promise<void> {
   let snapshot: Map<string, Prompt> | undefined = new Map();
   for await (const { message } of permissions.watchPrompts(
-    { filter: { workspace: ALL } },
+    { filter: { workspace: ALL, all: true } },
     { signal, onHeader: alive },
   )) {
     alive();
@@ -109,6 +109,14 @@ const NOT_DONE: Partial<Record<ReplyResult, string>> = {
   [ReplyResult.NOT_ALLOWED]: "You may not answer prompts of your own calls.",
 };
 
+/** The results after which the prompt is no longer open. */
+const OVER: ReadonlySet<ReplyResult> = new Set([
+  ReplyResult.ALREADY_RESOLVED,
+  ReplyResult.NOT_FOUND,
+  ReplyResult.EXPIRED,
+  ReplyResult.WITHDRAWN,
+]);
+
 /** An answer without what every answer has. */
 export type Answer = Omit<
   MessageInitShape<typeof PromptReplySchema>,
@@ -127,7 +135,8 @@ export async function answer(prompt: Prompt, given: Answer): Promise<string | un
     inputDigest: prompt.inputDigest,
   });
   try {
-    const { result } = await permissions.replyPrompt({ reply, name: approver.value });
+    const replied = await permissions.replyPrompt({ reply, name: approver.value });
+    const { result, message } = replied.result!;
     if (result === ReplyResult.ACCEPTED) {
       remove(prompt.promptId);
       announce(DONE[given.decision] ?? "Answered.");
@@ -137,12 +146,8 @@ export async function answer(prompt: Prompt, given: Answer): Promise<string | un
       announce("Approved. Another person has to approve as well.");
       return undefined;
     }
-    const text = NOT_DONE[result] ?? "The service did not take the answer.";
-    if (
-      result !== ReplyResult.DIGEST_MISMATCH &&
-      result !== ReplyResult.NOT_ALLOWED &&
-      result !== ReplyResult.OTHER_INSTANCE
-    ) {
+    const text = NOT_DONE[result] ?? `The service did not take the answer: ${message}`;
+    if (OVER.has(result)) {
       remove(prompt.promptId);
       announce(text);
     }

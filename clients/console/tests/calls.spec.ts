@@ -86,8 +86,9 @@ test("the timeline shows how calls spent their time", async ({ page, start }) =>
   const option = page.getByRole("option", { name: /bash/ });
   await expect(option.locator("rect.waiting")).toHaveCount(1);
   await page.waitForTimeout(1_000);
-  const { prompts } = await service.permissions.listPrompts({});
-  await service.permissions.replyPrompt({ reply: { promptId: prompts[0]!.promptId, decision: 1 } });
+  const { prompts } = await service.permissions.listPrompts({ filter: { all: true } });
+  const { promptId, inputDigest } = prompts[0]!;
+  await service.permissions.replyPrompt({ reply: { promptId, inputDigest, decision: 1 } });
   await call;
   await expect(option).toHaveAccessibleName(/completed.*queued 0\.\d\d s, waited for people [12]\.\d s, ran 1\.\d s/);
   const rects = option.locator("rect");

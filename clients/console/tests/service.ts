@@ -10,7 +10,7 @@ import { test as base, type Route } from "@playwright/test";
 import { createClient, type Client } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { PermissionService } from "../src/gen/toolgate/v1/permission_service_pb";
-import { ToolService } from "../src/gen/toolgate/v1/tool_service_pb";
+import { ToolService, Unattended } from "../src/gen/toolgate/v1/tool_service_pb";
 import { OnDisconnect, type Call } from "../src/gen/toolgate/v1/call_pb";
 
 /** What a service is started with. */
@@ -122,6 +122,7 @@ export class Service {
       callId: making.callId ?? "",
       context: { sessionId: making.session ?? "demo" },
       onDisconnect: OnDisconnect.KEEP,
+      unattended: Unattended.WAIT,
     });
     if (call === undefined) throw new Error("no call");
     return call;

@@ -305,7 +305,7 @@ class Driver:
             workspace=request.workspace,
             agent=request.agent,
             model=model_of(request.model) if request.HasField("model") else None,
-            client_kind=request.client,
+            client_kind=request.client_kind,
             parent=request.parent_call_id,
         )
 
@@ -333,7 +333,7 @@ class Driver:
             workspace=context.workspace,
             agent=context.agent,
             model=model_of(context.model) if context.HasField("model") else None,
-            client_kind=context.client,
+            client_kind=context.client_kind,
             message_id=context.message_id,
             parent=context.parent_call_id,
             extra=plain(context.extra) if context.HasField("extra") else None,

@@ -1,13 +1,13 @@
 //! Decides about the calls of this program.
 
 use serde_json::json;
-use toolgate_client::v1::{Prompt, prompt};
-use toolgate_client::{BoxError, Client, Decision, Error};
+use toolgate_client::{BoxError, Client, Decision, Error, Prompt};
 
 async fn decide(prompt: Prompt, _problem: Option<String>) -> Result<Decision, BoxError> {
-    let Some(prompt::Request::Permission(asked)) = prompt.request else {
+    let Prompt::Permission(asked) = prompt else {
         return Ok(Decision::Leave); // A question of the model: left to others.
     };
+    let asked = asked.permission;
     println!("asked: {}", asked.patterns.join(", "));
     let mut words = asked.parts.iter().flat_map(|part| &part.arguments);
     if words.any(|word| word == "secret.txt") {

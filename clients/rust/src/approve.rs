@@ -13,13 +13,14 @@ use futures_util::stream::FuturesUnordered;
 use tonic::Status;
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::{
-    ChannelOpen, ChannelResponse, Prompt, PromptFilter, PromptReply, PromptReplyResult, PromptState, ReplyResult,
+    ChannelOpen, ChannelResponse, PromptFilter, PromptReply, PromptReplyResult, PromptState, ReplyResult,
 };
 
 use crate::channel::{ChannelEvent, PromptChannel};
 use crate::client::Client;
 use crate::decision::Decision;
 use crate::error::{BoxError, Error};
+use crate::prompt::Prompt;
 
 /// How often a handler is called again for one prompt because its reply was wrong.
 const MAX_WRONG_REPLIES: u32 = 5;
@@ -60,7 +61,7 @@ impl Client {
             on_ready: Box::new(|| {}),
             on_reply: Box::new(|_| {}),
             on_error: Box::new(|prompt, error| {
-                tracing::warn!(prompt = %prompt.prompt_id, %error, "no decision about a prompt");
+                tracing::warn!(prompt = %prompt.id(), %error, "no decision about a prompt");
             }),
         }
     }
@@ -116,6 +117,7 @@ impl Approver {
         let workspace = self.workspace.as_ref().unwrap_or(&context.workspace);
         let mut filter = PromptFilter {
             workspace: if workspace.is_empty() { "-" } else { workspace }.to_owned(),
+            all: self.everybody,
             session_ids: self.session_ids.clone(),
             client_ids: Vec::new(),
         };
@@ -130,7 +132,7 @@ impl Approver {
 
     /// Answers prompts until its future is dropped, or the service cannot be reached any more; it returns why.
     ///
-    /// `handle` is called with each prompt. Its future is dropped when the prompt is settled elsewhere. An error leaves the
+    /// `handle` is called with each prompt: one for a permission, or one with questions. Its future is dropped when the prompt is settled elsewhere. An error leaves the
     /// prompt to others. If a reply itself was wrong (`INVALID`, `DIGEST_MISMATCH`), the handler is called again, with
     /// the prompt as it stands and what was wrong; five times at most.
     ///
@@ -204,21 +206,24 @@ impl Approver {
             let ChannelResponse { message } = *message;
             match message {
                 Some(Message::PromptAdded(added)) => {
-                    let Some(prompt) = added.prompt else { continue };
+                    let Some(prompt) = added.prompt.and_then(Prompt::from_message) else {
+                        continue;
+                    };
+                    let id = prompt.id().to_owned();
                     if let Some(listed) = &mut listed {
-                        listed.insert(prompt.prompt_id.clone());
+                        listed.insert(id.clone());
                     }
-                    if known.contains_key(&prompt.prompt_id) {
+                    if known.contains_key(&id) {
                         continue;
                     }
                     let (handler, abort) = call(prompt.clone(), None);
                     handlers.push(handler);
                     let open = OpenPrompt {
-                        prompt: prompt.clone(),
+                        prompt,
                         handler: abort,
                         wrong_replies: 0,
                     };
-                    known.insert(prompt.prompt_id, open);
+                    known.insert(id, open);
                 }
                 Some(Message::SnapshotEnd(_)) => {
                     if let Some(listed) = listed.take() {
@@ -241,7 +246,7 @@ impl Approver {
                     if let Some((prompt, problem)) = self.again(&mut known, &result) {
                         let (handler, abort) = call(prompt.clone(), Some(problem));
                         handlers.push(handler);
-                        if let Some(open) = known.get_mut(&prompt.prompt_id) {
+                        if let Some(open) = known.get_mut(prompt.id()) {
                             open.handler = abort;
                         }
                     }
@@ -263,7 +268,9 @@ impl Approver {
             (self.on_error)(prompt, error);
             Decision::Leave
         });
-        let Some(reply) = decision.reply_to(prompt) else { return };
+        let Some(reply) = decision.reply_to(prompt.message()) else {
+            return;
+        };
         unanswered.insert(reply.reply_id.clone(), reply.clone());
         if let Some(sender) = channel.sender() {
             // What does not arrive is sent over the next connection.
@@ -282,10 +289,10 @@ impl Approver {
         }
         let open = known.get_mut(&result.prompt_id)?;
         // A reply that cannot be read at all is answered without the prompt, which is as it was then.
-        if let Some(prompt) = &result.prompt {
-            open.prompt = prompt.clone();
+        if let Some(prompt) = result.prompt.clone().and_then(Prompt::from_message) {
+            open.prompt = prompt;
         }
-        if open.prompt.state() != PromptState::Open {
+        if open.prompt.message().state() != PromptState::Open {
             return None;
         }
         let problem = if result.message.is_empty() {

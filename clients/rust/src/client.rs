@@ -142,6 +142,7 @@ impl Client {
             target: target.to_owned(),
             credentials: None,
             context: CallContext {
+                client_name: concat!("toolgate-rust/", env!("CARGO_PKG_VERSION")).to_owned(),
                 client_ids: vec![new_id()],
                 ..CallContext::default()
             },

@@ -41,7 +41,13 @@ macro_rules! context_setters {
 
         /// Names the kind of client: `cli`, `app`, `desktop` or a name of your own.
         pub fn client_kind(mut self, kind: impl Into<String>) -> Self {
-            self.$($field).+.client = kind.into();
+            self.$($field).+.client_kind = kind.into();
+            self
+        }
+
+        /// Says which program makes the calls, for people: its name and its version, by default those of this library.
+        pub fn client_name(mut self, name: impl Into<String>) -> Self {
+            self.$($field).+.client_name = name.into();
             self
         }
 

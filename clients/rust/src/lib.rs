@@ -20,7 +20,7 @@
 //! generated clients, for example [`Client::tool_service`].
 //!
 //! Files in reading order: `target` and `credentials` (where the service is, and who calls), `client` (the connection), `retry` and
-//! `error`, `context`, `request`, `follow`, `execution` and `result` (calls), `channel`, `decision` and `approve` (prompts), `tool`,
+//! `error`, `context`, `request`, `follow`, `execution` and `result` (calls), `channel`, `prompt`, `decision` and `approve` (prompts), `tool`,
 //! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `listing` and `events`.
 //!
 //! *Invariant:* the library knows the service through the contract alone. It uses no other crate of this repository.
@@ -40,6 +40,7 @@ mod hosting;
 mod invocation;
 mod listing;
 mod output;
+mod prompt;
 mod request;
 mod result;
 mod retry;
@@ -68,6 +69,7 @@ pub use follow::{Follower, Start};
 pub use host::{HookEvent, Host, Subagent};
 pub use invocation::{Ask, Invocation};
 pub use output::{Output, OutputReader, Part};
+pub use prompt::{PermissionPrompt, Prompt, QuestionPrompt};
 pub use request::{ExecuteRequest, Input, OnDisconnect, RevertRequest};
 pub use result::CallResult;
 pub use retry::backoff;

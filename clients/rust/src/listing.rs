@@ -44,7 +44,7 @@ impl Client {
         for (value, base) in [
             (&mut request.workspace, &context.workspace),
             (&mut request.agent, &context.agent),
-            (&mut request.client, &context.client),
+            (&mut request.client_kind, &context.client_kind),
             (&mut request.parent_call_id, &context.parent_call_id),
         ] {
             if value.is_empty() {

@@ -97,7 +97,8 @@ fn completed(context: CallContext, client: &Client) -> CallContext {
         message_id: or(context.message_id, &base.message_id),
         agent: or(context.agent, &base.agent),
         model: context.model.or_else(|| base.model.clone()),
-        client: or(context.client, &base.client),
+        client_kind: or(context.client_kind, &base.client_kind),
+        client_name: or(context.client_name, &base.client_name),
         parent_call_id: or(context.parent_call_id, &base.parent_call_id),
         extra: context.extra.or_else(|| base.extra.clone()),
         client_ids: if context.client_ids.is_empty() {

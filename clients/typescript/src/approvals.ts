@@ -105,7 +105,7 @@ function filterOf({ workspace = "-", sessions = [], everybody = false }: Approva
     throw new ToolgateError("INVALID_ARGUMENT", "approvals of everybody's calls name no sessions");
   }
   if (everybody || sessions.length > 0) {
-    return { workspace, sessionIds: [...sessions] };
+    return { workspace, all: everybody, sessionIds: [...sessions] };
   }
   return { workspace, sessionIds: own.session ? [own.session] : [], clientIds: own.clientIds.slice(0, 1) };
 }

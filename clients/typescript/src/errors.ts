@@ -47,7 +47,6 @@ const HINTS: Readonly<Record<string, string>> = {
   BAD_CREDENTIALS: "check `token` or TOOLGATE_TOKEN",
   CREDENTIALS_EXPIRED: "pass a function as `token` that returns a fresh one",
   CREDENTIALS_REVOKED: "ask for a new token",
-  SELF_APPROVAL: "answer with the credentials of another principal",
   CALL_ID_TAKEN: "leave `callId` out, or choose one that no other request has",
 };
 

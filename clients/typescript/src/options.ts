@@ -18,6 +18,8 @@ export interface CallDefaults {
   readonly model?: ModelRef | undefined;
   /** The kind of client: `cli`, `app`, `desktop`, or a name of your own. */
   readonly clientKind?: string | undefined;
+  /** The program that makes the calls: its name and its version, by default those of this library. */
+  readonly clientName?: string | undefined;
   /** The call on whose behalf calls are made. */
   readonly parentCallId?: string | undefined;
 }

@@ -10,7 +10,6 @@ import {
   type PromptReplySchema,
   ReplyResult,
 } from "./gen/toolgate/v1/permission_service_pb.js";
-import type { Prompt } from "./gen/toolgate/v1/prompt_pb.js";
 import type { Link } from "./link.js";
 import { Queue } from "./queue.js";
 
@@ -94,48 +93,21 @@ export class WatchConnection implements PromptConnection {
     const ids = { promptId: reply.promptId ?? "", replyId: reply.replyId ?? "" };
     const request = { reply, name: this.#options.name };
     try {
-      const answer = await this.#link.retrying((call) => this.#link.rpc.permissions.replyPrompt(request, call));
-      this.#result({ ...ids, result: answer.result, ...(answer.prompt ? { prompt: answer.prompt } : {}) });
+      const { result } = await this.#link.retrying((call) => this.#link.rpc.permissions.replyPrompt(request, call));
+      this.#result(result ?? ids);
     } catch (error) {
       const refused = ToolgateError.from(error);
       if (!refused.transient && !this.#link.closed.aborted) {
-        const prompt = await this.#prompt(ids.promptId);
-        this.#result({ ...ids, result: refusal(refused), message: refused.message, ...(prompt ? { prompt } : {}) });
+        // The request itself was refused: the service says nothing about the prompt.
+        const denied = refused.code === "PERMISSION_DENIED" || refused.code === "UNAUTHENTICATED";
+        const result = denied ? ReplyResult.NOT_ALLOWED : ReplyResult.INVALID;
+        this.#result({ ...ids, result, message: refused.message });
       }
-    }
-  }
-
-  /** Returns the prompt as it stands, if the service still tells: the error of a reply does not. */
-  async #prompt(promptId: string): Promise<Prompt | undefined> {
-    try {
-      const answer = await this.#link.retrying((call) => this.#link.rpc.permissions.getPrompt({ promptId }, call));
-      return answer.prompt;
-    } catch {
-      return undefined;
     }
   }
 
   #result(value: MessageInitShape<typeof PromptReplyResultSchema>): void {
     const result: PromptReplyResult = create(PromptReplyResultSchema, value);
     this.#results({ case: "replyResult", value: result });
-  }
-}
-
-/** Says in the words of the channel why a unary reply was refused. */
-function refusal({ code, reason }: ToolgateError): ReplyResult {
-  if (reason === "DIGEST_MISMATCH") {
-    return ReplyResult.DIGEST_MISMATCH;
-  }
-  if (reason === "OTHER_INSTANCE") {
-    return ReplyResult.OTHER_INSTANCE;
-  }
-  switch (code) {
-    case "NOT_FOUND":
-      return ReplyResult.NOT_FOUND;
-    case "PERMISSION_DENIED":
-    case "UNAUTHENTICATED":
-      return ReplyResult.NOT_ALLOWED;
-    default:
-      return ReplyResult.INVALID;
   }
 }

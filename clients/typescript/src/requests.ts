@@ -5,6 +5,7 @@ import type { ExecuteToolRequestSchema } from "./gen/toolgate/v1/tool_service_pb
 import type { CallDefaults, ExecuteOptions, ToolInput } from "./options.js";
 import { duration } from "./time.js";
 import { modelField } from "./tools.js";
+import { CLIENT_NAME } from "./version.js";
 
 /** The modes of output by their names here. */
 export const OUTPUT_MODES = { full: OutputMode.FULL, tail: OutputMode.TAIL, none: OutputMode.NONE } as const;
@@ -27,7 +28,8 @@ export function contextMessage(
     sessionId: options.session ?? defaults.session ?? "",
     messageId: options.messageId ?? "",
     agent: options.agent ?? defaults.agent ?? "",
-    client: options.clientKind ?? defaults.clientKind ?? "",
+    clientKind: options.clientKind ?? defaults.clientKind ?? "",
+    clientName: options.clientName ?? defaults.clientName ?? CLIENT_NAME,
     clientIds: [...clientIds],
     parentCallId: options.parentCallId ?? defaults.parentCallId ?? "",
     ...modelField(options.model ?? defaults.model),

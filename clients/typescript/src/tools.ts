@@ -142,8 +142,8 @@ export class ToolQuery implements Promise<Tool[]> {
 }
 
 async function listTools(link: Link, options: ToolsOptions): Promise<Tool[]> {
-  const { workspace = "", agent = "", clientKind: client = "", parentCallId = "", pageSize = 0 } = options;
-  const request = { workspace, agent, client, parentCallId, pageSize, ...modelField(options.model) };
+  const { workspace = "", agent = "", clientKind = "", parentCallId = "", pageSize = 0 } = options;
+  const request = { workspace, agent, clientKind, parentCallId, pageSize, ...modelField(options.model) };
   const list = (pageToken: string) =>
     link.retrying((call) => link.rpc.tools.listTools({ ...request, pageToken }, call), { signal: options.signal });
   const tools: Tool[] = [];

@@ -6,7 +6,6 @@ import { PromptState } from "../src/gen/toolgate/v1/prompt_pb.js";
 import { type ApprovalsOptions, Client, once, type PromptHandler, reject } from "../src/index.js";
 
 type Service = Partial<ServiceImpl<typeof PermissionService>>;
-type Answer = Awaited<ReturnType<NonNullable<Service["replyPrompt"]>>>;
 
 /** A list that can be waited for. */
 class Log {
@@ -102,12 +101,7 @@ test("a reply whose connection broke is sent again, and the handler is not asked
 
 test("without client streaming, replies are unary", async () => {
   const log = new Log();
-  const answers: (() => Answer)[] = [
-    () => {
-      throw new ConnectError("away", Code.Unavailable);
-    },
-    () => ({ result: ReplyResult.ALREADY_RESOLVED }) as Answer,
-  ];
+  let replies = 0;
   const approvals = approve(
     log,
     {
@@ -117,7 +111,12 @@ test("without client streaming, replies are unary", async () => {
       },
       replyPrompt: ({ reply, name }) => {
         log.add(`${name}: ${reply?.message}`);
-        return answers.shift()?.() ?? {};
+        replies += 1;
+        if (replies === 1) {
+          throw new ConnectError("away", Code.Unavailable);
+        }
+        const { promptId = "", replyId = "" } = reply ?? {};
+        return { result: { promptId, replyId, result: ReplyResult.ALREADY_RESOLVED } };
       },
     },
     () => reject("no"),
@@ -161,7 +160,10 @@ test("a handler that throws leaves its prompt open, and the others are answered"
         yield* [opened, snapshotEnd, added("per_1"), added("per_2")];
         await until(signal);
       },
-      replyPrompt: ({ reply }) => ({ result: ReplyResult.ACCEPTED, prompt: { promptId: reply?.promptId ?? "" } }),
+      replyPrompt: ({ reply }) => {
+        const { promptId = "", replyId = "" } = reply ?? {};
+        return { result: { promptId, replyId, result: ReplyResult.ACCEPTED, prompt: { promptId } } };
+      },
     },
     (prompt) => {
       if (prompt.id === "per_1") {
@@ -245,14 +247,8 @@ test("a handler whose replies are never taken is not called for ever", async () 
   await approvals.close();
 });
 
-test("without client streaming, the prompt as it stands is fetched", async () => {
+test("without client streaming, the result brings the prompt as it stands", async () => {
   const log = new Log();
-  const answers: (() => Answer)[] = [
-    () => {
-      throw new ConnectError("no such field", Code.InvalidArgument);
-    },
-    () => ({ result: ReplyResult.NOT_ALLOWED }) as Answer,
-  ];
   const approvals = approve(
     log,
     {
@@ -261,10 +257,11 @@ test("without client streaming, the prompt as it stands is fetched", async () =>
         await until(signal);
       },
       replyPrompt: ({ reply }) => {
-        log.add(`reply to ${reply?.inputDigest}`);
-        return answers.shift()?.() ?? {};
+        const { promptId = "", replyId = "", inputDigest = "" } = reply ?? {};
+        log.add(`reply to ${inputDigest}`);
+        const result = inputDigest === "d1" ? ReplyResult.INVALID : ReplyResult.NOT_ALLOWED;
+        return { result: { promptId, replyId, result, prompt: open(promptId, "d2").message.value.prompt } };
       },
-      getPrompt: ({ promptId }) => ({ prompt: open(promptId, "d2").message.value.prompt }),
     },
     () => once(),
   );

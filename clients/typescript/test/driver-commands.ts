@@ -200,7 +200,7 @@ async function stoppable(
 
 function listing(session: Session, command: Command) {
   const request = decode(ListToolsRequestSchema, command["request"]);
-  const { workspace, agent, model, client: clientKind, parentCallId, pageSize } = request;
+  const { workspace, agent, model, clientKind, parentCallId, pageSize } = request;
   return client(session, command).tools({ workspace, agent, model, clientKind, parentCallId, pageSize });
 }
 
@@ -215,7 +215,7 @@ async function execute(session: Session, command: Command, say: Say): Promise<ob
       session: context?.sessionId,
       agent: context?.agent,
       model: context?.model,
-      clientKind: context?.client,
+      clientKind: context?.clientKind,
       parentCallId: context?.parentCallId,
     };
     const options: ExecuteOptions = {

@@ -116,7 +116,7 @@ pub(crate) fn decision_fact(
         }),
         Ok(Decided::Replied(_)) => None,
         Err(Refusal::Denied { .. }) => denied("rule"),
-        Err(Refusal::Unattended) => denied("unattended"),
+        Err(Refusal::Unattended { .. }) => denied("unattended"),
         Err(Refusal::Unavailable) => denied("unavailable"),
         Err(Refusal::TooManyPrompts { .. }) => denied("too_many_prompts"),
         Err(
@@ -124,7 +124,7 @@ pub(crate) fn decision_fact(
             | Refusal::Corrected { .. }
             | Refusal::Dismissed { .. }
             | Refusal::Edited
-            | Refusal::Expired
+            | Refusal::Expired { .. }
             | Refusal::Withdrawn,
         ) => None,
     }

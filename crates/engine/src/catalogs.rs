@@ -22,6 +22,8 @@ pub struct WorkspaceRuntime {
     pub workspace: Arc<Workspace>,
     /// The tools.
     pub tools: Arc<Catalog>,
+    /// The kind of a client that does not say what it is.
+    pub default_client: String,
     /// Whether code that the project brings is run.
     pub trusted: bool,
     /// What its configuration says now.
@@ -52,13 +54,18 @@ impl WorkspaceRuntime {
             .collect()
     }
 
+    /// Returns the kind of client that is meant by what a client says, possibly nothing.
+    pub fn client_kind<'a>(&'a self, said: &'a str) -> &'a str {
+        if said.is_empty() { &self.default_client } else { said }
+    }
+
     /// Returns for whom the tools of a call are listed.
     pub(crate) fn offer_for<'a>(&'a self, origin: &'a Origin) -> Offer<'a> {
         Offer {
             workspace: &self.workspace,
             agent: &origin.agent,
             model: &origin.model,
-            client: &origin.client,
+            client: self.client_kind(&origin.client),
             rights: None,
         }
     }

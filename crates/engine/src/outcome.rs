@@ -27,14 +27,16 @@ pub(crate) enum Decided {
 }
 
 /// Says what the end of a prompt means for its call.
-pub(crate) fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
+pub(crate) fn verdict(prompt: &PromptId, outcome: PromptOutcome) -> Result<Reply, Refusal> {
     match outcome {
         PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Answers(_))) => {
             Ok(reply)
         }
         PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
         PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
-        PromptOutcome::Expired => Err(Refusal::Expired),
+        PromptOutcome::Expired => Err(Refusal::Expired {
+            prompt: prompt.to_string(),
+        }),
         PromptOutcome::Withdrawn(_) => Err(Refusal::Withdrawn),
     }
 }

@@ -52,7 +52,7 @@ pub use itself::{ITSELF, REACHES_ITSELF, STARTED_AS_SERVER, STARTS_ITSELF, intro
 pub use json::{Facts, JsonMap, json_map};
 pub use login::{Login, OAuthClient};
 pub use names::{CONNECTION, SessionKey};
-pub use origin::{Delegation, Model, Origin};
+pub use origin::{Delegation, Model, Origin, Unanswered};
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,

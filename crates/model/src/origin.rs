@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::ids::{CallId, SessionId};
@@ -36,9 +38,12 @@ pub struct Origin {
     /// The model, as far as the client says.
     #[serde(default)]
     pub model: Model,
-    /// The kind of client: `cli`, `app`, `desktop` or any other.
+    /// The kind of client: `cli`, `app`, `desktop` or any other; empty if it does not say.
     #[serde(default)]
     pub client: String,
+    /// The program that makes the call: its name and its version, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub client_name: String,
     /// The call on whose behalf this one is made.
     #[serde(default)]
     pub parent: Option<CallId>,
@@ -51,9 +56,22 @@ pub struct Origin {
     /// The clients, as they name themselves, that made the call and those above it: whose own approvers see its prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
+    /// What prompts mean that nobody answers, if the request says so; otherwise the service does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<Unanswered>,
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,
+}
+
+/// What the prompts of a call mean that nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unanswered {
+    /// They are refused when nobody listens.
+    Refuse,
+    /// They wait, but no longer than this.
+    Wait(Option<Duration>),
 }
 
 /// In whose name a call runs, as far as rights are concerned.

@@ -32,11 +32,22 @@ pub enum Refusal {
         message: String,
     },
     /// Nobody answered in time.
-    #[error("Nobody answered the prompt in time, so this tool call did not go on. Ask the user, or go on without it.")]
-    Expired,
-    /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
-    #[error("This tool call needs a person's answer and nobody is there to give it. Go on without it.")]
-    Unattended,
+    #[error(
+        "Nobody answered the prompt {prompt} in time, so this tool call did not go on. Ask the user, or go on without it."
+    )]
+    Expired {
+        /// The prompt's id.
+        prompt: String,
+    },
+    /// Nobody may be asked: the request or the service refuses prompts when nobody is listening.
+    #[error(
+        "This tool call needs a person's answer and nobody is there to give it: {asked}. Go on without it, or ask the user \
+         to listen for prompts, with `toolgate approve` for example."
+    )]
+    Unattended {
+        /// What would have been asked.
+        asked: String,
+    },
     /// Too many prompts wait for an answer.
     #[error(
         "This tool call needs a person's answer, and {limit} prompts are waiting for one already, which is as many as \

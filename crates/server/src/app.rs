@@ -240,7 +240,6 @@ impl App {
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
             traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
-            client: flags.client,
             origins: config.listen.origins.clone().into(),
             console: config.console,
             authenticator,

@@ -265,6 +265,8 @@ impl Fakes {
             agent: "build".to_owned(),
             model: Model::default(),
             client: String::new(),
+            client_name: String::new(),
+            unanswered: None,
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),

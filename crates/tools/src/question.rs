@@ -224,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn no_questions_ask_nobody() {
         let bench = Bench::new();
-        bench.answer_questions(Err(Refusal::Unattended));
+        bench.answer_questions(Err(Refusal::Unattended { asked: String::new() }));
         let output = bench
             .run(&Question::new(false), json!({"questions": []}))
             .await

@@ -87,8 +87,9 @@ impl Sources {
     pub(super) async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
         let filter = PromptFilter {
             workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
-            client_ids: Vec::new(),
+            all: self.sessions.is_empty(),
             session_ids: self.sessions.clone(),
+            client_ids: Vec::new(),
         };
         let open = ChannelOpen {
             name: self.name.clone(),

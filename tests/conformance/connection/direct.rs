@@ -17,7 +17,7 @@ use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::{
     CallEvent, CancelCallRequest, ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolRequest,
     ExecuteToolResponse, HostEvent, HostHello, HostRefused, HostReport, HostRequest, HostResponse, HostRunSubagent,
-    ListToolsRequest, PromptReply, ToolDefinition, WatchEventsRequest, WatchEventsResponse, call_event,
+    ListToolsRequest, PromptFilter, PromptReply, ToolDefinition, WatchEventsRequest, WatchEventsResponse, call_event,
     channel_request, channel_response, host_event, host_request,
 };
 
@@ -127,7 +127,10 @@ pub(super) async fn approvals(channel: Channel, name: &str) -> Result<Approvals>
     let (outgoing, requests) = mpsc::channel(QUEUE);
     let open = ChannelOpen {
         name: name.to_owned(),
-        filter: None,
+        filter: Some(PromptFilter {
+            all: true,
+            ..PromptFilter::default()
+        }),
     };
     say(&outgoing, channel_request::Message::Open(open)).await?;
     let mut client = PermissionServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);

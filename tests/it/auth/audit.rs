@@ -1,14 +1,13 @@
 //! The audit says who: the principal of each call, reply and refusal, whatever somebody calls itself.
 
 use serde_json::json;
-use tonic::Code;
 use tonic::transport::Channel;
 use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::*;
 use toolgate_store::audit::{Fact, Kind, Record, Verifier};
 
 use super::setup::*;
-use crate::support::{collect_watch, refused, reply, request, test, watch_request};
+use crate::support::{collect_watch, reply, request, test, watch_request};
 
 /// The facts of the audit, which verifies.
 async fn facts(channel: &Channel) -> Vec<Fact> {
@@ -27,13 +26,17 @@ async fn facts(channel: &Channel) -> Vec<Fact> {
 }
 
 /// Replies in somebody else's name, as far as words go.
-async fn try_reply(channel: &Channel, token: &'static str, reply: PromptReply) -> Result<ReplyResult, tonic::Status> {
+async fn try_reply(
+    channel: &Channel,
+    token: &'static str,
+    reply: PromptReply,
+) -> Result<PromptReplyResult, tonic::Status> {
     let request = ReplyPromptRequest {
         reply: Some(reply),
         name: "token:carol".to_owned(),
     };
     let response = prompts(channel, token).reply_prompt(request).await?;
-    Ok(response.into_inner().result())
+    Ok(response.into_inner().result.unwrap())
 }
 
 #[test]
@@ -45,16 +48,16 @@ fn it_names_principals() {
         let channel = service.connect().await;
 
         let asked = ask(&channel, ALICE, "a", "c", "").await;
-        let once = reply(&asked.prompt_id, PromptDecision::Once);
+        let once = reply(&asked, PromptDecision::Once);
         let own = try_reply(&channel, ALICE, once).await;
-        refused(own, Code::PermissionDenied, "SELF_APPROVAL");
+        not_allowed(own);
         let instead = PromptReply {
             input_json: json!({ "command": "echo other", "description": "d" }).to_string(),
             input_digest: asked.input_digest.clone(),
-            ..reply(&asked.prompt_id, PromptDecision::Instead)
+            ..reply(&asked, PromptDecision::Instead)
         };
         let taken = try_reply(&channel, BOB, instead).await.unwrap();
-        assert_eq!(taken, ReplyResult::Accepted);
+        assert_eq!(taken.result(), ReplyResult::Accepted);
         let shown = prompts(&channel, BOB)
             .get_prompt(GetPromptRequest {
                 prompt_id: asked.prompt_id.clone(),
@@ -70,17 +73,17 @@ fn it_names_principals() {
         // One call below another's, that takes two.
         let write = json!({ "filePath": "new", "content": "x" });
         let two = ask_with(&channel, BOB, "a", "two", "c", request("write", write)).await;
-        let mut always = reply(&two.prompt_id, PromptDecision::Always);
+        let mut always = reply(&two, PromptDecision::Always);
         always.input_digest = two.input_digest.clone();
         let first = try_reply(&channel, CAROL, always).await.unwrap();
-        assert_eq!(first, ReplyResult::SecondApprovalNeeded);
-        let second = try_reply(&channel, ANNA, reply(&two.prompt_id, PromptDecision::Once))
+        assert_eq!(first.result(), ReplyResult::SecondApprovalNeeded);
+        let second = try_reply(&channel, ANNA, reply(&two, PromptDecision::Once))
             .await
             .unwrap();
-        assert_eq!(second, ReplyResult::Accepted);
+        assert_eq!(second.result(), ReplyResult::Accepted);
 
         let granting = ask(&channel, ALICE, "a", "granting", "").await;
-        try_reply(&channel, BOB, reply(&granting.prompt_id, PromptDecision::Always))
+        try_reply(&channel, BOB, reply(&granting, PromptDecision::Always))
             .await
             .unwrap();
         let grants = prompts(&channel, CAROL).list_grants(ListGrantsRequest::default()).await;

@@ -84,7 +84,7 @@ fn members_have_the_scopes_of_the_group() {
             let call = as_user(MEMBER, &server, &call);
             let prompt = approver.added().await;
             assert_eq!(prompt.requester, format!("user:{MEMBER}"));
-            approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await;
+            approver.send(reply(&prompt, PromptDecision::Once)).await;
             let (completed, text) = ran(call).await;
             assert!(completed && text.contains("ran"), "{text}");
         }
@@ -94,7 +94,7 @@ fn members_have_the_scopes_of_the_group() {
         let prompt = crate::support::waiting(&mut stream).await;
         let owner = rustix::process::geteuid().as_raw();
         assert_eq!(prompt.requester, format!("unix:{owner}"));
-        approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await;
+        approver.send(reply(&prompt, PromptDecision::Once)).await;
         assert_eq!(approver.result().await.result(), ReplyResult::Accepted);
     });
 }

@@ -9,7 +9,7 @@ use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{self, refused, test};
+use crate::support::{self, list_all, refused, test, watch_all};
 
 fn sessions(channel: &Channel, token: &'static str) -> SessionServiceClient<Authorized> {
     SessionServiceClient::with_interceptor(channel.clone(), Bearer(token))
@@ -120,15 +120,7 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
         };
         hidden(anna().list_tools(list).await.map(drop));
 
-        let listed = prompts(&channel, ANNA)
-            .list_prompts(ListPromptsRequest {
-                filter: Some(PromptFilter {
-                    workspace: "-".to_owned(),
-                    ..Default::default()
-                }),
-                ..Default::default()
-            })
-            .await;
+        let listed = prompts(&channel, ANNA).list_prompts(list_all()).await;
         let listed = listed.unwrap().into_inner().prompts;
         assert_eq!(
             listed.iter().map(|prompt| &prompt.prompt_id).collect::<Vec<_>>(),
@@ -138,10 +130,9 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
             prompt_id: in_b.prompt_id.clone(),
         };
         hidden(prompts(&channel, ANNA).get_prompt(get).await.map(drop));
-        hidden(answer(&channel, ANNA, &in_b, PromptDecision::Once).await.map(drop));
-        let watch = prompts(&channel, ANNA)
-            .watch_prompts(WatchPromptsRequest::default())
-            .await;
+        let unseen = answer(&channel, ANNA, &in_b, PromptDecision::Once).await.unwrap();
+        assert_eq!((unseen.result(), unseen.prompt), (ReplyResult::NotFound, None));
+        let watch = prompts(&channel, ANNA).watch_prompts(watch_all()).await;
         let mut watch = watch.unwrap().into_inner();
         let mut snapshot = Vec::new();
         loop {

@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{eventually, refused, test};
+use crate::support::{eventually, refused, test, watch_all};
 
 struct Issuer {
     key: KeyPair,
@@ -200,9 +200,7 @@ fn a_stream_ends_with_its_token() {
         let service = start(&folder, &[issuer.jwk()]).await;
         let channel = service.connect().await;
         let watch = async |token: &'static str| {
-            let stream = prompts(&channel, token)
-                .watch_prompts(WatchPromptsRequest::default())
-                .await;
+            let stream = prompts(&channel, token).watch_prompts(watch_all()).await;
             let mut stream = stream.unwrap().into_inner();
             stream.message().await.unwrap();
             stream.message().await.unwrap();

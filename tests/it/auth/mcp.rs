@@ -7,6 +7,7 @@ use toolgate_contract::*;
 use super::setup::*;
 use super::tls::{Authority, TLS, install};
 use crate::support;
+use crate::support::list_all;
 
 fn post(service: &Service, query: &str, token: &str, body: &Value) -> RequestBuilder {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -94,10 +95,7 @@ fn whoever_asks_does_not_answer() {
         let request = post(&service, "?workspace=a", ALICE, &call).header("mcp-session-id", &id);
         let response = request.send().await.unwrap();
         let prompt = loop {
-            let listed = prompts(&channel, BOB)
-                .list_prompts(ListPromptsRequest::default())
-                .await
-                .unwrap();
+            let listed = prompts(&channel, BOB).list_prompts(list_all()).await.unwrap();
             if let Some(prompt) = listed.into_inner().prompts.into_iter().next() {
                 break prompt;
             }

@@ -198,11 +198,18 @@ pub(super) async fn answer(
     token: &'static str,
     prompt: &Prompt,
     decision: PromptDecision,
-) -> Result<ReplyPromptResponse, Status> {
+) -> Result<PromptReplyResult, Status> {
     let request = ReplyPromptRequest {
-        reply: Some(support::reply(&prompt.prompt_id, decision)),
+        reply: Some(support::reply(prompt, decision)),
         name: "somebody".to_owned(),
     };
     let response = prompts(channel, token).reply_prompt(request).await?;
-    Ok(response.into_inner())
+    Ok(response.into_inner().result.unwrap())
+}
+
+/// Whoever replied is among those who asked.
+pub(super) fn not_allowed(result: Result<PromptReplyResult, Status>) {
+    let result = result.unwrap();
+    assert_eq!(result.result(), ReplyResult::NotAllowed);
+    assert!(result.message.contains("in your own name"), "{result:?}");
 }

@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{eventually, refused, test};
+use crate::support::{eventually, refused, test, watch_all};
 
 /// An authority and what it signs.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -118,7 +118,7 @@ fn certificates_change_under_a_live_stream() {
         let service = folder.start(&format!("{}\n{TLS}", with_tokens(&folder))).await.unwrap();
         let channel = service.connect_tls(&old.pem(), None).await.unwrap();
         let mut stream = prompts(&channel, BOB)
-            .watch_prompts(WatchPromptsRequest::default())
+            .watch_prompts(watch_all())
             .await
             .unwrap()
             .into_inner();

@@ -18,7 +18,7 @@ use toolgate_contract::*;
 use prost::Message as _;
 
 use super::setup::*;
-use crate::support::{self, Server, Setup, refused, test};
+use crate::support::{self, Server, Setup, refused, test, watch_all};
 
 const SCOPES: [&str; 6] = [
     "calls.execute",
@@ -189,7 +189,7 @@ fn a_token_that_is_taken_back_ends_its_streams() {
         let watch = |token| {
             let mut client = prompts(&channel, token);
             async move {
-                let stream = client.watch_prompts(WatchPromptsRequest::default()).await;
+                let stream = client.watch_prompts(watch_all()).await;
                 let mut stream = stream.unwrap().into_inner();
                 stream.message().await.unwrap();
                 stream.message().await.unwrap();

@@ -50,10 +50,7 @@ async fn compared(server: &Server, line: &str) -> Option<&'static str> {
         false => expected == got,
     };
     let request = ReplyPromptRequest {
-        reply: Some(PromptReply {
-            input_digest: prompt.input_digest.clone(),
-            ..reply(&prompt.prompt_id, PromptDecision::Reject)
-        }),
+        reply: Some(reply(&prompt, PromptDecision::Reject)),
         ..Default::default()
     };
     server.permissions().reply_prompt(request).await.unwrap();

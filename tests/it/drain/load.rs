@@ -262,7 +262,7 @@ fn plan_path(plan: &Plan) -> String {
 /// Answers the prompts that are open, sooner or later; `all` also those that have not waited through a stop.
 async fn answer(channel: Channel, round: usize, all: bool, random: &mut Random) {
     let mut permissions = PermissionServiceClient::new(channel);
-    let list = ListPromptsRequest::default();
+    let list = list_all();
     let Ok(prompts) = permissions.list_prompts(list).await else {
         return;
     };
@@ -273,14 +273,14 @@ async fn answer(channel: Channel, round: usize, all: bool, random: &mut Random) 
         }
         sleep(Duration::from_millis(random.below(60))).await;
         let request = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompt, PromptDecision::Once)),
             name: String::new(),
         };
         // A reply that the service did not answer may have counted.
         let Ok(replied) = permissions.reply_prompt(request).await else {
             return;
         };
-        let result = replied.into_inner().result();
+        let result = replied.into_inner().result.unwrap().result();
         assert!(
             matches!(result, ReplyResult::Accepted | ReplyResult::AlreadyResolved),
             "{}: {result:?}",

@@ -87,7 +87,7 @@ fn every_stream_is_told_and_ends() {
         };
         let mut events = sessions.watch_events(events).await.unwrap().into_inner();
         let mut permissions = PermissionServiceClient::new(server.connect().await);
-        let prompts = WatchPromptsRequest::default();
+        let prompts = watch_all();
         let mut prompts = permissions.watch_prompts(prompts).await.unwrap().into_inner();
         let open = ChannelRequest {
             message: Some(channel_request::Message::Open(ChannelOpen::default())),

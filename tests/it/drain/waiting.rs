@@ -31,11 +31,11 @@ async fn answer(server: &Server, reply: PromptReply) -> ReplyResult {
         name: String::new(),
     };
     let replied = server.permissions().reply_prompt(request).await.unwrap();
-    replied.into_inner().result()
+    replied.into_inner().result.unwrap().result()
 }
 
 async fn open_prompts(server: &Server) -> Vec<Prompt> {
-    let list = ListPromptsRequest::default();
+    let list = list_all();
     let listed = server.permissions().list_prompts(list).await.unwrap();
     listed.into_inner().prompts
 }
@@ -123,7 +123,7 @@ fn they_go_on_waiting_and_hold_nothing_up() {
             .unwrap()
             .into_inner();
         for prompt in &prompts {
-            let mut yes = reply(&prompt.prompt_id, PromptDecision::Once);
+            let mut yes = reply(prompt, PromptDecision::Once);
             if prompt.call_id == "question" {
                 yes.set_decision(PromptDecision::Answer);
                 yes.answers.push(QuestionAnswer {
@@ -164,7 +164,7 @@ fn a_reply_in_the_grace_lets_the_call_go_on() {
             server.tools().run_tool(run_request(bash("true"))).await.is_err()
         })
         .await;
-        let yes = reply(&prompt.prompt_id, PromptDecision::Once);
+        let yes = reply(&prompt, PromptDecision::Once);
         assert_eq!(answer(&server, yes).await, ReplyResult::Accepted);
         let log = collect(answered).await.unwrap();
         assert!(matches!(end_of(&log), call::Ending::Completed(_)), "{:?}", log.last());

@@ -265,7 +265,7 @@ fn what_is_nested_deeply_breaks_no_reader() {
         let asked = prompted(&server, "c").await;
         let approver = Approver::open(server.channel(), "approver").await.unwrap();
         assert_eq!(approver.snapshot.first(), Some(&asked));
-        decide(&server, &asked.prompt_id, PromptDecision::Once).await;
+        decide(&server, &asked, PromptDecision::Once).await;
         assert!(matches!(host.next().await.unwrap(), Event::AskResult(result) if result.allowed));
         host.complete(&id, "done").await;
         assert_eq!(output(end(&server, "c").await), "done");

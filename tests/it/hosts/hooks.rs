@@ -37,7 +37,7 @@ fn a_hook_rewrites_a_command_before_anybody_is_asked() {
         let mut stream = starting.await.unwrap();
         let prompt = waiting(&mut stream).await;
         assert_eq!(permission(&prompt).patterns, ["echo $GUARDED"]);
-        decide(&server, &prompt.prompt_id, PromptDecision::Once).await;
+        decide(&server, &prompt, PromptDecision::Once).await;
         let (id, _, mut output) = host.hook("shell.env").await;
         output["env"]["GUARDED"] = json!("by a hook");
         host.leaves(&id, output).await;
@@ -83,7 +83,7 @@ fn a_variable_of_a_hook_that_decides_what_runs_is_asked_for() {
             permission(&prompt).patterns,
             [format!("BASH_ENV='{}'", script.display())]
         );
-        decide(&server, &prompt.prompt_id, PromptDecision::Reject).await;
+        decide(&server, &prompt, PromptDecision::Reject).await;
         let call::Ending::Failed(failed) = end(&server, "c").await else {
             panic!("it has run")
         };

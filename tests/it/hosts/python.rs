@@ -42,7 +42,7 @@ fn a_host_in_python_lends_a_tool_to_grpcurl() {
         let (asked, answered) = tokio::join!(run_tool(&address, "hippopotamus"), async {
             let prompt = approver.added().await;
             assert!(format!("{prompt:?}").contains("spell_long"), "{prompt:?}");
-            approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await
+            approver.send(reply(&prompt, PromptDecision::Once)).await
         });
         assert!(answered);
         let spelt = &asked["call"]["completed"]["output"];

@@ -327,13 +327,13 @@ fn a_loop_is_asked_about_when_its_turn_has_come() {
         }
         let busy = Busy::start(&server, "busy").await;
         let (mut third, _) = queue_stream(&server, kept("third", again())).await;
-        let prompts = ListPromptsRequest::default();
+        let prompts = list_all();
         let open = server.permissions().list_prompts(prompts).await.unwrap().into_inner();
         assert!(open.prompts.is_empty(), "nobody is asked for what may never run");
         busy.let_go().await;
         let prompt = waiting(&mut third).await;
         let once = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompt, PromptDecision::Once)),
             name: String::new(),
         };
         server.permissions().reply_prompt(once).await.unwrap();

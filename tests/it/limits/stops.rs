@@ -156,7 +156,7 @@ fn calls_that_wait_for_people_count_again_after_a_restart() {
         .await;
         queue(&server, "next", bash("echo next")).await;
         let once = ReplyPromptRequest {
-            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            reply: Some(reply(&prompt, PromptDecision::Once)),
             name: String::new(),
         };
         server.permissions().reply_prompt(once).await.unwrap();

@@ -141,7 +141,7 @@ fn a_call_that_would_ask_too_much_ends() {
             assert_eq!(failed(&call).reason(), FailureReason::Quota, "{call:?}");
 
             let once = ReplyPromptRequest {
-                reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+                reply: Some(reply(&prompt, PromptDecision::Once)),
                 name: String::new(),
             };
             server.permissions().reply_prompt(once).await.unwrap();

@@ -286,7 +286,6 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         call_retention: Duration::from_secs(60),
         max_message_bytes: DEFAULT_MESSAGE_BYTES,
         traffic: Traffic::new(TrafficLimits::default(), Arc::default()),
-        client: "cli".to_owned(),
         origins: Arc::new([]),
         console: false,
         authenticator: Authenticator::load(AuthConfig::default()).unwrap(),

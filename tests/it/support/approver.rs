@@ -16,27 +16,52 @@ pub(crate) struct Approver {
     pub(crate) snapshot: Vec<Prompt>,
 }
 
-/// A reply, without id and digest.
-pub(crate) fn reply(prompt: &str, decision: PromptDecision) -> PromptReply {
+/// A reply to a prompt as it was shown, without an id.
+pub(crate) fn reply(prompt: &Prompt, decision: PromptDecision) -> PromptReply {
     PromptReply {
-        prompt_id: prompt.to_owned(),
+        prompt_id: prompt.prompt_id.clone(),
+        input_digest: prompt.input_digest.clone(),
         decision: decision.into(),
         ..Default::default()
+    }
+}
+
+/// The filter for everybody's prompts.
+pub(crate) fn everybody() -> PromptFilter {
+    PromptFilter {
+        all: true,
+        workspace: "-".to_owned(),
+        ..PromptFilter::default()
+    }
+}
+
+/// Lists everybody's prompts that are open.
+pub(crate) fn list_all() -> ListPromptsRequest {
+    ListPromptsRequest {
+        filter: Some(everybody()),
+        ..ListPromptsRequest::default()
+    }
+}
+
+/// Watches everybody's prompts.
+pub(crate) fn watch_all() -> WatchPromptsRequest {
+    WatchPromptsRequest {
+        filter: Some(everybody()),
     }
 }
 
 impl Approver {
     /// Opens a channel for all prompts and reads the snapshot.
     pub(crate) async fn open(channel: Channel, name: &str) -> Result<Self, Status> {
-        Self::open_for(channel, name, None).await
+        Self::open_for(channel, name, everybody()).await
     }
 
     /// Opens a channel for the prompts that a filter lets through, and reads the snapshot.
-    pub(crate) async fn open_for(channel: Channel, name: &str, filter: Option<PromptFilter>) -> Result<Self, Status> {
+    pub(crate) async fn open_for(channel: Channel, name: &str, filter: PromptFilter) -> Result<Self, Status> {
         let (replies, requests) = mpsc::channel(64);
         let open = ChannelOpen {
             name: name.to_owned(),
-            filter,
+            filter: Some(filter),
         };
         let message = Some(channel_request::Message::Open(open));
         replies

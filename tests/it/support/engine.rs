@@ -114,6 +114,7 @@ impl Inside {
             skills: &[],
         };
         let place = WorkspaceRuntime {
+            default_client: "cli".to_owned(),
             workspace: Arc::new(Workspace::open("default", path, None).unwrap()),
             tools: Arc::new(
                 Catalog::new(
@@ -161,6 +162,8 @@ impl Inside {
                 agent: "build".to_owned(),
                 model: Model::default(),
                 client: "cli".to_owned(),
+                client_name: String::new(),
+                unanswered: None,
                 parent: None,
                 requester: String::new(),
                 on_behalf_of: Vec::new(),

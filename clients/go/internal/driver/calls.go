@@ -74,7 +74,7 @@ func listing(c *command) (*toolgate.Client, []toolgate.ToolsOption, error) {
 	}
 	return client, []toolgate.ToolsOption{
 		toolgate.WithWorkspace(request.GetWorkspace()), toolgate.WithAgent(request.GetAgent()),
-		toolgate.WithModel(model(request.GetModel())), toolgate.WithClientKind(request.GetClient()),
+		toolgate.WithModel(model(request.GetModel())), toolgate.WithClientKind(request.GetClientKind()),
 		toolgate.WithParentCall(request.GetParentCallId()), toolgate.WithPageSize(int(request.GetPageSize())),
 	}, nil
 }
@@ -145,7 +145,7 @@ func execute(c *command) (fields, error) {
 	options := []toolgate.CallOption{
 		toolgate.WithWorkspace(context.GetWorkspace()), toolgate.WithSession(context.GetSessionId()),
 		toolgate.WithMessage(context.GetMessageId()), toolgate.WithAgent(context.GetAgent()),
-		toolgate.WithModel(model(context.GetModel())), toolgate.WithClientKind(context.GetClient()),
+		toolgate.WithModel(model(context.GetModel())), toolgate.WithClientKind(context.GetClientKind()),
 		toolgate.WithParentCall(context.GetParentCallId()), toolgate.WithCallID(request.GetCallId()),
 		toolgate.WithOnDisconnect(policy(request)), toolgate.WithTimeout(request.GetTimeout().AsDuration()),
 	}

@@ -30,7 +30,7 @@ func approvals(c *command) (fields, error) {
 	return nil, client.Approve(c.ctx, toolgate.Approver{
 		Name: arguments.Name, Workspace: filter.GetWorkspace(), SessionIDs: filter.GetSessionIds(),
 		Everybody: arguments.Everybody,
-		Handle: func(ctx context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
+		Handle: func(ctx context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
 			return c.ask(ctx, prompt)
 		},
 		OnReady: func() { c.report(fields{"ready": true}) },
@@ -41,10 +41,10 @@ func approvals(c *command) (fields, error) {
 }
 
 // ask shows a prompt and waits for the command `reply`.
-func (c *command) ask(ctx context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
+func (c *command) ask(ctx context.Context, prompt toolgate.Prompt) (toolgate.Decision, error) {
 	replies := make(chan toolgate.Decision, 1)
-	defer c.wait(prompt.ID, replies)()
-	text, err := encode(prompt.Proto())
+	defer c.wait(prompt.Info().ID, replies)()
+	text, err := encode(prompt.Info().Proto())
 	if err != nil {
 		return toolgate.Leave(), err
 	}
@@ -54,7 +54,7 @@ func (c *command) ask(ctx context.Context, prompt *toolgate.Prompt) (toolgate.De
 		return decision, nil
 	case <-ctx.Done():
 		if errors.Is(context.Cause(ctx), toolgate.ErrPromptEnded) {
-			c.report(fields{"gone": prompt.ID})
+			c.report(fields{"gone": prompt.Info().ID})
 		}
 		return toolgate.Leave(), context.Cause(ctx)
 	}

@@ -7,6 +7,7 @@ from toolgate._auth import Token
 from toolgate._connection import Stubs
 from toolgate._json import JsonObject
 from toolgate._target import Tls
+from toolgate._version import __version__
 from toolgate.client import AsyncClient
 from toolgate.definitions import Model, ToolDefinition, ToolEffect, ToolSource
 from toolgate.errors import CallFailedError, PermissionRefused, RpcError, ToolFailure, ToolgateError
@@ -34,10 +35,12 @@ from toolgate.prompts import (
     Decision,
     Permission,
     PermissionPart,
+    PermissionPrompt,
     Prompt,
     PromptState,
     Question,
     QuestionOption,
+    QuestionPrompt,
     ReplyOutcome,
     ReplyResult,
     Scope,
@@ -51,8 +54,6 @@ from toolgate.results import Attachment, Call, CallState, FailureReason, InputSt
 from toolgate.sync.client import Client
 from toolgate.sync.execution import Execution
 from toolgate.sync.hosting import SyncToolContext
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
@@ -84,11 +85,13 @@ __all__ = [
     "PendingEvent",
     "Permission",
     "PermissionPart",
+    "PermissionPrompt",
     "PermissionRefused",
     "Prompt",
     "PromptState",
     "Question",
     "QuestionOption",
+    "QuestionPrompt",
     "Refused",
     "ReplyOutcome",
     "ReplyResult",

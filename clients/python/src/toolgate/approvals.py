@@ -17,7 +17,7 @@ from toolgate._ids import uuid7
 from toolgate._service import Service
 from toolgate._tasks import Tasks, in_thread
 from toolgate.errors import ToolgateError
-from toolgate.prompts import Decision, Prompt, ReplyOutcome, ReplyResult, reply_result_of
+from toolgate.prompts import Decision, Prompt, ReplyOutcome, ReplyResult, prompt_of, reply_result_of
 from toolgate.v1 import permission_service_pb2, prompt_pb2
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Approvals(Service):
     def _take(self, response: permission_service_pb2.ChannelResponse) -> None:
         kind = response.WhichOneof("message")
         if kind == "prompt_added":
-            self._add(Prompt.from_proto(response.prompt_added.prompt))
+            self._add(prompt_of(response.prompt_added.prompt))
         elif kind == "prompt_resolved":
             self._remove(response.prompt_resolved.prompt.prompt_id)
         elif kind == "snapshot_end":
@@ -195,7 +195,7 @@ class Approvals(Service):
         if handled is None or self._is_stopping or prompt.state != prompt_pb2.PROMPT_STATE_OPEN:
             return
         problem = outcome.message or f"the reply was not taken: {outcome.result.value}"
-        again = Prompt.from_proto(prompt, problem)
+        again = prompt_of(prompt, problem)
         handled.not_taken += 1
         if handled.not_taken > _MAX_AGAIN:
             self._failed(again, ToolgateError(f"{handled.not_taken} replies were not taken: {problem}"))

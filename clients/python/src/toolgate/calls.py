@@ -35,6 +35,7 @@ class CallDefaults:
     model: Model | str | None
     session: str
     client_kind: str
+    client_name: str
     client_id: str
 
     def context(
@@ -59,7 +60,8 @@ class CallDefaults:
             message_id=message_id,
             agent=self.agent if agent is None else agent,
             model=model.to_proto() if model is not None else None,
-            client=self.client_kind if client_kind is None else client_kind,
+            client_kind=self.client_kind if client_kind is None else client_kind,
+            client_name=self.client_name,
             client_ids=[self.client_id],
             parent_call_id=parent,
             extra=to_struct(extra) if extra is not None else None,

@@ -18,6 +18,7 @@ from toolgate._follow import Follower, Watch
 from toolgate._ids import uuid7
 from toolgate._target import DEFAULT_TARGET, Target, Tls
 from toolgate._tasks import Tasks
+from toolgate._version import __version__
 from toolgate.approvals import ApprovalCallbacks, Approvals, Handler
 from toolgate.calls import CallDefaults, execute_request, output_mode, revert_request
 from toolgate.definitions import Model
@@ -56,7 +57,9 @@ class AsyncClient:
         agent: The agent of calls that name none; `build` if empty.
         model: The model of calls and lists that name none: a `Model`, or `provider/name`.
         session: The session of calls that name none; if empty, each call has a session of its own.
-        client_kind: The kind of client: `cli`, `app`, `desktop`, or a name of your own.
+        client_kind: The kind of client: `cli`, `app`, `desktop`, or a name of your own. The tools on offer depend on
+            it.
+        client_name: The program that makes the calls: its name and its version, by default those of this library.
         timeout: Seconds in which a plain request is answered, retries included. Streams have no limit.
         connect_timeout: Seconds after which a server that never answered is given up.
         reconnect_timeout: Seconds after which a server that does not answer any more is given up; `None` for never.
@@ -74,6 +77,7 @@ class AsyncClient:
         model: Model | str | None = None,
         session: str = "",
         client_kind: str = "",
+        client_name: str | None = None,
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
         reconnect_timeout: float | None = 120.0,
@@ -90,7 +94,15 @@ class AsyncClient:
         )
         self._connection = Connection(settings)
         self._tasks = Tasks()
-        self._defaults = CallDefaults(workspace, agent, model, session, client_kind, client_id=uuid7())
+        self._defaults = CallDefaults(
+            workspace,
+            agent,
+            model,
+            session,
+            client_kind,
+            f"toolgate-python/{__version__}" if client_name is None else client_name,
+            client_id=uuid7(),
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,7 +159,7 @@ class AsyncClient:
             workspace=context.workspace,
             agent=context.agent,
             model=context.model if context.HasField("model") else None,
-            client=context.client,
+            client_kind=context.client_kind,
             parent_call_id=parent,
         )
         return ToolListing(self._connection, request)
@@ -309,9 +321,10 @@ class AsyncClient:
         `session`.
 
         Args:
-            handler: Is given a `Prompt` and returns a decision, or `None` to leave it to others. It runs at once for
-                several prompts, and is cancelled when its prompt has ended otherwise. When its reply was not taken
-                (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `Prompt.problem`, five times at most.
+            handler: Is given a `PermissionPrompt` or a `QuestionPrompt` and returns a decision, or `None` to leave it
+                to others. It runs at once for several prompts, and is cancelled when its prompt has ended otherwise.
+                When its reply was not taken (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `problem` in the
+                prompt, five times at most.
             name: The approver's name, recorded with the decisions; the user's name if there is none.
             workspace: Only prompts of this workspace; of all that the client may see if empty.
             sessions: The prompts of these sessions instead, whoever makes the calls.
@@ -324,7 +337,9 @@ class AsyncClient:
         """
         if everybody and sessions:
             raise ValueError("approvals of everybody's calls name no sessions")
-        prompts = permission_service_pb2.PromptFilter(workspace=workspace or "-", session_ids=sessions)
+        prompts = permission_service_pb2.PromptFilter(
+            workspace=workspace or "-", all=everybody, session_ids=sessions
+        )
         if not (everybody or sessions):
             prompts.client_ids.append(self._defaults.client_id)
             prompts.session_ids.extend([self._defaults.session] if self._defaults.session else [])

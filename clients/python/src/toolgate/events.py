@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolgate._json import JsonObject, from_struct
-from toolgate.prompts import Prompt, PromptState, prompt_state_of
+from toolgate.prompts import Prompt, PromptState, prompt_of, prompt_state_of
 from toolgate.results import Result, time_of
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def from_proto(message: call_pb2.CallEvent) -> Event | None:
         return OutputEvent(call_id, sequence, time, message, output.output_id, output.offset, output.data)
     if which == "waiting":
         waiting = message.waiting
-        return WaitingEvent(call_id, sequence, time, message, Prompt.from_proto(waiting.prompt), waiting.approvers)
+        return WaitingEvent(call_id, sequence, time, message, prompt_of(waiting.prompt), waiting.approvers)
     if which == "resumed":
         resumed = message.resumed
         state = prompt_state_of(resumed.state)

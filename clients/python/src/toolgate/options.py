@@ -27,6 +27,7 @@ class ClientOptions(TypedDict, total=False):
     model: Model | str | None
     session: str
     client_kind: str
+    client_name: str | None
     timeout: float
     connect_timeout: float
     reconnect_timeout: float | None

@@ -1,7 +1,7 @@
 """What a person is asked, and what a person may decide.
 
-A handler of `Client.approvals` gets a `Prompt` and returns one of the decisions that `once`, `always`, `reject`,
-`answer` and `instead` make, or nothing to leave the prompt to others.
+A handler of `Client.approvals` gets a `PermissionPrompt` or a `QuestionPrompt` and returns one of the decisions that
+`once`, `always`, `reject`, `answer` and `instead` make, or nothing to leave the prompt to others.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class Question:
     custom: bool
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """A question to a person that a call waits on: either a permission, or questions.
+@dataclass(frozen=True, kw_only=True)
+class _Prompt:
+    """What both kinds of prompts have.
 
     Attributes:
         id: The prompt's id.
@@ -152,10 +152,6 @@ class Prompt:
         created: When it was asked.
         expires: When it ends by itself; `None` if it waits for ever.
         input_digest: SHA-256 of the input that would run; every reply cites it.
-        permission: The permission that is asked for; `None` for questions.
-        questions: The questions; empty for a permission.
-        editable: Whether `instead` is a possible decision.
-        input: If it is editable: the call's input.
         raw: The message of the contract, which has more.
         problem: Why the handler is asked again: its last reply was not taken. Empty the first time.
     """
@@ -171,42 +167,75 @@ class Prompt:
     created: datetime
     expires: datetime | None
     input_digest: str
-    permission: Permission | None
-    questions: list[Question]
-    editable: bool
-    input: JsonObject | None
     raw: prompt_pb2.Prompt = field(repr=False)
     problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermissionPrompt(_Prompt):
+    """A tool needs a permission.
+
+    Attributes:
+        permission: The permission that is asked for.
+        editable: Whether `instead` is a possible decision.
+        input: If it is editable: the call's input.
+    """
+
+    permission: Permission
+    editable: bool
+    input: JsonObject | None
 
     @property
     def title(self) -> str:
         """A short line that says what is asked."""
-        if self.permission is not None:
-            return self.permission.title or f"{self.permission.name}: {', '.join(self.permission.patterns)}"
+        return self.permission.title or f"{self.permission.name}: {', '.join(self.permission.patterns)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionPrompt(_Prompt):
+    """The model asks questions.
+
+    Attributes:
+        questions: In the order in which `answer` answers them.
+    """
+
+    questions: list[Question]
+
+    @property
+    def title(self) -> str:
+        """The first question."""
         return self.questions[0].question if self.questions else self.tool
 
-    @classmethod
-    def from_proto(cls, message: prompt_pb2.Prompt, problem: str = "") -> Prompt:
-        """Reads the message of the contract."""
-        return cls(
-            id=message.prompt_id,
-            call_id=message.call_id,
-            session=message.session_id,
-            workspace=message.workspace,
-            agent=message.agent,
-            tool=message.tool,
-            requester=message.requester,
-            state=prompt_state_of(message.state),
-            created=time_of(message.create_time),
-            expires=time_of(message.expire_time) if message.HasField("expire_time") else None,
-            input_digest=message.input_digest,
-            permission=_permission(message.permission) if message.HasField("permission") else None,
-            questions=[_question(one) for one in message.questions.questions],
-            editable=message.editable,
-            input=json.loads(message.input_json) if message.input_json else None,
-            raw=message,
-            problem=problem,
-        )
+
+Prompt: TypeAlias = PermissionPrompt | QuestionPrompt
+"""A question to a person that a call waits on."""
+
+
+def prompt_of(message: prompt_pb2.Prompt, problem: str = "") -> Prompt:
+    """Reads a prompt of the contract."""
+    base: dict[str, Any] = {
+        "id": message.prompt_id,
+        "call_id": message.call_id,
+        "session": message.session_id,
+        "workspace": message.workspace,
+        "agent": message.agent,
+        "tool": message.tool,
+        "requester": message.requester,
+        "state": prompt_state_of(message.state),
+        "created": time_of(message.create_time),
+        "expires": time_of(message.expire_time) if message.HasField("expire_time") else None,
+        "input_digest": message.input_digest,
+        "raw": message,
+        "problem": problem,
+    }
+    if message.HasField("questions"):
+        return QuestionPrompt(questions=[_question(one) for one in message.questions.questions], **base)
+    return PermissionPrompt(
+        permission=_permission(message.permission),
+        editable=message.editable,
+        input=json.loads(message.input_json) if message.input_json else None,
+        **base,
+    )
 
 
 def _permission(message: prompt_pb2.PermissionRequest) -> Permission:
@@ -332,7 +361,7 @@ def answer(*answers: str | Sequence[str]) -> Decision:
 
 
 def instead(input: Mapping[str, Any] | str) -> Decision:  # noqa: A002 - the word of the contract
-    """Lets the call run with another input. Only for prompts that are `editable`.
+    """Lets the call run with another input. Only for permission prompts that are `editable`.
 
     Args:
         input: The whole input, as a mapping or as JSON text.

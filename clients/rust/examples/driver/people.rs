@@ -51,12 +51,12 @@ pub(crate) async fn approvals(command: &Arc<Command>) -> Result<Value, Failure> 
             let result = reply.result().as_str_name().trim_start_matches("REPLY_RESULT_");
             replied.report(json!({"result": {"prompt_id": reply.prompt_id, "result": result}}));
         })
-        .run(|prompt, _| ask(Arc::clone(command), prompt))
+        .run(|prompt, _| async move { ask(Arc::clone(command), prompt.message()).await })
         .await;
     Err(error.into())
 }
 
-async fn ask(command: Arc<Command>, prompt: v1::Prompt) -> Result<Decision, BoxError> {
+async fn ask(command: Arc<Command>, prompt: &v1::Prompt) -> Result<Decision, BoxError> {
     let (sender, reply) = oneshot::channel();
     lock(&command.replies).insert(prompt.prompt_id.clone(), sender);
     let mut gone = Gone {
@@ -65,7 +65,7 @@ async fn ask(command: Arc<Command>, prompt: v1::Prompt) -> Result<Decision, BoxE
         id: prompt.prompt_id.clone(),
         is_over: false,
     };
-    command.report(json!({"prompt": encode(&prompt)}));
+    command.report(json!({"prompt": encode(prompt)}));
     let decision = reply.await?;
     gone.is_over = true;
     Ok(decision)

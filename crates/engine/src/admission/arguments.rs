@@ -137,6 +137,7 @@ pub(crate) fn request_digest(call: &ToolCall) -> String {
     // A client that was started anew calls itself otherwise, and repeats the same request.
     let origin = Origin {
         clients: Vec::new(),
+        client_name: String::new(),
         ..call.origin.clone()
     };
     let request = json!({

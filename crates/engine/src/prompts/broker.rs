@@ -180,7 +180,8 @@ impl Broker {
             rule: question.rule,
             verdicts: question.verdicts,
         };
-        self.open_within(gate, request, rights, make).await.map(Asked::Opened)
+        let opened = self.open_within(gate, request, origin, rights, make).await;
+        opened.map(Asked::Opened)
     }
 
     /// Stores and announces a prompt, whatever the rules say.
@@ -190,29 +191,25 @@ impl Broker {
     pub async fn open(
         self: &Arc<Self>,
         request: PromptRequest,
+        origin: &Origin,
         rights: &Rights,
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Opened, Refusal> {
         let gate = self.gate.clone().lock_owned().await;
-        self.open_within(gate, request, rights, make).await
+        self.open_within(gate, request, origin, rights, make).await
     }
 
     async fn open_within(
         self: &Arc<Self>,
         gate: OwnedMutexGuard<()>,
         request: PromptRequest,
+        origin: &Origin,
         rights: &Rights,
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Opened, Refusal> {
-        let prompt = make(request, self.policy.timeout.map(|wait| Timestamp::now().after(wait)));
-        let is_attended = match self.policy.unattended {
-            Unattended::Wait => true,
-            Unattended::Refuse => self.approvers_for(&prompt) > 0,
-            Unattended::Attended(within) => self.state().presence.was_here(&prompt, within, Instant::now()),
-        };
-        if !is_attended {
-            return Err(Refusal::Unattended);
-        }
+        let policy = self.policy.for_call(origin.unanswered);
+        let prompt = make(request, policy.timeout.map(|wait| Timestamp::now().after(wait)));
+        self.check_attended(&prompt, policy.unattended)?;
         self.check_room(&prompt)?;
         let (broker, rights, id) = (self.clone(), rights.clone(), prompt.id.clone());
         let opening = async move {
@@ -351,11 +348,7 @@ impl Broker {
                 Some(prompt) => self.replied_before(prompt, &given),
             });
         };
-        if given
-            .input_digest
-            .as_ref()
-            .is_some_and(|digest| *digest != prompt.input_digest)
-        {
+        if given.input_digest != prompt.input_digest {
             return Ok(ReplyOutcome::DigestMismatch(prompt));
         }
         if !prompt.takes(&given.reply) {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_model::{Ask, Principal, Prompt, PromptId, Reply, SessionId};
+use toolgate_model::{Ask, Principal, Prompt, PromptId, Reply, SessionId, Unanswered};
 
 pub use toolgate_permission::Unattended;
 
@@ -32,6 +32,23 @@ impl Default for PromptPolicy {
             unattended: Unattended::default(),
             max_open: usize::MAX,
             max_open_per_session: None,
+        }
+    }
+}
+
+impl PromptPolicy {
+    /// Returns the policy for a call whose request says this.
+    pub(super) fn for_call(self, unanswered: Option<Unanswered>) -> Self {
+        match unanswered {
+            None | Some(Unanswered::Wait(None)) => self,
+            Some(Unanswered::Wait(Some(most))) => Self {
+                timeout: Some(self.timeout.map_or(most, |wait| wait.min(most))),
+                ..self
+            },
+            Some(Unanswered::Refuse) => Self {
+                unattended: Unattended::Refuse,
+                ..self
+            },
         }
     }
 }
@@ -130,8 +147,8 @@ pub struct ApproverReply {
     pub reply_id: String,
     /// The decision.
     pub reply: Reply,
-    /// The digest that the approver was shown, if it cites one.
-    pub input_digest: Option<String>,
+    /// The digest that the approver was shown.
+    pub input_digest: String,
     /// Who replies, as it is shown.
     pub by: String,
     /// Who replies, as the service knows.

@@ -100,7 +100,7 @@ impl RunContext {
             () = until(prompt.expires) => {
                 settled(&prompt.id, self.parts.prompts.expire(&prompt.id).await)
             }
-            () = self.parts.prompts.abandoned(&prompt) => {
+            () = self.parts.prompts.abandoned(&prompt, self.record.origin.unanswered) => {
                 settled(&prompt.id, self.parts.prompts.expire(&prompt.id).await)
             }
         };
@@ -130,7 +130,7 @@ impl RunContext {
                 stored,
             })
             .await;
-        let verdict = verdict(decision.outcome);
+        let verdict = verdict(prompt, decision.outcome);
         if verdict.is_ok() && stored != Some(true) {
             return Err(Refusal::Unavailable);
         }
@@ -181,7 +181,7 @@ impl RunContext {
         let waited = self.record.waiting_on.as_ref() == Some(&earlier.prompt.id);
         match earlier.prompt.decision.clone() {
             // The log has it already.
-            Some(decision) if !waited => verdict(decision.outcome),
+            Some(decision) if !waited => verdict(&earlier.prompt.id, decision.outcome),
             Some(decision) => self.resume(&earlier.prompt.id, decision).await,
             None => self.wait(earlier).await,
         }
@@ -394,7 +394,9 @@ impl PermissionHandle for RunContext {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
                 let prompts = &self.parts.prompts;
-                let opened = prompts.open(request, &self.rights, |request, expires| self.prompt(request, expires));
+                let opened = prompts.open(request, &self.record.origin, &self.rights, |request, expires| {
+                    self.prompt(request, expires)
+                });
                 let opened = opened.await;
                 metrics::count_prompt(&self.parts.telemetry.metrics, opened.as_ref().err());
                 self.wait(opened?).await

@@ -192,7 +192,7 @@ impl Run {
         let reason = match &refusal {
             Refusal::Denied { .. } => EndReason::Denied,
             Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
-            Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
+            Refusal::Expired { .. } | Refusal::Unattended { .. } => EndReason::PromptExpired,
             Refusal::TooManyPrompts { .. } => EndReason::Quota,
             Refusal::Withdrawn => return self.withdrawn(),
             Refusal::Unavailable | Refusal::Edited => EndReason::Internal,

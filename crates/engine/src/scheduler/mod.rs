@@ -171,6 +171,8 @@ mod tests {
             agent: "build".to_owned(),
             model: Model::default(),
             client: "cli".to_owned(),
+            client_name: String::new(),
+            unanswered: None,
             parent: None,
             requester: format!("p{}", index % 3),
             on_behalf_of: Vec::new(),

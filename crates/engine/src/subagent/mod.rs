@@ -152,6 +152,8 @@ mod tests {
             agent: "build".to_owned(),
             model: Model::default(),
             client: String::new(),
+            client_name: String::new(),
+            unanswered: None,
             parent: None,
             requester: requester.to_owned(),
             on_behalf_of: on_behalf_of.iter().map(|id| (*id).to_owned()).collect(),

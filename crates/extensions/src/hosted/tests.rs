@@ -234,6 +234,8 @@ fn work() -> HostRequest {
             agent: "build".to_owned(),
             model: Model::default(),
             client: String::new(),
+            client_name: String::new(),
+            unanswered: None,
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),

@@ -243,6 +243,7 @@ pub(super) fn places(
         let place = WorkspaceRuntime {
             workspace: opened.clone(),
             tools: Arc::new(catalog),
+            default_client: common.flags.client.clone(),
             trusted: workspace.trust,
             in_force: Current::new(in_force),
         };

@@ -151,6 +151,7 @@ pub(crate) struct WireCall {
     pub(crate) input: call::RawInput,
     pub(crate) timeout: Option<prost_types::Duration>,
     pub(crate) on_disconnect: i32,
+    pub(crate) unanswered: Option<call::Unanswered>,
 }
 
 macro_rules! wire_call {
@@ -171,6 +172,7 @@ macro_rules! wire_call {
                     input,
                     timeout: request.timeout,
                     on_disconnect: request.on_disconnect,
+                    unanswered: None,
                 }
             }
         }
@@ -209,13 +211,28 @@ impl From<proto::RevertCallRequest> for WireCall {
             input: call::RawInput::Value(input),
             timeout: None,
             on_disconnect: request.on_disconnect,
+            unanswered: None,
         }
     }
 }
 
+/// Reads what prompts mean that nobody answers.
+pub(crate) fn unanswered(request: &proto::RunToolRequest) -> Result<call::Unanswered, Status> {
+    let timeout = request.wait_timeout.as_ref();
+    match proto::Unattended::try_from(request.unattended) {
+        Ok(proto::Unattended::Wait) => {
+            let timeout = timeout.map(|timeout| read_timeout("wait_timeout", timeout));
+            Ok(call::Unanswered::Wait(timeout.transpose()?))
+        }
+        Ok(_) if timeout.is_some() => Err(bad_field("wait_timeout", "only UNATTENDED_WAIT has a time")),
+        Ok(proto::Unattended::Unspecified | proto::Unattended::Refuse) => Ok(call::Unanswered::Refuse),
+        Err(_) => Err(bad_field("unattended", "not a value that this service knows")),
+    }
+}
+
 impl WireCall {
-    /// Checks the request and fills in the defaults: the workspace and the kind of client that an empty one means.
-    pub(crate) fn into_call(self, default_workspace: &str, default_client: &str) -> Result<call::ToolCall, Status> {
+    /// Checks the request and fills in the defaults: the workspace that an empty one means, and others.
+    pub(crate) fn into_call(self, default_workspace: &str) -> Result<call::ToolCall, Status> {
         let id = match self.call_id.as_str() {
             "" => call::CallId::generate(),
             id => call_id(self.id_field, id)?,
@@ -229,8 +246,10 @@ impl WireCall {
             Ok(proto::OnDisconnect::Keep) => call::OnDisconnect::Keep,
             Err(_) => return Err(bad_field("on_disconnect", "not a value that this service knows")),
         };
-        let timeout = self.timeout.map(|timeout| read_timeout(&timeout)).transpose()?;
-        let origin = origin(self.context.unwrap_or_default(), &id, default_workspace, default_client)?;
+        let timeout = self.timeout.map(|timeout| read_timeout("timeout", &timeout));
+        let timeout = timeout.transpose()?;
+        let mut origin = origin(self.context.unwrap_or_default(), &id, default_workspace)?;
+        origin.unanswered = self.unanswered;
         Ok(call::ToolCall {
             id,
             origin,
@@ -242,8 +261,8 @@ impl WireCall {
     }
 }
 
-fn read_timeout(timeout: &prost_types::Duration) -> Result<Duration, Status> {
-    let problem = || bad_field("timeout", "must be more than zero and at most 24 hours");
+fn read_timeout(field: &str, timeout: &prost_types::Duration) -> Result<Duration, Status> {
+    let problem = || bad_field(field, "must be more than zero and at most 24 hours");
     let seconds = u64::try_from(timeout.seconds).map_err(|_| problem())?;
     let nanos = u32::try_from(timeout.nanos)
         .ok()
@@ -256,12 +275,7 @@ fn read_timeout(timeout: &prost_types::Duration) -> Result<Duration, Status> {
     Ok(timeout)
 }
 
-fn origin(
-    context: proto::CallContext,
-    id: &call::CallId,
-    default_workspace: &str,
-    default_client: &str,
-) -> Result<call::Origin, Status> {
+fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &str) -> Result<call::Origin, Status> {
     let session = match context.session_id.as_str() {
         // Made from the call's id, so that a repeated start is the same start.
         "" => call::SessionId::new(format!("ses_{id}")),
@@ -278,10 +292,12 @@ fn origin(
         message_id: name("context.message_id", context.message_id)?,
         agent: or(name("context.agent", context.agent)?, DEFAULT_AGENT),
         model: model(context.model)?,
-        client: or(name("context.client", context.client)?, default_client),
+        client: name("context.client_kind", context.client_kind)?,
+        client_name: name("context.client_name", context.client_name)?,
         parent,
         requester: String::new(),
         on_behalf_of: Vec::new(),
+        unanswered: None,
         clients: client_ids("context.client_ids", context.client_ids)?,
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })
@@ -343,7 +359,8 @@ impl FromCore<call::Origin> for proto::CallContext {
                 model_id: origin.model.model_id,
                 package: origin.model.package,
             }),
-            client: origin.client,
+            client_kind: origin.client,
+            client_name: origin.client_name,
             client_ids: origin.clients,
             parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
             extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),

@@ -13,12 +13,12 @@ use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::permission_service_server::PermissionService;
 use toolgate_contract::{self as proto, *};
-use toolgate_engine::prompts::broker::{Change, Listener, ReplyOutcome, Subscription};
+use toolgate_engine::prompts::broker::{Change, Listener, Subscription};
 use toolgate_engine::{DrainNotice, Engine};
 use toolgate_model::{Prompt, PromptId, PromptState, Timestamp};
 use toolgate_store::PromptFilter as StoredFilter;
 
-use self::replies::{Approver, answer, given_reply, too_late, unlisted, wrong_kind};
+use self::replies::{Approver, answer};
 use super::auth::{ALL, Caller};
 use super::convert::{self, int32, non_empty, page_size, timestamp};
 use super::events::ResponseStream;
@@ -139,7 +139,11 @@ impl PermissionService for Permissions {
             return Err(bad_field("message", "the first message of a channel is `open`"));
         };
         let name = convert::name("open.name", open.name)?;
-        let watcher = Watcher::open(&self.0, interest(&self.0.engine, &caller, "open.filter", open.filter)?).await;
+        let watcher = Watcher::open(
+            &self.0,
+            interest(&self.0.engine, &caller, "open.filter", open.filter.unwrap_or_default())?,
+        )
+        .await;
         let engine = self.0.engine.clone();
         let approver = Approver { caller, name };
         let replies = stream::try_unfold((requests, engine, approver), |mut state| async {
@@ -175,7 +179,12 @@ impl PermissionService for Permissions {
         request: Request<WatchPromptsRequest>,
     ) -> Result<Response<Self::WatchPromptsStream>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
-        let interest = interest(&self.0.engine, &caller, "filter", request.into_inner().filter)?;
+        let interest = interest(
+            &self.0.engine,
+            &caller,
+            "filter",
+            request.into_inner().filter.unwrap_or_default(),
+        )?;
         let watcher = Watcher::open(&self.0, interest).await;
         Ok(Response::new(Box::pin(
             stream_messages(watcher).map(|item| item.map(watch_response)),
@@ -188,10 +197,12 @@ impl PermissionService for Permissions {
     ) -> Result<Response<ListPromptsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let mut filter = request.filter.unwrap_or_default();
+        // A call says enough.
+        filter.all |= !request.call_id.is_empty() && filter.session_ids.is_empty() && filter.client_ids.is_empty();
         if filter.workspace.is_empty() && !request.call_id.is_empty() {
             ALL.clone_into(&mut filter.workspace);
         }
-        let interest = interest(&self.0.engine, &caller, "filter", Some(filter))?;
+        let interest = interest(&self.0.engine, &caller, "filter", filter)?;
         let states = request
             .states
             .iter()
@@ -244,42 +255,10 @@ impl PermissionService for Permissions {
         request: Request<ReplyPromptRequest>,
     ) -> Result<Response<ReplyPromptResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let reply = request.reply.ok_or_else(|| bad_field("reply", "say what you reply"))?;
         let name = convert::name("name", request.name)?;
         let approver = Approver { caller, name };
-        let given = given_reply(reply, &approver).map_err(|(field, problem)| bad_field(&field, problem))?;
-        let id = given.prompt.clone();
-        let replied = approver.reply(&self.0.engine, given).await?;
-        let (result, prompt) = match replied {
-            ReplyOutcome::Unknown => return Err(status::not_found("prompt", id.as_str())),
-            ReplyOutcome::Elsewhere(prompt) => {
-                let problem = format!(
-                    "another instance of the service ({}) waits for the prompt {id}",
-                    prompt.owner
-                );
-                return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
-            }
-            ReplyOutcome::WrongKind(prompt) => {
-                return Err(bad_field("reply.decision", wrong_kind(&prompt)));
-            }
-            ReplyOutcome::BadEdit { problem, .. } => return Err(bad_field("reply.input_json", problem)),
-            ReplyOutcome::Unlisted { pattern, .. } => {
-                return Err(bad_field("reply.always_patterns", unlisted(&pattern)));
-            }
-            ReplyOutcome::DigestMismatch(_) => {
-                let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
-                return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
-            }
-            ReplyOutcome::NotAllowed(_) => return Err(status::self_approval()),
-            ReplyOutcome::Recorded(prompt) => (ReplyResult::SecondApprovalNeeded, prompt),
-            ReplyOutcome::Accepted(prompt) => (ReplyResult::Accepted, prompt),
-            ReplyOutcome::Before(prompt) => (too_late(&prompt), prompt),
-        };
-        let prompt = Some((*prompt).clone().into_proto());
-        Ok(Response::new(ReplyPromptResponse {
-            result: result.into(),
-            prompt,
-        }))
+        let result = answer(&self.0.engine, request.reply.unwrap_or_default(), &approver).await?;
+        Ok(Response::new(ReplyPromptResponse { result: Some(result) }))
     }
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
@@ -342,13 +321,16 @@ fn prompt_id(id: String) -> Result<PromptId, Status> {
     Ok(PromptId::new(id))
 }
 
-fn interest(
-    engine: &Engine,
-    caller: &Caller,
-    field: &str,
-    filter: Option<PromptFilter>,
-) -> Result<Subscription, Status> {
-    let filter = filter.unwrap_or_default();
+fn interest(engine: &Engine, caller: &Caller, field: &str, filter: PromptFilter) -> Result<Subscription, Status> {
+    let names_some = !filter.session_ids.is_empty() || !filter.client_ids.is_empty();
+    if filter.all == names_some {
+        let problem = if names_some {
+            "`all` stands alone: leave out session_ids and client_ids, or `all`"
+        } else {
+            "say whose prompts: name session_ids or client_ids, or set `all` for everybody's"
+        };
+        return Err(bad_field(field, problem));
+    }
     let sessions = filter
         .session_ids
         .into_iter()

@@ -41,8 +41,6 @@ pub struct Shared {
     pub call_retention: Duration,
     /// The largest message that is accepted.
     pub max_message_bytes: usize,
-    /// The kind of client where a request names none.
-    pub client: String,
     /// The origins of the web pages that may call.
     pub origins: Arc<[String]>,
     /// Whether the console is served, which then may call as well.

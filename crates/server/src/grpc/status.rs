@@ -172,11 +172,6 @@ pub(crate) fn ambiguous_call(id: &str) -> Status {
     precondition("AMBIGUOUS_CALL_ID", id, problem)
 }
 
-/// Whoever asked does not answer.
-pub(crate) fn self_approval() -> Status {
-    Status::with_error_details(Code::PermissionDenied, SELF_APPROVAL, details("SELF_APPROVAL"))
-}
-
 /// A sequence number that does not exist yet.
 pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();

@@ -48,7 +48,7 @@ impl Tools {
 
     /// Returns the call of a request, in the name of its caller.
     async fn signed(&self, caller: &Caller, default: &str, request: WireCall) -> Result<ToolCall, Status> {
-        let mut call = request.into_call(default, &self.0.client)?;
+        let mut call = request.into_call(default)?;
         caller.sign(&mut call.origin);
         if !caller.sees(&call.origin.workspace) {
             return Err(status::not_found("workspace", &call.origin.workspace));
@@ -122,12 +122,11 @@ impl Tools {
         })?;
         let mut model = convert::model(request.model.clone())?;
         dialect::complete(&mut model, &now.packages);
-        let client = non_empty(request.client.clone()).unwrap_or_else(|| self.0.client.clone());
         let offer = Offer {
             workspace: &place.workspace,
             agent: &agent_name,
             model: &model,
-            client: &client,
+            client: place.client_kind(&request.client_kind),
             rights: None,
         };
         let parent = match request.parent_call_id.as_str() {
@@ -231,7 +230,12 @@ impl ToolService for Tools {
         let deadline = deadline(request.metadata()).map(early);
         let caller = Caller::from_extensions(request.extensions())?;
         // When the client goes away this future is dropped, and `attached` with it.
-        let request = request.into_inner().into();
+        let request = request.into_inner();
+        let unanswered = Some(convert::unanswered(&request)?);
+        let request = WireCall {
+            unanswered,
+            ..request.into()
+        };
         let (id, mut cursor, attached) = self.begin(&caller, request, OutputMode::None).await?;
         let mut waits: Option<(PromptId, String)> = None;
         loop {

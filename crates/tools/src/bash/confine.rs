@@ -419,8 +419,8 @@ impl Active {
             Err(Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. }) => {
                 Ok("rejected by the user")
             }
-            Err(Refusal::Expired) => Ok("nobody answered"),
-            Err(Refusal::Unattended) => Ok("nobody is there to allow it"),
+            Err(Refusal::Expired { .. }) => Ok("nobody answered"),
+            Err(Refusal::Unattended { .. }) => Ok("nobody is there to allow it"),
             Err(Refusal::TooManyPrompts { .. }) => Ok("not asked: too many prompts wait for an answer"),
             Err(Refusal::Withdrawn) => Err(ToolError::Cancelled),
             Err(Refusal::Edited) => Err(Refusal::Edited.into()),

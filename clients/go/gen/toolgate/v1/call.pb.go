@@ -613,16 +613,20 @@ type CallContext struct {
 	Agent string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The model.
 	Model *ModelRef `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// The kind of client: `cli` (also meant by empty), `app`, `desktop`, or a name of your own.
-	Client string `protobuf:"bytes,6,opt,name=client,proto3" json:"client,omitempty"`
+	// The kind of client, on which the tools depend that are offered: `cli`, `app`, `desktop`, or a name of your own.
+	// Empty: the tools for `cli`, unless the service is set to another kind (`OPENCODE_CLIENT`). The record keeps it empty.
+	ClientKind string `protobuf:"bytes,6,opt,name=client_kind,json=clientKind,proto3" json:"client_kind,omitempty"`
+	// The program that makes the call, for people: its name and its version, `toolgate-python/0.1.0` for instance. A library
+	// says its own unless it is told another. Nothing depends on it.
+	ClientName string `protobuf:"bytes,7,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
 	// The call on whose behalf this one is made.
-	ParentCallId string `protobuf:"bytes,7,opt,name=parent_call_id,json=parentCallId,proto3" json:"parent_call_id,omitempty"`
+	ParentCallId string `protobuf:"bytes,8,opt,name=parent_call_id,json=parentCallId,proto3" json:"parent_call_id,omitempty"`
 	// Free data; kept in the record.
-	Extra *structpb.Struct `protobuf:"bytes,8,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra *structpb.Struct `protobuf:"bytes,9,opt,name=extra,proto3" json:"extra,omitempty"`
 	// The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
 	// each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
 	// that repeats a start is attached to the call as any.
-	ClientIds     []string `protobuf:"bytes,9,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
+	ClientIds     []string `protobuf:"bytes,10,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,9 +696,16 @@ func (x *CallContext) GetModel() *ModelRef {
 	return nil
 }
 
-func (x *CallContext) GetClient() string {
+func (x *CallContext) GetClientKind() string {
 	if x != nil {
-		return x.Client
+		return x.ClientKind
+	}
+	return ""
+}
+
+func (x *CallContext) GetClientName() string {
+	if x != nil {
+		return x.ClientName
 	}
 	return ""
 }
@@ -1827,7 +1838,8 @@ func (x *CallPending) GetQueued() *CallQueued {
 // call that came first.
 type CallQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on.
+	// The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on; or
+	// `max_running_calls_per_call`, the fixed number of calls below one call that run at once.
 	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// How many calls waited already, of everybody. Not all of them need be served before this one, nor only they.
 	Ahead         int32 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
@@ -2655,7 +2667,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\x0e2\x17.toolgate.v1.ToolSourceR\x06source\x121\n" +
 	"\aeffects\x18\x05 \x03(\x0e2\x17.toolgate.v1.ToolEffectR\aeffects\x12 \n" +
 	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\"\n" +
-	"\fexperimental\x18\a \x01(\bR\fexperimental\"\xb8\x02\n" +
+	"\fexperimental\x18\a \x01(\bR\fexperimental\"\xe2\x02\n" +
 	"\vCallContext\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
@@ -2663,12 +2675,16 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x14\n" +
 	"\x05agent\x18\x04 \x01(\tR\x05agent\x12+\n" +
-	"\x05model\x18\x05 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x16\n" +
-	"\x06client\x18\x06 \x01(\tR\x06client\x12$\n" +
-	"\x0eparent_call_id\x18\a \x01(\tR\fparentCallId\x12-\n" +
-	"\x05extra\x18\b \x01(\v2\x17.google.protobuf.StructR\x05extra\x12\x1d\n" +
+	"\x05model\x18\x05 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x1f\n" +
+	"\vclient_kind\x18\x06 \x01(\tR\n" +
+	"clientKind\x12\x1f\n" +
+	"\vclient_name\x18\a \x01(\tR\n" +
+	"clientName\x12$\n" +
+	"\x0eparent_call_id\x18\b \x01(\tR\fparentCallId\x12-\n" +
+	"\x05extra\x18\t \x01(\v2\x17.google.protobuf.StructR\x05extra\x12\x1d\n" +
 	"\n" +
-	"client_ids\x18\t \x03(\tR\tclientIds\"\x96\x01\n" +
+	"client_ids\x18\n" +
+	" \x03(\tR\tclientIds\"\x96\x01\n" +
 	"\n" +
 	"Attachment\x12#\n" +
 	"\rattachment_id\x18\x01 \x01(\tR\fattachmentId\x12\x12\n" +

@@ -25,6 +25,79 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Something that a build may lack, or a configuration switch off.
+type Feature int32
+
+const (
+	// Never sent.
+	Feature_FEATURE_UNSPECIFIED Feature = 0
+	// It can use tools of MCP servers, and offers its own to MCP clients at `/mcp`.
+	Feature_FEATURE_MCP Feature = 1
+	// It can run tools and plugins in JavaScript.
+	Feature_FEATURE_JAVASCRIPT Feature = 2
+	// It can use language servers.
+	Feature_FEATURE_LSP Feature = 3
+	// It can send traces and metrics to a collector.
+	Feature_FEATURE_OTEL Feature = 4
+	// It accepts signed tokens (JWT) as credentials.
+	Feature_FEATURE_JWT Feature = 5
+	// It serves the console to browsers.
+	Feature_FEATURE_CONSOLE Feature = 6
+	// It confines the programs of some agent at least.
+	Feature_FEATURE_SANDBOX Feature = 7
+)
+
+// Enum value maps for Feature.
+var (
+	Feature_name = map[int32]string{
+		0: "FEATURE_UNSPECIFIED",
+		1: "FEATURE_MCP",
+		2: "FEATURE_JAVASCRIPT",
+		3: "FEATURE_LSP",
+		4: "FEATURE_OTEL",
+		5: "FEATURE_JWT",
+		6: "FEATURE_CONSOLE",
+		7: "FEATURE_SANDBOX",
+	}
+	Feature_value = map[string]int32{
+		"FEATURE_UNSPECIFIED": 0,
+		"FEATURE_MCP":         1,
+		"FEATURE_JAVASCRIPT":  2,
+		"FEATURE_LSP":         3,
+		"FEATURE_OTEL":        4,
+		"FEATURE_JWT":         5,
+		"FEATURE_CONSOLE":     6,
+		"FEATURE_SANDBOX":     7,
+	}
+)
+
+func (x Feature) Enum() *Feature {
+	p := new(Feature)
+	*p = x
+	return p
+}
+
+func (x Feature) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Feature) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_info_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Feature) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_info_service_proto_enumTypes[0]
+}
+
+func (x Feature) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Feature.Descriptor instead.
+func (Feature) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{0}
+}
+
 // How a source of tools is.
 type ToolSourceState int32
 
@@ -82,11 +155,11 @@ func (x ToolSourceState) String() string {
 }
 
 func (ToolSourceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[0].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[1].Descriptor()
 }
 
 func (ToolSourceState) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[0]
+	return &file_toolgate_v1_info_service_proto_enumTypes[1]
 }
 
 func (x ToolSourceState) Number() protoreflect.EnumNumber {
@@ -95,7 +168,7 @@ func (x ToolSourceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolSourceState.Descriptor instead.
 func (ToolSourceState) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{0}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{1}
 }
 
 // What confines programs.
@@ -143,11 +216,11 @@ func (x Sandbox) String() string {
 }
 
 func (Sandbox) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[1].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[2].Descriptor()
 }
 
 func (Sandbox) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[1]
+	return &file_toolgate_v1_info_service_proto_enumTypes[2]
 }
 
 func (x Sandbox) Number() protoreflect.EnumNumber {
@@ -156,7 +229,7 @@ func (x Sandbox) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Sandbox.Descriptor instead.
 func (Sandbox) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{1}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{2}
 }
 
 // Asks.
@@ -201,6 +274,12 @@ type GetServerInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the program.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The revision of `toolgate.v1` that the service knows: how many messages, fields, enums, values, services and RPCs it
+	// has. It grows with every addition, and nothing is ever removed; a client that needs an addition compares it with the
+	// first revision that has it.
+	ApiRevision int32 `protobuf:"varint,11,opt,name=api_revision,json=apiRevision,proto3" json:"api_revision,omitempty"`
+	// What this build can do and its configuration allows. A client ignores values that it does not know.
+	Features []Feature `protobuf:"varint,12,rep,packed,name=features,proto3,enum=toolgate.v1.Feature" json:"features,omitempty"`
 	// This run of the service; changes with a restart.
 	InstanceId string `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// When this run began.
@@ -258,6 +337,20 @@ func (x *GetServerInfoResponse) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *GetServerInfoResponse) GetApiRevision() int32 {
+	if x != nil {
+		return x.ApiRevision
+	}
+	return 0
+}
+
+func (x *GetServerInfoResponse) GetFeatures() []Feature {
+	if x != nil {
+		return x.Features
+	}
+	return nil
 }
 
 func (x *GetServerInfoResponse) GetInstanceId() string {
@@ -1004,9 +1097,11 @@ var File_toolgate_v1_info_service_proto protoreflect.FileDescriptor
 const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1etoolgate/v1/info_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xc7\x03\n" +
+	"\x14GetServerInfoRequest\"\x9c\x04\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12!\n" +
+	"\fapi_revision\x18\v \x01(\x05R\vapiRevision\x120\n" +
+	"\bfeatures\x18\f \x03(\x0e2\x14.toolgate.v1.FeatureR\bfeatures\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
 	"instanceId\x129\n" +
 	"\n" +
@@ -1085,7 +1180,16 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x121\n" +
-	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xa5\x02\n" +
+	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xa9\x01\n" +
+	"\aFeature\x12\x17\n" +
+	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vFEATURE_MCP\x10\x01\x12\x16\n" +
+	"\x12FEATURE_JAVASCRIPT\x10\x02\x12\x0f\n" +
+	"\vFEATURE_LSP\x10\x03\x12\x10\n" +
+	"\fFEATURE_OTEL\x10\x04\x12\x0f\n" +
+	"\vFEATURE_JWT\x10\x05\x12\x13\n" +
+	"\x0fFEATURE_CONSOLE\x10\x06\x12\x13\n" +
+	"\x0fFEATURE_SANDBOX\x10\a*\xa5\x02\n" +
 	"\x0fToolSourceState\x12!\n" +
 	"\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n" +
@@ -1100,10 +1204,10 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\fSANDBOX_NONE\x10\x01\x12\x14\n" +
 	"\x10SANDBOX_LANDLOCK\x10\x02\x12\x13\n" +
 	"\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n" +
-	"\x18SANDBOX_LANDLOCK_SECCOMP\x10\x042k\n" +
-	"\vInfoService\x12\\\n" +
-	"\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x04\xb8\xd7\x18\x02Bh\n" +
-	"\x0eio.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"\x18SANDBOX_LANDLOCK_SECCOMP\x10\x042m\n" +
+	"\vInfoService\x12^\n" +
+	"\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x06\xb8T\x02\x90\x02\x01B\x98\x01\n" +
+	"\x0eio.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_info_service_proto_rawDescOnce sync.Once
@@ -1117,48 +1221,50 @@ func file_toolgate_v1_info_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_info_service_proto_rawDescData
 }
 
-var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_toolgate_v1_info_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_toolgate_v1_info_service_proto_goTypes = []any{
-	(ToolSourceState)(0),          // 0: toolgate.v1.ToolSourceState
-	(Sandbox)(0),                  // 1: toolgate.v1.Sandbox
-	(*GetServerInfoRequest)(nil),  // 2: toolgate.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 3: toolgate.v1.GetServerInfoResponse
-	(*SandboxInfo)(nil),           // 4: toolgate.v1.SandboxInfo
-	(*Limits)(nil),                // 5: toolgate.v1.Limits
-	(*WorkspaceInfo)(nil),         // 6: toolgate.v1.WorkspaceInfo
-	(*LanguageServerInfo)(nil),    // 7: toolgate.v1.LanguageServerInfo
-	(*ToolSourceInfo)(nil),        // 8: toolgate.v1.ToolSourceInfo
-	(*AgentInfo)(nil),             // 9: toolgate.v1.AgentInfo
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(ToolSource)(0),               // 12: toolgate.v1.ToolSource
-	(*PermissionRule)(nil),        // 13: toolgate.v1.PermissionRule
+	(Feature)(0),                  // 0: toolgate.v1.Feature
+	(ToolSourceState)(0),          // 1: toolgate.v1.ToolSourceState
+	(Sandbox)(0),                  // 2: toolgate.v1.Sandbox
+	(*GetServerInfoRequest)(nil),  // 3: toolgate.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil), // 4: toolgate.v1.GetServerInfoResponse
+	(*SandboxInfo)(nil),           // 5: toolgate.v1.SandboxInfo
+	(*Limits)(nil),                // 6: toolgate.v1.Limits
+	(*WorkspaceInfo)(nil),         // 7: toolgate.v1.WorkspaceInfo
+	(*LanguageServerInfo)(nil),    // 8: toolgate.v1.LanguageServerInfo
+	(*ToolSourceInfo)(nil),        // 9: toolgate.v1.ToolSourceInfo
+	(*AgentInfo)(nil),             // 10: toolgate.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(ToolSource)(0),               // 13: toolgate.v1.ToolSource
+	(*PermissionRule)(nil),        // 14: toolgate.v1.PermissionRule
 }
 var file_toolgate_v1_info_service_proto_depIdxs = []int32{
-	10, // 0: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	5,  // 1: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
-	6,  // 2: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
-	1,  // 3: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
-	4,  // 4: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
-	1,  // 5: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
-	11, // 6: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
-	11, // 7: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
-	11, // 8: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
-	11, // 9: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
-	9,  // 10: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
-	8,  // 11: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
-	7,  // 12: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
-	12, // 13: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
-	0,  // 14: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
-	13, // 15: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
-	2,  // 16: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
-	3,  // 17: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
-	17, // [17:18] is the sub-list for method output_type
-	16, // [16:17] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	0,  // 0: toolgate.v1.GetServerInfoResponse.features:type_name -> toolgate.v1.Feature
+	11, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	6,  // 2: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
+	7,  // 3: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
+	2,  // 4: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
+	5,  // 5: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
+	2,  // 6: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
+	12, // 7: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
+	12, // 8: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
+	12, // 9: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
+	12, // 10: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
+	10, // 11: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
+	9,  // 12: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
+	8,  // 13: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
+	13, // 14: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
+	1,  // 15: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
+	14, // 16: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
+	3,  // 17: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
+	4,  // 18: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
+	18, // [18:19] is the sub-list for method output_type
+	17, // [17:18] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_info_service_proto_init() }
@@ -1175,7 +1281,7 @@ func file_toolgate_v1_info_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_info_service_proto_rawDesc), len(file_toolgate_v1_info_service_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What became of a reply.
+// What became of a reply. Only ACCEPTED and SECOND_APPROVAL_NEEDED mean that it counts.
 type ReplyResult int32
 
 const (
@@ -41,7 +41,7 @@ const (
 	ReplyResult_REPLY_RESULT_EXPIRED ReplyResult = 4
 	// The prompt's call had ended.
 	ReplyResult_REPLY_RESULT_WITHDRAWN ReplyResult = 5
-	// The cited digest is not the prompt's: what was shown is not what would run.
+	// The digest in the reply is not the prompt's: what was shown is not what would run.
 	ReplyResult_REPLY_RESULT_DIGEST_MISMATCH ReplyResult = 6
 	// The reply itself is malformed, or of another kind than the prompt; the message says how.
 	ReplyResult_REPLY_RESULT_INVALID ReplyResult = 7
@@ -111,16 +111,19 @@ func (ReplyResult) EnumDescriptor() ([]byte, []int) {
 	return file_toolgate_v1_permission_service_proto_rawDescGZIP(), []int{0}
 }
 
-// Which prompts to see.
+// Which prompts to see. It says `all`, or names sessions or clients: a filter that does neither, or both, is
+// INVALID_ARGUMENT. A workspace alone does not do: `all` is then to be said as well.
 type PromptFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
+	// Only prompts of this workspace; empty for the default one, `-` for all that the caller may see.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Any of these sessions. Without these and without `client_ids`: all.
-	SessionIds []string `protobuf:"bytes,2,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
-	// Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
-	// of such calls.
-	ClientIds     []string `protobuf:"bytes,3,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
+	// The prompts of everybody's calls, as an approver in a program of its own needs it.
+	All bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
+	// The prompts of these sessions.
+	SessionIds []string `protobuf:"bytes,3,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// The prompts of calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf of such
+	// calls; together with those of `session_ids`.
+	ClientIds     []string `protobuf:"bytes,4,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,6 +163,13 @@ func (x *PromptFilter) GetWorkspace() string {
 		return x.Workspace
 	}
 	return ""
+}
+
+func (x *PromptFilter) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
 }
 
 func (x *PromptFilter) GetSessionIds() []string {
@@ -324,14 +334,14 @@ type PromptReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which.
 	PromptId string `protobuf:"bytes,1,opt,name=prompt_id,json=promptId,proto3" json:"prompt_id,omitempty"`
+	// The `input_digest` of the prompt that the approver was shown. Required: an approval is for exactly what runs.
+	InputDigest string `protobuf:"bytes,2,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// A name for this reply, at most 128 characters; the answer echoes it and a repeated reply is recognised by it.
-	ReplyId string `protobuf:"bytes,2,opt,name=reply_id,json=replyId,proto3" json:"reply_id,omitempty"`
+	ReplyId string `protobuf:"bytes,3,opt,name=reply_id,json=replyId,proto3" json:"reply_id,omitempty"`
 	// The decision.
-	Decision PromptDecision `protobuf:"varint,3,opt,name=decision,proto3,enum=toolgate.v1.PromptDecision" json:"decision,omitempty"`
+	Decision PromptDecision `protobuf:"varint,4,opt,name=decision,proto3,enum=toolgate.v1.PromptDecision" json:"decision,omitempty"`
 	// With REJECT: feedback for the model.
-	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// The `input_digest` that the approver was shown; empty to skip the check.
-	InputDigest string `protobuf:"bytes,5,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	// With ANSWER: one for each question, in their order; missing ones are unanswered. At most 64 KiB of text in all.
 	Answers []*QuestionAnswer `protobuf:"bytes,6,rep,name=answers,proto3" json:"answers,omitempty"`
 	// With ALWAYS: how far the grants reach; absent for the workspace while the service runs.
@@ -383,6 +393,13 @@ func (x *PromptReply) GetPromptId() string {
 	return ""
 }
 
+func (x *PromptReply) GetInputDigest() string {
+	if x != nil {
+		return x.InputDigest
+	}
+	return ""
+}
+
 func (x *PromptReply) GetReplyId() string {
 	if x != nil {
 		return x.ReplyId
@@ -400,13 +417,6 @@ func (x *PromptReply) GetDecision() PromptDecision {
 func (x *PromptReply) GetMessage() string {
 	if x != nil {
 		return x.Message
-	}
-	return ""
-}
-
-func (x *PromptReply) GetInputDigest() string {
-	if x != nil {
-		return x.InputDigest
 	}
 	return ""
 }
@@ -841,7 +851,7 @@ func (x *PromptUpdated) GetPrompt() *Prompt {
 	return nil
 }
 
-// What became of a reply.
+// What became of a reply: the same on Channel and from ReplyPrompt.
 type PromptReplyResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The prompt that was replied to.
@@ -1184,11 +1194,12 @@ func (*WatchPromptsResponse_PromptUpdated) isWatchPromptsResponse_Message() {}
 // Says which prompts to list.
 type ListPromptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which prompts.
+	// Which prompts. With a `call_id` it may be absent.
 	Filter *PromptFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Any of these states; none for the open ones.
 	States []PromptState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=toolgate.v1.PromptState" json:"states,omitempty"`
-	// The call; empty for all.
+	// Only prompts of this call; empty for every call. With a call, an empty workspace in `filter` means that of the call, and no
+	// filter is needed.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1469,9 +1480,7 @@ func (x *ReplyPromptRequest) GetName() string {
 type ReplyPromptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What became of it.
-	Result ReplyResult `protobuf:"varint,1,opt,name=result,proto3,enum=toolgate.v1.ReplyResult" json:"result,omitempty"`
-	// The prompt as it stands.
-	Prompt        *Prompt `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Result        *PromptReplyResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1506,16 +1515,9 @@ func (*ReplyPromptResponse) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_permission_service_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *ReplyPromptResponse) GetResult() ReplyResult {
+func (x *ReplyPromptResponse) GetResult() *PromptReplyResult {
 	if x != nil {
 		return x.Result
-	}
-	return ReplyResult_REPLY_RESULT_UNSPECIFIED
-}
-
-func (x *ReplyPromptResponse) GetPrompt() *Prompt {
-	if x != nil {
-		return x.Prompt
 	}
 	return nil
 }
@@ -1523,8 +1525,12 @@ func (x *ReplyPromptResponse) GetPrompt() *Prompt {
 // Says which grants to list.
 type ListGrantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
-	Workspace     string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The workspace; empty for the default one, `-` for all that the caller may see.
+	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// At most this many; 0 for 100; at most 1000, which more is taken down to.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the page before; empty for the first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1566,11 +1572,27 @@ func (x *ListGrantsRequest) GetWorkspace() string {
 	return ""
 }
 
+func (x *ListGrantsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListGrantsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // Grants.
 type ListGrantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
-	Grants        []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
+	Grants []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
+	// For the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1610,6 +1632,13 @@ func (x *ListGrantsResponse) GetGrants() []*Grant {
 		return x.Grants
 	}
 	return nil
+}
+
+func (x *ListGrantsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // Names a grant.
@@ -1708,13 +1737,14 @@ var File_toolgate_v1_permission_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\n" +
-	"$toolgate/v1/permission_service.proto\x12\vtoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"l\n" +
+	"$toolgate/v1/permission_service.proto\x12\vtoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"~\n" +
 	"\fPromptFilter\x12\x1c\n" +
-	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1f\n" +
-	"\vsession_ids\x18\x02 \x03(\tR\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12\x1f\n" +
+	"\vsession_ids\x18\x03 \x03(\tR\n" +
 	"sessionIds\x12\x1d\n" +
 	"\n" +
-	"client_ids\x18\x03 \x03(\tR\tclientIds\"}\n" +
+	"client_ids\x18\x04 \x03(\tR\tclientIds\"}\n" +
 	"\x0eChannelRequest\x12.\n" +
 	"\x04open\x18\x01 \x01(\v2\x18.toolgate.v1.ChannelOpenH\x00R\x04open\x120\n" +
 	"\x05reply\x18\x02 \x01(\v2\x18.toolgate.v1.PromptReplyH\x00R\x05replyB\t\n" +
@@ -1723,11 +1753,11 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x06filter\x18\x02 \x01(\v2\x19.toolgate.v1.PromptFilterR\x06filter\"\xe9\x02\n" +
 	"\vPromptReply\x12\x1b\n" +
-	"\tprompt_id\x18\x01 \x01(\tR\bpromptId\x12\x19\n" +
-	"\breply_id\x18\x02 \x01(\tR\areplyId\x127\n" +
-	"\bdecision\x18\x03 \x01(\x0e2\x1b.toolgate.v1.PromptDecisionR\bdecision\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\x12!\n" +
-	"\finput_digest\x18\x05 \x01(\tR\vinputDigest\x125\n" +
+	"\tprompt_id\x18\x01 \x01(\tR\bpromptId\x12!\n" +
+	"\finput_digest\x18\x02 \x01(\tR\vinputDigest\x12\x19\n" +
+	"\breply_id\x18\x03 \x01(\tR\areplyId\x127\n" +
+	"\bdecision\x18\x04 \x01(\x0e2\x1b.toolgate.v1.PromptDecisionR\bdecision\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x125\n" +
 	"\aanswers\x18\x06 \x03(\v2\x1b.toolgate.v1.QuestionAnswerR\aanswers\x12-\n" +
 	"\x05scope\x18\a \x01(\v2\x17.toolgate.v1.GrantScopeR\x05scope\x12'\n" +
 	"\x0falways_patterns\x18\b \x03(\tR\x0ealwaysPatterns\x12\x1d\n" +
@@ -1788,14 +1818,17 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x06prompt\x18\x01 \x01(\v2\x13.toolgate.v1.PromptR\x06prompt\"X\n" +
 	"\x12ReplyPromptRequest\x12.\n" +
 	"\x05reply\x18\x01 \x01(\v2\x18.toolgate.v1.PromptReplyR\x05reply\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"t\n" +
-	"\x13ReplyPromptResponse\x120\n" +
-	"\x06result\x18\x01 \x01(\x0e2\x18.toolgate.v1.ReplyResultR\x06result\x12+\n" +
-	"\x06prompt\x18\x02 \x01(\v2\x13.toolgate.v1.PromptR\x06prompt\"1\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
+	"\x13ReplyPromptResponse\x126\n" +
+	"\x06result\x18\x01 \x01(\v2\x1e.toolgate.v1.PromptReplyResultR\x06result\"m\n" +
 	"\x11ListGrantsRequest\x12\x1c\n" +
-	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"@\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"h\n" +
 	"\x12ListGrantsResponse\x12*\n" +
-	"\x06grants\x18\x01 \x03(\v2\x12.toolgate.v1.GrantR\x06grants\"/\n" +
+	"\x06grants\x18\x01 \x03(\v2\x12.toolgate.v1.GrantR\x06grants\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"/\n" +
 	"\x12RevokeGrantRequest\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\"?\n" +
 	"\x13RevokeGrantResponse\x12(\n" +
@@ -1812,17 +1845,17 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x1bREPLY_RESULT_OTHER_INSTANCE\x10\b\x12\x1c\n" +
 	"\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12'\n" +
 	"#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n" +
-	"2\xef\x04\n" +
-	"\x11PermissionService\x12N\n" +
-	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xb8\xd7\x18\x03(\x010\x01\x12[\n" +
-	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x04\xb8\xd7\x18\x020\x01\x12V\n" +
-	"\vListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x04\xb8\xd7\x18\x02\x12P\n" +
-	"\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x04\xb8\xd7\x18\x02\x12V\n" +
-	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x04\xb8\xd7\x18\x03\x12S\n" +
+	"2\xf4\x04\n" +
+	"\x11PermissionService\x12M\n" +
+	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x03\xb8T\x03(\x010\x01\x12]\n" +
+	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x06\xb8T\x02\x90\x02\x010\x01\x12X\n" +
+	"\vListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x06\xb8T\x02\x90\x02\x01\x12U\n" +
+	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x03\xb8T\x03\x12U\n" +
 	"\n" +
-	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x04\xb8\xd7\x18\x02\x12V\n" +
-	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03Bn\n" +
-	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x06\xb8T\x02\x90\x02\x01\x12U\n" +
+	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x03\xb8T\x03B\x9e\x01\n" +
+	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_permission_service_proto_rawDescOnce sync.Once
@@ -1904,29 +1937,28 @@ var file_toolgate_v1_permission_service_proto_depIdxs = []int32{
 	28, // 28: toolgate.v1.ListPromptsResponse.prompts:type_name -> toolgate.v1.Prompt
 	28, // 29: toolgate.v1.GetPromptResponse.prompt:type_name -> toolgate.v1.Prompt
 	4,  // 30: toolgate.v1.ReplyPromptRequest.reply:type_name -> toolgate.v1.PromptReply
-	0,  // 31: toolgate.v1.ReplyPromptResponse.result:type_name -> toolgate.v1.ReplyResult
-	28, // 32: toolgate.v1.ReplyPromptResponse.prompt:type_name -> toolgate.v1.Prompt
-	31, // 33: toolgate.v1.ListGrantsResponse.grants:type_name -> toolgate.v1.Grant
-	31, // 34: toolgate.v1.RevokeGrantResponse.grant:type_name -> toolgate.v1.Grant
-	2,  // 35: toolgate.v1.PermissionService.Channel:input_type -> toolgate.v1.ChannelRequest
-	13, // 36: toolgate.v1.PermissionService.WatchPrompts:input_type -> toolgate.v1.WatchPromptsRequest
-	15, // 37: toolgate.v1.PermissionService.ListPrompts:input_type -> toolgate.v1.ListPromptsRequest
-	17, // 38: toolgate.v1.PermissionService.GetPrompt:input_type -> toolgate.v1.GetPromptRequest
-	19, // 39: toolgate.v1.PermissionService.ReplyPrompt:input_type -> toolgate.v1.ReplyPromptRequest
-	21, // 40: toolgate.v1.PermissionService.ListGrants:input_type -> toolgate.v1.ListGrantsRequest
-	23, // 41: toolgate.v1.PermissionService.RevokeGrant:input_type -> toolgate.v1.RevokeGrantRequest
-	5,  // 42: toolgate.v1.PermissionService.Channel:output_type -> toolgate.v1.ChannelResponse
-	14, // 43: toolgate.v1.PermissionService.WatchPrompts:output_type -> toolgate.v1.WatchPromptsResponse
-	16, // 44: toolgate.v1.PermissionService.ListPrompts:output_type -> toolgate.v1.ListPromptsResponse
-	18, // 45: toolgate.v1.PermissionService.GetPrompt:output_type -> toolgate.v1.GetPromptResponse
-	20, // 46: toolgate.v1.PermissionService.ReplyPrompt:output_type -> toolgate.v1.ReplyPromptResponse
-	22, // 47: toolgate.v1.PermissionService.ListGrants:output_type -> toolgate.v1.ListGrantsResponse
-	24, // 48: toolgate.v1.PermissionService.RevokeGrant:output_type -> toolgate.v1.RevokeGrantResponse
-	42, // [42:49] is the sub-list for method output_type
-	35, // [35:42] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	11, // 31: toolgate.v1.ReplyPromptResponse.result:type_name -> toolgate.v1.PromptReplyResult
+	31, // 32: toolgate.v1.ListGrantsResponse.grants:type_name -> toolgate.v1.Grant
+	31, // 33: toolgate.v1.RevokeGrantResponse.grant:type_name -> toolgate.v1.Grant
+	2,  // 34: toolgate.v1.PermissionService.Channel:input_type -> toolgate.v1.ChannelRequest
+	13, // 35: toolgate.v1.PermissionService.WatchPrompts:input_type -> toolgate.v1.WatchPromptsRequest
+	15, // 36: toolgate.v1.PermissionService.ListPrompts:input_type -> toolgate.v1.ListPromptsRequest
+	17, // 37: toolgate.v1.PermissionService.GetPrompt:input_type -> toolgate.v1.GetPromptRequest
+	19, // 38: toolgate.v1.PermissionService.ReplyPrompt:input_type -> toolgate.v1.ReplyPromptRequest
+	21, // 39: toolgate.v1.PermissionService.ListGrants:input_type -> toolgate.v1.ListGrantsRequest
+	23, // 40: toolgate.v1.PermissionService.RevokeGrant:input_type -> toolgate.v1.RevokeGrantRequest
+	5,  // 41: toolgate.v1.PermissionService.Channel:output_type -> toolgate.v1.ChannelResponse
+	14, // 42: toolgate.v1.PermissionService.WatchPrompts:output_type -> toolgate.v1.WatchPromptsResponse
+	16, // 43: toolgate.v1.PermissionService.ListPrompts:output_type -> toolgate.v1.ListPromptsResponse
+	18, // 44: toolgate.v1.PermissionService.GetPrompt:output_type -> toolgate.v1.GetPromptResponse
+	20, // 45: toolgate.v1.PermissionService.ReplyPrompt:output_type -> toolgate.v1.ReplyPromptResponse
+	22, // 46: toolgate.v1.PermissionService.ListGrants:output_type -> toolgate.v1.ListGrantsResponse
+	24, // 47: toolgate.v1.PermissionService.RevokeGrant:output_type -> toolgate.v1.RevokeGrantResponse
+	41, // [41:48] is the sub-list for method output_type
+	34, // [34:41] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_permission_service_proto_init() }

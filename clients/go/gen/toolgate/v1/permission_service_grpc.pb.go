@@ -48,28 +48,28 @@ type PermissionServiceClient interface {
 	// `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
 	// `reply_result`.
 	//
-	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
-	// and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
+	// INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+	// NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
 	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChannelRequest, ChannelResponse], error)
 	// The server's half of Channel.
 	//
-	// ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
+	// INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
 	WatchPrompts(ctx context.Context, in *WatchPromptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPromptsResponse], error)
 	// Lists prompts in the order of their arrival; the open ones unless states are named.
 	//
-	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
+	// INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
+	// unknown workspace or call. May be retried.
 	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
 	// Returns a prompt.
 	//
 	// NOT_FOUND: unknown prompt. May be retried.
 	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error)
-	// Replies to a prompt. May be retried: the answer names the decision that stands.
+	// Replies to a prompt. May be retried: the result carries the decision that stands.
 	//
-	// INVALID_ARGUMENT: no decision, or one that does not fit the prompt. NOT_FOUND: unknown prompt. PERMISSION_DENIED with
-	// the reason SELF_APPROVAL: the call is made in the caller's own name, and the workspace does not let callers answer
-	// themselves. FAILED_PRECONDITION: the cited digest is not the
-	// prompt's, or another instance of the service waits for the prompt. A reply that came too late is an OK status whose `result` says so.
+	// What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
+	// OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
+	// INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
 	ReplyPrompt(ctx context.Context, in *ReplyPromptRequest, opts ...grpc.CallOption) (*ReplyPromptResponse, error)
 	// Lists standing approvals, oldest first.
 	//
@@ -189,28 +189,28 @@ type PermissionServiceServer interface {
 	// `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
 	// `reply_result`.
 	//
-	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
-	// and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
+	// INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+	// NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
 	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]) error
 	// The server's half of Channel.
 	//
-	// ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
+	// INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
 	WatchPrompts(*WatchPromptsRequest, grpc.ServerStreamingServer[WatchPromptsResponse]) error
 	// Lists prompts in the order of their arrival; the open ones unless states are named.
 	//
-	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
+	// INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
+	// unknown workspace or call. May be retried.
 	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
 	// Returns a prompt.
 	//
 	// NOT_FOUND: unknown prompt. May be retried.
 	GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error)
-	// Replies to a prompt. May be retried: the answer names the decision that stands.
+	// Replies to a prompt. May be retried: the result carries the decision that stands.
 	//
-	// INVALID_ARGUMENT: no decision, or one that does not fit the prompt. NOT_FOUND: unknown prompt. PERMISSION_DENIED with
-	// the reason SELF_APPROVAL: the call is made in the caller's own name, and the workspace does not let callers answer
-	// themselves. FAILED_PRECONDITION: the cited digest is not the
-	// prompt's, or another instance of the service waits for the prompt. A reply that came too late is an OK status whose `result` says so.
+	// What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
+	// OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
+	// INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
 	ReplyPrompt(context.Context, *ReplyPromptRequest) (*ReplyPromptResponse, error)
 	// Lists standing approvals, oldest first.
 	//

@@ -1074,8 +1074,8 @@ type Prompt struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Whether it still waits.
 	State PromptState `protobuf:"varint,10,opt,name=state,proto3,enum=toolgate.v1.PromptState" json:"state,omitempty"`
-	// SHA-256 of the call's frozen input, 64 hexadecimal digits. A reply may cite it: a reply that cites another one is
-	// refused with FAILED_PRECONDITION, so an approval is for exactly what runs.
+	// SHA-256 of the call's frozen input, 64 hexadecimal digits; questions have it as well. A reply carries it, and one
+	// that carries another is refused, so an approval is for exactly what runs.
 	InputDigest string `protobuf:"bytes,11,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// What is asked.
 	//

@@ -13,6 +13,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -25,6 +26,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+// a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+// has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+type Unattended int32
+
+const (
+	// As REFUSE.
+	Unattended_UNATTENDED_UNSPECIFIED Unattended = 0
+	// Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+	// waits as the service is configured.
+	Unattended_UNATTENDED_REFUSE Unattended = 1
+	// Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+	// configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+	Unattended_UNATTENDED_WAIT Unattended = 2
+)
+
+// Enum value maps for Unattended.
+var (
+	Unattended_name = map[int32]string{
+		0: "UNATTENDED_UNSPECIFIED",
+		1: "UNATTENDED_REFUSE",
+		2: "UNATTENDED_WAIT",
+	}
+	Unattended_value = map[string]int32{
+		"UNATTENDED_UNSPECIFIED": 0,
+		"UNATTENDED_REFUSE":      1,
+		"UNATTENDED_WAIT":        2,
+	}
+)
+
+func (x Unattended) Enum() *Unattended {
+	p := new(Unattended)
+	*p = x
+	return p
+}
+
+func (x Unattended) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Unattended) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_tool_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Unattended) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_tool_service_proto_enumTypes[0]
+}
+
+func (x Unattended) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Unattended.Descriptor instead.
+func (Unattended) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{0}
+}
+
 // Says for whom tools are listed.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -34,8 +92,8 @@ type ListToolsRequest struct {
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The model. It decides which tools are listed, and in what form their schemas are.
 	Model *ModelRef `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// The kind of client; empty for `cli`.
-	Client string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
+	// The kind of client, as in CallContext; empty for `cli`, unless the service is set to another kind.
+	ClientKind string `protobuf:"bytes,4,opt,name=client_kind,json=clientKind,proto3" json:"client_kind,omitempty"`
 	// At most this many tools; 0 for all; at most 1000, which more is taken down to.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the page before; empty for the first.
@@ -100,9 +158,9 @@ func (x *ListToolsRequest) GetModel() *ModelRef {
 	return nil
 }
 
-func (x *ListToolsRequest) GetClient() string {
+func (x *ListToolsRequest) GetClientKind() string {
 	if x != nil {
-		return x.Client
+		return x.ClientKind
 	}
 	return ""
 }
@@ -415,7 +473,12 @@ type RunToolRequest struct {
 	// The time that the tool may run.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// What a lost client means.
-	OnDisconnect  OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolgate.v1.OnDisconnect" json:"on_disconnect,omitempty"`
+	OnDisconnect OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolgate.v1.OnDisconnect" json:"on_disconnect,omitempty"`
+	// What becomes of prompts that nobody answers.
+	Unattended Unattended `protobuf:"varint,8,opt,name=unattended,proto3,enum=toolgate.v1.Unattended" json:"unattended,omitempty"`
+	// With UNATTENDED_WAIT: how long each prompt waits, more than zero and at most 24 hours. Absent: as long as the service
+	// lets prompts wait (`permission.timeout`), which is the most in any case.
+	WaitTimeout   *durationpb.Duration `protobuf:"bytes,9,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,6 +571,20 @@ func (x *RunToolRequest) GetOnDisconnect() OnDisconnect {
 		return x.OnDisconnect
 	}
 	return OnDisconnect_ON_DISCONNECT_UNSPECIFIED
+}
+
+func (x *RunToolRequest) GetUnattended() Unattended {
+	if x != nil {
+		return x.Unattended
+	}
+	return Unattended_UNATTENDED_UNSPECIFIED
+}
+
+func (x *RunToolRequest) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return nil
 }
 
 type isRunToolRequest_Arguments interface {
@@ -733,20 +810,22 @@ type CallEvaluation struct {
 	Action PermissionAction `protobuf:"varint,1,opt,name=action,proto3,enum=toolgate.v1.PermissionAction" json:"action,omitempty"`
 	// The tool that would run; `invalid` if the name or the JSON could not be understood.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// One line of what it touches: as `summary` of Call.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The frozen input: canonical JSON (RFC 8785).
-	InputJson string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// SHA-256 of `input_json`, 64 hexadecimal digits.
-	InputDigest string `protobuf:"bytes,4,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
+	InputDigest string `protobuf:"bytes,5,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// What would be asked, in order. Nothing follows a request that is denied. If a later one is denied, nobody is asked for
 	// an earlier one either.
-	Requests []*EvaluatedRequest `protobuf:"bytes,5,rep,name=requests,proto3" json:"requests,omitempty"`
+	Requests []*EvaluatedRequest `protobuf:"bytes,6,rep,name=requests,proto3" json:"requests,omitempty"`
 	// The calls that it would make: of `batch`, and of `bash` in the background.
-	Children []*CallEvaluation `protobuf:"bytes,6,rep,name=children,proto3" json:"children,omitempty"`
+	Children []*CallEvaluation `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"`
 	// Why the call would fail before it has asked everything, in the words that the model would read; empty if it would not.
-	Problem string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
 	// Whether `requests` is all that is asked before the call does something. False for tools whose own code decides: custom
 	// tools, tools of plugins and of hosts.
-	Complete      bool `protobuf:"varint,8,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete      bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +870,13 @@ func (x *CallEvaluation) GetAction() PermissionAction {
 func (x *CallEvaluation) GetTool() string {
 	if x != nil {
 		return x.Tool
+	}
+	return ""
+}
+
+func (x *CallEvaluation) GetSummary() string {
+	if x != nil {
+		return x.Summary
 	}
 	return ""
 }
@@ -1156,18 +1242,33 @@ func (x *GetCallResponse) GetCall() *Call {
 // Says which calls to list. Filters that are set must all match.
 type ListCallsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for all.
+	// The workspace; empty for the default one, `-` for all that the caller may see.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call that made them; empty for all.
+	ParentCallId string `protobuf:"bytes,3,opt,name=parent_call_id,json=parentCallId,proto3" json:"parent_call_id,omitempty"`
 	// Any of these states; none for all.
-	States []CallState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=toolgate.v1.CallState" json:"states,omitempty"`
+	States []CallState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=toolgate.v1.CallState" json:"states,omitempty"`
+	// Failed for any of these reasons; none for all calls.
+	Reasons []FailureReason `protobuf:"varint,5,rep,packed,name=reasons,proto3,enum=toolgate.v1.FailureReason" json:"reasons,omitempty"`
 	// Any of these tools; none for all.
-	Tools []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools []string `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The agent; empty for all.
+	Agent string `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Who made them, as `Call.requester`; empty for all.
+	Requester string `protobuf:"bytes,8,opt,name=requester,proto3" json:"requester,omitempty"`
+	// Admitted at this time or later.
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// Admitted before this time.
+	UntilTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	// A text that the title, the summary, the tool or the call's id contains, in whatever case; empty for all. At most 256
+	// bytes without control characters.
+	Text string `protobuf:"bytes,11,opt,name=text,proto3" json:"text,omitempty"`
 	// At most this many; 0 for 50; at most 500, which more is taken down to.
-	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the page before; empty for the first.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,12,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the page before, with the same filters; empty for the first.
+	PageToken     string `protobuf:"bytes,13,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1216,9 +1317,23 @@ func (x *ListCallsRequest) GetSessionId() string {
 	return ""
 }
 
+func (x *ListCallsRequest) GetParentCallId() string {
+	if x != nil {
+		return x.ParentCallId
+	}
+	return ""
+}
+
 func (x *ListCallsRequest) GetStates() []CallState {
 	if x != nil {
 		return x.States
+	}
+	return nil
+}
+
+func (x *ListCallsRequest) GetReasons() []FailureReason {
+	if x != nil {
+		return x.Reasons
 	}
 	return nil
 }
@@ -1228,6 +1343,41 @@ func (x *ListCallsRequest) GetTools() []string {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *ListCallsRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ListCallsRequest) GetRequester() string {
+	if x != nil {
+		return x.Requester
+	}
+	return ""
+}
+
+func (x *ListCallsRequest) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *ListCallsRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
+func (x *ListCallsRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 func (x *ListCallsRequest) GetPageSize() int32 {
@@ -1652,12 +1802,13 @@ var File_toolgate_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x91\x02\n" +
+	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x9a\x02\n" +
 	"\x10ListToolsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12+\n" +
-	"\x05model\x18\x03 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x16\n" +
-	"\x06client\x18\x04 \x01(\tR\x06client\x12\x1b\n" +
+	"\x05model\x18\x03 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x1f\n" +
+	"\vclient_kind\x18\x04 \x01(\tR\n" +
+	"clientKind\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\"\n" +
@@ -1680,7 +1831,7 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x06output\x18\b \x01(\x0e2\x17.toolgate.v1.OutputModeR\x06outputB\v\n" +
 	"\targuments\"C\n" +
 	"\x13ExecuteToolResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event\"\xc5\x02\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event\"\xbc\x03\n" +
 	"\x0eRunToolRequest\x122\n" +
 	"\acontext\x18\x01 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -1689,7 +1840,11 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"input_json\x18\x04 \x01(\tH\x00R\tinputJson\x12/\n" +
 	"\x05input\x18\x05 \x01(\v2\x17.google.protobuf.StructH\x00R\x05input\x123\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12>\n" +
-	"\ron_disconnect\x18\a \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnectB\v\n" +
+	"\ron_disconnect\x18\a \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\x127\n" +
+	"\n" +
+	"unattended\x18\b \x01(\x0e2\x17.toolgate.v1.UnattendedR\n" +
+	"unattended\x12<\n" +
+	"\fwait_timeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeoutB\v\n" +
 	"\targuments\"8\n" +
 	"\x0fRunToolResponse\x12%\n" +
 	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\xbc\x01\n" +
@@ -1703,17 +1858,18 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x14EvaluateCallResponse\x12;\n" +
 	"\n" +
 	"evaluation\x18\x01 \x01(\v2\x1b.toolgate.v1.CallEvaluationR\n" +
-	"evaluation\"\xc7\x02\n" +
+	"evaluation\"\xe1\x02\n" +
 	"\x0eCallEvaluation\x125\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x12\x12\n" +
-	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1d\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x03 \x01(\tR\tinputJson\x12!\n" +
-	"\finput_digest\x18\x04 \x01(\tR\vinputDigest\x129\n" +
-	"\brequests\x18\x05 \x03(\v2\x1d.toolgate.v1.EvaluatedRequestR\brequests\x127\n" +
-	"\bchildren\x18\x06 \x03(\v2\x1b.toolgate.v1.CallEvaluationR\bchildren\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblem\x12\x1a\n" +
-	"\bcomplete\x18\b \x01(\bR\bcomplete\"\x8f\x02\n" +
+	"input_json\x18\x04 \x01(\tR\tinputJson\x12!\n" +
+	"\finput_digest\x18\x05 \x01(\tR\vinputDigest\x129\n" +
+	"\brequests\x18\x06 \x03(\v2\x1d.toolgate.v1.EvaluatedRequestR\brequests\x127\n" +
+	"\bchildren\x18\a \x03(\v2\x1b.toolgate.v1.CallEvaluationR\bchildren\x12\x18\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\x12\x1a\n" +
+	"\bcomplete\x18\t \x01(\bR\bcomplete\"\x8f\x02\n" +
 	"\x10EvaluatedRequest\x12@\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\v2\x1e.toolgate.v1.PermissionRequestH\x00R\n" +
@@ -1732,16 +1888,25 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x0eGetCallRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\"8\n" +
 	"\x0fGetCallResponse\x12%\n" +
-	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\xd1\x01\n" +
+	"\x04call\x18\x01 \x01(\v2\x11.toolgate.v1.CallR\x04call\"\xe9\x03\n" +
 	"\x10ListCallsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x02 \x01(\tR\tsessionId\x12.\n" +
-	"\x06states\x18\x03 \x03(\x0e2\x16.toolgate.v1.CallStateR\x06states\x12\x14\n" +
-	"\x05tools\x18\x04 \x03(\tR\x05tools\x12\x1b\n" +
-	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12$\n" +
+	"\x0eparent_call_id\x18\x03 \x01(\tR\fparentCallId\x12.\n" +
+	"\x06states\x18\x04 \x03(\x0e2\x16.toolgate.v1.CallStateR\x06states\x124\n" +
+	"\areasons\x18\x05 \x03(\x0e2\x1a.toolgate.v1.FailureReasonR\areasons\x12\x14\n" +
+	"\x05tools\x18\x06 \x03(\tR\x05tools\x12\x14\n" +
+	"\x05agent\x18\a \x01(\tR\x05agent\x12\x1c\n" +
+	"\trequester\x18\b \x01(\tR\trequester\x127\n" +
+	"\tfrom_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x129\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"d\n" +
+	"until_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x12\n" +
+	"\x04text\x18\v \x01(\tR\x04text\x12\x1b\n" +
+	"\tpage_size\x18\f \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\r \x01(\tR\tpageToken\"d\n" +
 	"\x11ListCallsResponse\x12'\n" +
 	"\x05calls\x18\x01 \x03(\v2\x11.toolgate.v1.CallR\x05calls\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\",\n" +
@@ -1765,21 +1930,26 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x05merge\x18\x04 \x01(\bR\x05merge\x12>\n" +
 	"\ron_disconnect\x18\x05 \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\"B\n" +
 	"\x12RevertCallResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xd0\x06\n" +
-	"\vToolService\x12P\n" +
-	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x04\xb8\xd7\x18\x02\x12X\n" +
-	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xb8\xd7\x18\x010\x01\x12J\n" +
-	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xb8\xd7\x18\x01\x12Y\n" +
-	"\fEvaluateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x04\xb8\xd7\x18\x01\x12R\n" +
-	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x04\xb8\xd7\x18\x020\x01\x12J\n" +
-	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x04\xb8\xd7\x18\x02\x12P\n" +
-	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x04\xb8\xd7\x18\x02\x12S\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event*T\n" +
 	"\n" +
-	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x04\xb8\xd7\x18\x01\x12P\n" +
-	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x04\xb8\xd7\x18\x01\x12U\n" +
+	"Unattended\x12\x1a\n" +
+	"\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n" +
+	"\x0fUNATTENDED_WAIT\x10\x022\xd5\x06\n" +
+	"\vToolService\x12R\n" +
+	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x06\xb8T\x02\x90\x02\x01\x12W\n" +
+	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x03\xb8T\x010\x01\x12I\n" +
+	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x03\xb8T\x01\x12[\n" +
+	"\fEvaluateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x06\xb8T\x01\x90\x02\x01\x12T\n" +
+	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x06\xb8T\x02\x90\x02\x010\x01\x12L\n" +
+	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
 	"\n" +
-	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xb8\xd7\x18\x010\x01Bh\n" +
-	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
+	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x03\xb8T\x01\x12O\n" +
+	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x03\xb8T\x01\x12T\n" +
+	"\n" +
+	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x03\xb8T\x010\x01B\x98\x01\n" +
+	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
 	file_toolgate_v1_tool_service_proto_rawDescOnce sync.Once
@@ -1793,101 +1963,110 @@ func file_toolgate_v1_tool_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_tool_service_proto_rawDescData
 }
 
+var file_toolgate_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_toolgate_v1_tool_service_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),     // 0: toolgate.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),    // 1: toolgate.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),   // 2: toolgate.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil),  // 3: toolgate.v1.ExecuteToolResponse
-	(*RunToolRequest)(nil),       // 4: toolgate.v1.RunToolRequest
-	(*RunToolResponse)(nil),      // 5: toolgate.v1.RunToolResponse
-	(*EvaluateCallRequest)(nil),  // 6: toolgate.v1.EvaluateCallRequest
-	(*EvaluateCallResponse)(nil), // 7: toolgate.v1.EvaluateCallResponse
-	(*CallEvaluation)(nil),       // 8: toolgate.v1.CallEvaluation
-	(*EvaluatedRequest)(nil),     // 9: toolgate.v1.EvaluatedRequest
-	(*WatchCallRequest)(nil),     // 10: toolgate.v1.WatchCallRequest
-	(*WatchCallResponse)(nil),    // 11: toolgate.v1.WatchCallResponse
-	(*GetCallRequest)(nil),       // 12: toolgate.v1.GetCallRequest
-	(*GetCallResponse)(nil),      // 13: toolgate.v1.GetCallResponse
-	(*ListCallsRequest)(nil),     // 14: toolgate.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),    // 15: toolgate.v1.ListCallsResponse
-	(*CancelCallRequest)(nil),    // 16: toolgate.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),   // 17: toolgate.v1.CancelCallResponse
-	(*SendInputRequest)(nil),     // 18: toolgate.v1.SendInputRequest
-	(*SendInputResponse)(nil),    // 19: toolgate.v1.SendInputResponse
-	(*RevertCallRequest)(nil),    // 20: toolgate.v1.RevertCallRequest
-	(*RevertCallResponse)(nil),   // 21: toolgate.v1.RevertCallResponse
-	(*ModelRef)(nil),             // 22: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),       // 23: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),          // 24: toolgate.v1.CallContext
-	(*structpb.Struct)(nil),      // 25: google.protobuf.Struct
-	(*durationpb.Duration)(nil),  // 26: google.protobuf.Duration
-	(OnDisconnect)(0),            // 27: toolgate.v1.OnDisconnect
-	(OutputMode)(0),              // 28: toolgate.v1.OutputMode
-	(*CallEvent)(nil),            // 29: toolgate.v1.CallEvent
-	(*Call)(nil),                 // 30: toolgate.v1.Call
-	(PermissionAction)(0),        // 31: toolgate.v1.PermissionAction
-	(*PermissionRequest)(nil),    // 32: toolgate.v1.PermissionRequest
-	(*QuestionRequest)(nil),      // 33: toolgate.v1.QuestionRequest
-	(CallState)(0),               // 34: toolgate.v1.CallState
+	(Unattended)(0),               // 0: toolgate.v1.Unattended
+	(*ListToolsRequest)(nil),      // 1: toolgate.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),     // 2: toolgate.v1.ListToolsResponse
+	(*ExecuteToolRequest)(nil),    // 3: toolgate.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil),   // 4: toolgate.v1.ExecuteToolResponse
+	(*RunToolRequest)(nil),        // 5: toolgate.v1.RunToolRequest
+	(*RunToolResponse)(nil),       // 6: toolgate.v1.RunToolResponse
+	(*EvaluateCallRequest)(nil),   // 7: toolgate.v1.EvaluateCallRequest
+	(*EvaluateCallResponse)(nil),  // 8: toolgate.v1.EvaluateCallResponse
+	(*CallEvaluation)(nil),        // 9: toolgate.v1.CallEvaluation
+	(*EvaluatedRequest)(nil),      // 10: toolgate.v1.EvaluatedRequest
+	(*WatchCallRequest)(nil),      // 11: toolgate.v1.WatchCallRequest
+	(*WatchCallResponse)(nil),     // 12: toolgate.v1.WatchCallResponse
+	(*GetCallRequest)(nil),        // 13: toolgate.v1.GetCallRequest
+	(*GetCallResponse)(nil),       // 14: toolgate.v1.GetCallResponse
+	(*ListCallsRequest)(nil),      // 15: toolgate.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),     // 16: toolgate.v1.ListCallsResponse
+	(*CancelCallRequest)(nil),     // 17: toolgate.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 18: toolgate.v1.CancelCallResponse
+	(*SendInputRequest)(nil),      // 19: toolgate.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 20: toolgate.v1.SendInputResponse
+	(*RevertCallRequest)(nil),     // 21: toolgate.v1.RevertCallRequest
+	(*RevertCallResponse)(nil),    // 22: toolgate.v1.RevertCallResponse
+	(*ModelRef)(nil),              // 23: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),        // 24: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),           // 25: toolgate.v1.CallContext
+	(*structpb.Struct)(nil),       // 26: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(OnDisconnect)(0),             // 28: toolgate.v1.OnDisconnect
+	(OutputMode)(0),               // 29: toolgate.v1.OutputMode
+	(*CallEvent)(nil),             // 30: toolgate.v1.CallEvent
+	(*Call)(nil),                  // 31: toolgate.v1.Call
+	(PermissionAction)(0),         // 32: toolgate.v1.PermissionAction
+	(*PermissionRequest)(nil),     // 33: toolgate.v1.PermissionRequest
+	(*QuestionRequest)(nil),       // 34: toolgate.v1.QuestionRequest
+	(CallState)(0),                // 35: toolgate.v1.CallState
+	(FailureReason)(0),            // 36: toolgate.v1.FailureReason
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
 }
 var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
-	22, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
-	23, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
-	24, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
-	25, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	26, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	27, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	28, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
-	29, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
-	24, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
-	25, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
-	26, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
-	27, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	30, // 12: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
-	24, // 13: toolgate.v1.EvaluateCallRequest.context:type_name -> toolgate.v1.CallContext
-	25, // 14: toolgate.v1.EvaluateCallRequest.input:type_name -> google.protobuf.Struct
-	8,  // 15: toolgate.v1.EvaluateCallResponse.evaluation:type_name -> toolgate.v1.CallEvaluation
-	31, // 16: toolgate.v1.CallEvaluation.action:type_name -> toolgate.v1.PermissionAction
-	9,  // 17: toolgate.v1.CallEvaluation.requests:type_name -> toolgate.v1.EvaluatedRequest
-	8,  // 18: toolgate.v1.CallEvaluation.children:type_name -> toolgate.v1.CallEvaluation
-	32, // 19: toolgate.v1.EvaluatedRequest.permission:type_name -> toolgate.v1.PermissionRequest
-	33, // 20: toolgate.v1.EvaluatedRequest.questions:type_name -> toolgate.v1.QuestionRequest
-	31, // 21: toolgate.v1.EvaluatedRequest.action:type_name -> toolgate.v1.PermissionAction
-	28, // 22: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
-	29, // 23: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
-	30, // 24: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
-	34, // 25: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
-	30, // 26: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
-	30, // 27: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
-	24, // 28: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
-	27, // 29: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	29, // 30: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
-	0,  // 31: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
-	2,  // 32: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
-	4,  // 33: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
-	6,  // 34: toolgate.v1.ToolService.EvaluateCall:input_type -> toolgate.v1.EvaluateCallRequest
-	10, // 35: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
-	12, // 36: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
-	14, // 37: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
-	16, // 38: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
-	18, // 39: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
-	20, // 40: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
-	1,  // 41: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
-	3,  // 42: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
-	5,  // 43: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
-	7,  // 44: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
-	11, // 45: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
-	13, // 46: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
-	15, // 47: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
-	17, // 48: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
-	19, // 49: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
-	21, // 50: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	23, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
+	24, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
+	25, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
+	26, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	27, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	28, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	29, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
+	30, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
+	25, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
+	26, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
+	27, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
+	28, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	0,  // 12: toolgate.v1.RunToolRequest.unattended:type_name -> toolgate.v1.Unattended
+	27, // 13: toolgate.v1.RunToolRequest.wait_timeout:type_name -> google.protobuf.Duration
+	31, // 14: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
+	25, // 15: toolgate.v1.EvaluateCallRequest.context:type_name -> toolgate.v1.CallContext
+	26, // 16: toolgate.v1.EvaluateCallRequest.input:type_name -> google.protobuf.Struct
+	9,  // 17: toolgate.v1.EvaluateCallResponse.evaluation:type_name -> toolgate.v1.CallEvaluation
+	32, // 18: toolgate.v1.CallEvaluation.action:type_name -> toolgate.v1.PermissionAction
+	10, // 19: toolgate.v1.CallEvaluation.requests:type_name -> toolgate.v1.EvaluatedRequest
+	9,  // 20: toolgate.v1.CallEvaluation.children:type_name -> toolgate.v1.CallEvaluation
+	33, // 21: toolgate.v1.EvaluatedRequest.permission:type_name -> toolgate.v1.PermissionRequest
+	34, // 22: toolgate.v1.EvaluatedRequest.questions:type_name -> toolgate.v1.QuestionRequest
+	32, // 23: toolgate.v1.EvaluatedRequest.action:type_name -> toolgate.v1.PermissionAction
+	29, // 24: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
+	30, // 25: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
+	31, // 26: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
+	35, // 27: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
+	36, // 28: toolgate.v1.ListCallsRequest.reasons:type_name -> toolgate.v1.FailureReason
+	37, // 29: toolgate.v1.ListCallsRequest.from_time:type_name -> google.protobuf.Timestamp
+	37, // 30: toolgate.v1.ListCallsRequest.until_time:type_name -> google.protobuf.Timestamp
+	31, // 31: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
+	31, // 32: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
+	25, // 33: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
+	28, // 34: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	30, // 35: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
+	1,  // 36: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
+	3,  // 37: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
+	5,  // 38: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
+	7,  // 39: toolgate.v1.ToolService.EvaluateCall:input_type -> toolgate.v1.EvaluateCallRequest
+	11, // 40: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
+	13, // 41: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
+	15, // 42: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
+	17, // 43: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
+	19, // 44: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
+	21, // 45: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
+	2,  // 46: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
+	4,  // 47: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
+	6,  // 48: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
+	8,  // 49: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
+	12, // 50: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
+	14, // 51: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
+	16, // 52: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
+	18, // 53: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
+	20, // 54: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
+	22, // 55: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
+	46, // [46:56] is the sub-list for method output_type
+	36, // [36:46] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_tool_service_proto_init() }
@@ -1919,13 +2098,14 @@ func file_toolgate_v1_tool_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_tool_service_proto_rawDesc), len(file_toolgate_v1_tool_service_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_toolgate_v1_tool_service_proto_goTypes,
 		DependencyIndexes: file_toolgate_v1_tool_service_proto_depIdxs,
+		EnumInfos:         file_toolgate_v1_tool_service_proto_enumTypes,
 		MessageInfos:      file_toolgate_v1_tool_service_proto_msgTypes,
 	}.Build()
 	File_toolgate_v1_tool_service_proto = out.File

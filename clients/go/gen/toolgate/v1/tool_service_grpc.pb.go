@@ -65,7 +65,7 @@ type ToolServiceClient interface {
 	// the same request attaches to it.
 	ExecuteTool(ctx context.Context, in *ExecuteToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteToolResponse], error)
 	// Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-	// OK status with `call.failed`.
+	// OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
 	//
 	// Status codes and retries as ExecuteTool.
 	RunTool(ctx context.Context, in *RunToolRequest, opts ...grpc.CallOption) (*RunToolResponse, error)
@@ -300,7 +300,7 @@ type ToolServiceServer interface {
 	// the same request attaches to it.
 	ExecuteTool(*ExecuteToolRequest, grpc.ServerStreamingServer[ExecuteToolResponse]) error
 	// Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-	// OK status with `call.failed`.
+	// OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
 	//
 	// Status codes and retries as ExecuteTool.
 	RunTool(context.Context, *RunToolRequest) (*RunToolResponse, error)

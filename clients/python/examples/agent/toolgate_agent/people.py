@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from toolgate import ReplyOutcome, ReplyResult, always, answer, instead, once, reject
+from toolgate import QuestionPrompt, ReplyOutcome, ReplyResult, always, answer, instead, once, reject
 
 from toolgate_agent.terminal import visible
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from toolgate import Decision, Permission, Prompt, Question
+    from toolgate import Decision, Permission, PermissionPrompt, Prompt, Question
 
     from toolgate_agent.terminal import Terminal
 
@@ -34,7 +34,7 @@ class Person:
             return None
         async with self._terminal.dialog():
             head = f"{prompt.tool} of the agent {prompt.agent} asks"
-            if prompt.permission is None:
+            if isinstance(prompt, QuestionPrompt):
                 self._terminal.say(self._terminal.paint(33, f"? {visible(head)}"))
                 return await self._answer(prompt.questions)
             self._terminal.say(
@@ -66,7 +66,7 @@ class Person:
         if permission.always:
             self._terminal.say(self._terminal.paint(2, f"  always: {visible(', '.join(permission.always))}"))
 
-    async def _permit(self, prompt: Prompt) -> Decision:
+    async def _permit(self, prompt: PermissionPrompt) -> Decision:
         keys = "[y]es, [a]lways, [n]o" + (", [e]dit" if prompt.editable else "")
         while (line := await self._terminal.ask(f"{keys}? ")) is not None:
             match line.strip().lower():

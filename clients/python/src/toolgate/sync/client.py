@@ -165,8 +165,8 @@ class Client:
         """Answers prompts with a handler, in `with` or by `run()`.
 
         Args:
-            handler: Is given a `Prompt` and returns a decision, or `None` to leave it to others. It runs in a thread of
-                its own for each prompt, unless it is `async`.
+            handler: Is given a `PermissionPrompt` or a `QuestionPrompt` and returns a decision, or `None` to leave it
+                to others. It runs in a thread of its own for each prompt, unless it is `async`.
             **options: The options of `AsyncClient.approvals`.
         """
         return Approvals(self._client.approvals(handler, **options))

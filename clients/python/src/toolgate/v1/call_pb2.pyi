@@ -366,7 +366,8 @@ class CallContext(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
-    CLIENT_FIELD_NUMBER: _builtins.int
+    CLIENT_KIND_FIELD_NUMBER: _builtins.int
+    CLIENT_NAME_FIELD_NUMBER: _builtins.int
     PARENT_CALL_ID_FIELD_NUMBER: _builtins.int
     EXTRA_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
@@ -378,8 +379,14 @@ class CallContext(_message.Message):
     """The message of the model that the call belongs to."""
     agent: _builtins.str
     """The agent; empty for `build`."""
-    client: _builtins.str
-    """The kind of client: `cli` (also meant by empty), `app`, `desktop`, or a name of your own."""
+    client_kind: _builtins.str
+    """The kind of client, on which the tools depend that are offered: `cli`, `app`, `desktop`, or a name of your own.
+    Empty: the tools for `cli`, unless the service is set to another kind (`OPENCODE_CLIENT`). The record keeps it empty.
+    """
+    client_name: _builtins.str
+    """The program that makes the call, for people: its name and its version, `toolgate-python/0.1.0` for instance. A library
+    says its own unless it is told another. Nothing depends on it.
+    """
     parent_call_id: _builtins.str
     """The call on whose behalf this one is made."""
     @_builtins.property
@@ -405,14 +412,15 @@ class CallContext(_message.Message):
         message_id: _builtins.str = ...,
         agent: _builtins.str = ...,
         model: Global___ModelRef | None = ...,
-        client: _builtins.str = ...,
+        client_kind: _builtins.str = ...,
+        client_name: _builtins.str = ...,
         parent_call_id: _builtins.str = ...,
         extra: _struct_pb2.Struct | None = ...,
         client_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["extra", b"extra", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client", b"client", "client_ids", b"client_ids", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_ids", b"client_ids", "client_kind", b"client_kind", "client_name", b"client_name", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -930,7 +938,9 @@ class CallQueued(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     AHEAD_FIELD_NUMBER: _builtins.int
     limit: _builtins.str
-    """The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on."""
+    """The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on; or
+    `max_running_calls_per_call`, the fixed number of calls below one call that run at once.
+    """
     ahead: _builtins.int
     """How many calls waited already, of everybody. Not all of them need be served before this one, nor only they."""
     def __init__(

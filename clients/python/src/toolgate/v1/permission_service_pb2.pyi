@@ -42,7 +42,7 @@ class _ReplyResultEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplyResu
     REPLY_RESULT_WITHDRAWN: _ReplyResult.ValueType  # 5
     """The prompt's call had ended."""
     REPLY_RESULT_DIGEST_MISMATCH: _ReplyResult.ValueType  # 6
-    """The cited digest is not the prompt's: what was shown is not what would run."""
+    """The digest in the reply is not the prompt's: what was shown is not what would run."""
     REPLY_RESULT_INVALID: _ReplyResult.ValueType  # 7
     """The reply itself is malformed, or of another kind than the prompt; the message says how."""
     REPLY_RESULT_OTHER_INSTANCE: _ReplyResult.ValueType  # 8
@@ -55,7 +55,7 @@ class _ReplyResultEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplyResu
     """This reply approves and is recorded; the prompt stays open until another principal approves as well."""
 
 class ReplyResult(_ReplyResult, metaclass=_ReplyResultEnumTypeWrapper):
-    """What became of a reply."""
+    """What became of a reply. Only ACCEPTED and SECOND_APPROVAL_NEEDED mean that it counts."""
 
 REPLY_RESULT_UNSPECIFIED: ReplyResult.ValueType  # 0
 """Never sent."""
@@ -72,7 +72,7 @@ REPLY_RESULT_EXPIRED: ReplyResult.ValueType  # 4
 REPLY_RESULT_WITHDRAWN: ReplyResult.ValueType  # 5
 """The prompt's call had ended."""
 REPLY_RESULT_DIGEST_MISMATCH: ReplyResult.ValueType  # 6
-"""The cited digest is not the prompt's: what was shown is not what would run."""
+"""The digest in the reply is not the prompt's: what was shown is not what would run."""
 REPLY_RESULT_INVALID: ReplyResult.ValueType  # 7
 """The reply itself is malformed, or of another kind than the prompt; the message says how."""
 REPLY_RESULT_OTHER_INSTANCE: ReplyResult.ValueType  # 8
@@ -87,35 +87,41 @@ Global___ReplyResult: _TypeAlias = ReplyResult  # noqa: Y015
 
 @_typing.final
 class PromptFilter(_message.Message):
-    """Which prompts to see."""
+    """Which prompts to see. It says `all`, or names sessions or clients: a filter that does neither, or both, is
+    INVALID_ARGUMENT. A workspace alone does not do: `all` is then to be said as well.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKSPACE_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
     SESSION_IDS_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    """Only prompts of this workspace; empty for the default one, `-` for all that the caller may see."""
+    all: _builtins.bool
+    """The prompts of everybody's calls, as an approver in a program of its own needs it."""
     @_builtins.property
     def session_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Any of these sessions. Without these and without `client_ids`: all."""
+        """The prompts of these sessions."""
 
     @_builtins.property
     def client_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
-        of such calls.
+        """The prompts of calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf of such
+        calls; together with those of `session_ids`.
         """
 
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
+        all: _builtins.bool = ...,
         session_ids: _abc.Iterable[_builtins.str] | None = ...,
         client_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_ids", b"client_ids", "session_ids", b"session_ids", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "client_ids", b"client_ids", "session_ids", b"session_ids", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,24 +196,24 @@ class PromptReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PROMPT_ID_FIELD_NUMBER: _builtins.int
+    INPUT_DIGEST_FIELD_NUMBER: _builtins.int
     REPLY_ID_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    INPUT_DIGEST_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     ALWAYS_PATTERNS_FIELD_NUMBER: _builtins.int
     INPUT_JSON_FIELD_NUMBER: _builtins.int
     prompt_id: _builtins.str
     """Which."""
+    input_digest: _builtins.str
+    """The `input_digest` of the prompt that the approver was shown. Required: an approval is for exactly what runs."""
     reply_id: _builtins.str
     """A name for this reply, at most 128 characters; the answer echoes it and a repeated reply is recognised by it."""
     decision: _prompt_pb2.PromptDecision.ValueType
     """The decision."""
     message: _builtins.str
     """With REJECT: feedback for the model."""
-    input_digest: _builtins.str
-    """The `input_digest` that the approver was shown; empty to skip the check."""
     input_json: _builtins.str
     """With INSTEAD: the input to run, JSON text. One that does not satisfy the tool's schema makes the reply invalid; the
     prompt stays open.
@@ -230,10 +236,10 @@ class PromptReply(_message.Message):
         self,
         *,
         prompt_id: _builtins.str = ...,
+        input_digest: _builtins.str = ...,
         reply_id: _builtins.str = ...,
         decision: _prompt_pb2.PromptDecision.ValueType = ...,
         message: _builtins.str = ...,
-        input_digest: _builtins.str = ...,
         answers: _abc.Iterable[_prompt_pb2.QuestionAnswer] | None = ...,
         scope: _prompt_pb2.GrantScope | None = ...,
         always_patterns: _abc.Iterable[_builtins.str] | None = ...,
@@ -427,7 +433,7 @@ Global___PromptUpdated: _TypeAlias = PromptUpdated  # noqa: Y015
 
 @_typing.final
 class PromptReplyResult(_message.Message):
-    """What became of a reply."""
+    """What became of a reply: the same on Channel and from ReplyPrompt."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -588,14 +594,16 @@ class ListPromptsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
-    """The call; empty for all. With a call, an empty workspace in `filter` means that of the call."""
+    """Only prompts of this call; empty for every call. With a call, an empty workspace in `filter` means that of the call, and no
+    filter is needed.
+    """
     page_size: _builtins.int
     """At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter."""
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first."""
     @_builtins.property
     def filter(self) -> Global___PromptFilter:
-        """Which prompts."""
+        """Which prompts. With a `call_id` it may be absent."""
 
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_prompt_pb2.PromptState.ValueType]:
@@ -727,22 +735,18 @@ class ReplyPromptResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULT_FIELD_NUMBER: _builtins.int
-    PROMPT_FIELD_NUMBER: _builtins.int
-    result: Global___ReplyResult.ValueType
-    """What became of it."""
     @_builtins.property
-    def prompt(self) -> _prompt_pb2.Prompt:
-        """The prompt as it stands."""
+    def result(self) -> Global___PromptReplyResult:
+        """What became of it."""
 
     def __init__(
         self,
         *,
-        result: Global___ReplyResult.ValueType = ...,
-        prompt: _prompt_pb2.Prompt | None = ...,
+        result: Global___PromptReplyResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

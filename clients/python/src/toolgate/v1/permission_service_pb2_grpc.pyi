@@ -47,19 +47,20 @@ class PermissionServiceStub:
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
 
-    INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
-    and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
+    INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+    NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _grpc.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]
     """The server's half of Channel.
 
-    ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
+    INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
     """
     ListPrompts: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
+    INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
+    unknown workspace or call. May be retried.
     """
     GetPrompt: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse]
     """Returns a prompt.
@@ -67,12 +68,11 @@ class PermissionServiceStub:
     NOT_FOUND: unknown prompt. May be retried.
     """
     ReplyPrompt: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ReplyPromptRequest, _permission_service_pb2.ReplyPromptResponse]
-    """Replies to a prompt. May be retried: the answer names the decision that stands.
+    """Replies to a prompt. May be retried: the result carries the decision that stands.
 
-    INVALID_ARGUMENT: no decision, or one that does not fit the prompt. NOT_FOUND: unknown prompt. PERMISSION_DENIED with
-    the reason SELF_APPROVAL: the call is made in the caller's own name, and the workspace does not let callers answer
-    themselves. FAILED_PRECONDITION: the cited digest is not the
-    prompt's, or another instance of the service waits for the prompt. A reply that came too late is an OK status whose `result` says so.
+    What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
+    OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
+    INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
     """
     ListGrants: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]
     """Lists standing approvals, oldest first.
@@ -104,19 +104,20 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
 
-    INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
-    and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
+    INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+    NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _aio.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]  # type: ignore[assignment]
     """The server's half of Channel.
 
-    ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
+    INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
     """
     ListPrompts: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]  # type: ignore[assignment]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
+    INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
+    unknown workspace or call. May be retried.
     """
     GetPrompt: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse]  # type: ignore[assignment]
     """Returns a prompt.
@@ -124,12 +125,11 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     NOT_FOUND: unknown prompt. May be retried.
     """
     ReplyPrompt: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ReplyPromptRequest, _permission_service_pb2.ReplyPromptResponse]  # type: ignore[assignment]
-    """Replies to a prompt. May be retried: the answer names the decision that stands.
+    """Replies to a prompt. May be retried: the result carries the decision that stands.
 
-    INVALID_ARGUMENT: no decision, or one that does not fit the prompt. NOT_FOUND: unknown prompt. PERMISSION_DENIED with
-    the reason SELF_APPROVAL: the call is made in the caller's own name, and the workspace does not let callers answer
-    themselves. FAILED_PRECONDITION: the cited digest is not the
-    prompt's, or another instance of the service waits for the prompt. A reply that came too late is an OK status whose `result` says so.
+    What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
+    OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
+    INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
     """
     ListGrants: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]  # type: ignore[assignment]
     """Lists standing approvals, oldest first.
@@ -164,8 +164,8 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
         `reply_result`.
 
-        INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
-        and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
+        INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+        NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
         again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
 
@@ -177,7 +177,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_permission_service_pb2.WatchPromptsResponse], _abc.AsyncIterator[_permission_service_pb2.WatchPromptsResponse]]:
         """The server's half of Channel.
 
-        ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
+        INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
         """
 
     @_abc_1.abstractmethod
@@ -188,7 +188,8 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_permission_service_pb2.ListPromptsResponse, _abc.Awaitable[_permission_service_pb2.ListPromptsResponse]]:
         """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
+        INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
+        unknown workspace or call. May be retried.
         """
 
     @_abc_1.abstractmethod
@@ -208,12 +209,11 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _permission_service_pb2.ReplyPromptRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_permission_service_pb2.ReplyPromptResponse, _abc.Awaitable[_permission_service_pb2.ReplyPromptResponse]]:
-        """Replies to a prompt. May be retried: the answer names the decision that stands.
+        """Replies to a prompt. May be retried: the result carries the decision that stands.
 
-        INVALID_ARGUMENT: no decision, or one that does not fit the prompt. NOT_FOUND: unknown prompt. PERMISSION_DENIED with
-        the reason SELF_APPROVAL: the call is made in the caller's own name, and the workspace does not let callers answer
-        themselves. FAILED_PRECONDITION: the cited digest is not the
-        prompt's, or another instance of the service waits for the prompt. A reply that came too late is an OK status whose `result` says so.
+        What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
+        OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
+        INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
         """
 
     @_abc_1.abstractmethod

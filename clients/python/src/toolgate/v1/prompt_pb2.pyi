@@ -611,8 +611,8 @@ class Prompt(_message.Message):
     state: Global___PromptState.ValueType
     """Whether it still waits."""
     input_digest: _builtins.str
-    """SHA-256 of the call's frozen input, 64 hexadecimal digits. A reply may cite it: a reply that cites another one is
-    refused with FAILED_PRECONDITION, so an approval is for exactly what runs.
+    """SHA-256 of the call's frozen input, 64 hexadecimal digits; questions have it as well. A reply carries it, and one
+    that carries another is refused, so an approval is for exactly what runs.
     """
     editable: _builtins.bool
     """The reply may be INSTEAD."""

@@ -24,83 +24,86 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from toolgate.v1 import call_pb2 as toolgate_dot_v1_dot_call__pb2
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/tool_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\xc0\x01\n\x10ListToolsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12$\n\x05model\x18\x03 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x15\n\rif_none_match\x18\x07 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x08 \x01(\t\"|\n\x11ListToolsResponse\x12*\n\x05tools\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.ToolDefinition\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x14\n\x0cnot_modified\x18\x04 \x01(\x08\"\xb2\x02\n\x12\x45xecuteToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12\'\n\x06output\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.OutputModeB\x0b\n\targuments\"<\n\x13\x45xecuteToolResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent\"\x85\x02\n\x0eRunToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnectB\x0b\n\targuments\"2\n\x0fRunToolResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"\x9b\x01\n\x13\x45valuateCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x14\n\ninput_json\x18\x03 \x01(\tH\x00\x12(\n\x05input\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x42\x0b\n\targuments\"G\n\x14\x45valuateCallResponse\x12/\n\nevaluation\x18\x01 \x01(\x0b\x32\x1b.toolgate.v1.CallEvaluation\"\xfa\x01\n\x0e\x43\x61llEvaluation\x12-\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x12\n\ninput_json\x18\x03 \x01(\t\x12\x14\n\x0cinput_digest\x18\x04 \x01(\t\x12/\n\x08requests\x18\x05 \x03(\x0b\x32\x1d.toolgate.v1.EvaluatedRequest\x12-\n\x08\x63hildren\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.CallEvaluation\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x10\n\x08\x63omplete\x18\x08 \x01(\x08\"\xdb\x01\n\x10\x45valuatedRequest\x12\x34\n\npermission\x18\x01 \x01(\x0b\x32\x1e.toolgate.v1.PermissionRequestH\x00\x12\x31\n\tquestions\x18\x02 \x01(\x0b\x32\x1c.toolgate.v1.QuestionRequestH\x00\x12-\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x11\n\tgrant_ids\x18\x04 \x03(\t\x12\x11\n\tannounced\x18\x05 \x01(\x08\x42\t\n\x07request\"d\n\x10WatchCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\'\n\x06output\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.OutputMode\":\n\x11WatchCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent\"!\n\x0eGetCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"2\n\x0fGetCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"\x97\x01\n\x10ListCallsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12&\n\x06states\x18\x03 \x03(\x0e\x32\x16.toolgate.v1.CallState\x12\r\n\x05tools\x18\x04 \x03(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"N\n\x11ListCallsResponse\x12 \n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Call\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"$\n\x11\x43\x61ncelCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"5\n\x12\x43\x61ncelCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"P\n\x10SendInputRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\r\n\x05\x63lose\x18\x04 \x01(\x08\"8\n\x11SendInputResponse\x12\x13\n\x0bnext_offset\x18\x01 \x01(\x03\x12\x0e\n\x06\x63losed\x18\x02 \x01(\x08\"\xa8\x01\n\x11RevertCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x16\n\x0erevert_call_id\x18\x03 \x01(\t\x12\r\n\x05merge\x18\x04 \x01(\x08\x12\x30\n\ron_disconnect\x18\x05 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\";\n\x12RevertCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent2\xd0\x06\n\x0bToolService\x12P\n\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x04\xb8\xd7\x18\x02\x12X\n\x0b\x45xecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xb8\xd7\x18\x01\x30\x01\x12J\n\x07RunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xb8\xd7\x18\x01\x12Y\n\x0c\x45valuateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x04\xb8\xd7\x18\x01\x12R\n\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x04\xb8\xd7\x18\x02\x30\x01\x12J\n\x07GetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x04\xb8\xd7\x18\x02\x12P\n\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x04\xb8\xd7\x18\x02\x12S\n\nCancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x04\xb8\xd7\x18\x01\x12P\n\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x04\xb8\xd7\x18\x01\x12U\n\nRevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xb8\xd7\x18\x01\x30\x01\x42h\n\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/tool_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\xc5\x01\n\x10ListToolsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12$\n\x05model\x18\x03 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x63lient_kind\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x15\n\rif_none_match\x18\x07 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x08 \x01(\t\"|\n\x11ListToolsResponse\x12*\n\x05tools\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.ToolDefinition\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x14\n\x0cnot_modified\x18\x04 \x01(\x08\"\xb2\x02\n\x12\x45xecuteToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12\'\n\x06output\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.OutputModeB\x0b\n\targuments\"<\n\x13\x45xecuteToolResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent\"\xe3\x02\n\x0eRunToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12+\n\nunattended\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.Unattended\x12/\n\x0cwait_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.DurationB\x0b\n\targuments\"2\n\x0fRunToolResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"\x9b\x01\n\x13\x45valuateCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x14\n\ninput_json\x18\x03 \x01(\tH\x00\x12(\n\x05input\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x42\x0b\n\targuments\"G\n\x14\x45valuateCallResponse\x12/\n\nevaluation\x18\x01 \x01(\x0b\x32\x1b.toolgate.v1.CallEvaluation\"\x8b\x02\n\x0e\x43\x61llEvaluation\x12-\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x12\n\ninput_json\x18\x04 \x01(\t\x12\x14\n\x0cinput_digest\x18\x05 \x01(\t\x12/\n\x08requests\x18\x06 \x03(\x0b\x32\x1d.toolgate.v1.EvaluatedRequest\x12-\n\x08\x63hildren\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.CallEvaluation\x12\x0f\n\x07problem\x18\x08 \x01(\t\x12\x10\n\x08\x63omplete\x18\t \x01(\x08\"\xdb\x01\n\x10\x45valuatedRequest\x12\x34\n\npermission\x18\x01 \x01(\x0b\x32\x1e.toolgate.v1.PermissionRequestH\x00\x12\x31\n\tquestions\x18\x02 \x01(\x0b\x32\x1c.toolgate.v1.QuestionRequestH\x00\x12-\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x11\n\tgrant_ids\x18\x04 \x03(\t\x12\x11\n\tannounced\x18\x05 \x01(\x08\x42\t\n\x07request\"d\n\x10WatchCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\'\n\x06output\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.OutputMode\":\n\x11WatchCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent\"!\n\x0eGetCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"2\n\x0fGetCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"\xeb\x02\n\x10ListCallsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x03 \x01(\t\x12&\n\x06states\x18\x04 \x03(\x0e\x32\x16.toolgate.v1.CallState\x12+\n\x07reasons\x18\x05 \x03(\x0e\x32\x1a.toolgate.v1.FailureReason\x12\r\n\x05tools\x18\x06 \x03(\t\x12\r\n\x05\x61gent\x18\x07 \x01(\t\x12\x11\n\trequester\x18\x08 \x01(\t\x12-\n\tfrom_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04text\x18\x0b \x01(\t\x12\x11\n\tpage_size\x18\x0c \x01(\x05\x12\x12\n\npage_token\x18\r \x01(\t\"N\n\x11ListCallsResponse\x12 \n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Call\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"$\n\x11\x43\x61ncelCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"5\n\x12\x43\x61ncelCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"P\n\x10SendInputRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\r\n\x05\x63lose\x18\x04 \x01(\x08\"8\n\x11SendInputResponse\x12\x13\n\x0bnext_offset\x18\x01 \x01(\x03\x12\x0e\n\x06\x63losed\x18\x02 \x01(\x08\"\xa8\x01\n\x11RevertCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x16\n\x0erevert_call_id\x18\x03 \x01(\t\x12\r\n\x05merge\x18\x04 \x01(\x08\x12\x30\n\ron_disconnect\x18\x05 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\";\n\x12RevertCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent*T\n\nUnattended\x12\x1a\n\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n\x0fUNATTENDED_WAIT\x10\x02\x32\xd5\x06\n\x0bToolService\x12R\n\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x06\x90\x02\x01\xb8T\x02\x12W\n\x0b\x45xecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x03\xb8T\x01\x30\x01\x12I\n\x07RunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x03\xb8T\x01\x12[\n\x0c\x45valuateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x06\x90\x02\x01\xb8T\x01\x12T\n\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x06\x90\x02\x01\xb8T\x02\x30\x01\x12L\n\x07GetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x06\x90\x02\x01\xb8T\x02\x12R\n\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x06\x90\x02\x01\xb8T\x02\x12R\n\nCancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x03\xb8T\x01\x12O\n\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x03\xb8T\x01\x12T\n\nRevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x03\xb8T\x01\x30\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.tool_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020ToolServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1'
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020ToolServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
   _globals['_TOOLSERVICE'].methods_by_name['ListTools']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['ListTools']._serialized_options = b'\270\327\030\002'
+  _globals['_TOOLSERVICE'].methods_by_name['ListTools']._serialized_options = b'\220\002\001\270T\002'
   _globals['_TOOLSERVICE'].methods_by_name['ExecuteTool']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['ExecuteTool']._serialized_options = b'\270\327\030\001'
+  _globals['_TOOLSERVICE'].methods_by_name['ExecuteTool']._serialized_options = b'\270T\001'
   _globals['_TOOLSERVICE'].methods_by_name['RunTool']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['RunTool']._serialized_options = b'\270\327\030\001'
+  _globals['_TOOLSERVICE'].methods_by_name['RunTool']._serialized_options = b'\270T\001'
   _globals['_TOOLSERVICE'].methods_by_name['EvaluateCall']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['EvaluateCall']._serialized_options = b'\270\327\030\001'
+  _globals['_TOOLSERVICE'].methods_by_name['EvaluateCall']._serialized_options = b'\220\002\001\270T\001'
   _globals['_TOOLSERVICE'].methods_by_name['WatchCall']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['WatchCall']._serialized_options = b'\270\327\030\002'
+  _globals['_TOOLSERVICE'].methods_by_name['WatchCall']._serialized_options = b'\220\002\001\270T\002'
   _globals['_TOOLSERVICE'].methods_by_name['GetCall']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['GetCall']._serialized_options = b'\270\327\030\002'
+  _globals['_TOOLSERVICE'].methods_by_name['GetCall']._serialized_options = b'\220\002\001\270T\002'
   _globals['_TOOLSERVICE'].methods_by_name['ListCalls']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['ListCalls']._serialized_options = b'\270\327\030\002'
+  _globals['_TOOLSERVICE'].methods_by_name['ListCalls']._serialized_options = b'\220\002\001\270T\002'
   _globals['_TOOLSERVICE'].methods_by_name['CancelCall']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['CancelCall']._serialized_options = b'\270\327\030\001'
+  _globals['_TOOLSERVICE'].methods_by_name['CancelCall']._serialized_options = b'\270T\001'
   _globals['_TOOLSERVICE'].methods_by_name['SendInput']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['SendInput']._serialized_options = b'\270\327\030\001'
+  _globals['_TOOLSERVICE'].methods_by_name['SendInput']._serialized_options = b'\270T\001'
   _globals['_TOOLSERVICE'].methods_by_name['RevertCall']._loaded_options = None
-  _globals['_TOOLSERVICE'].methods_by_name['RevertCall']._serialized_options = b'\270\327\030\001'
-  _globals['_LISTTOOLSREQUEST']._serialized_start=187
-  _globals['_LISTTOOLSREQUEST']._serialized_end=379
-  _globals['_LISTTOOLSRESPONSE']._serialized_start=381
-  _globals['_LISTTOOLSRESPONSE']._serialized_end=505
-  _globals['_EXECUTETOOLREQUEST']._serialized_start=508
-  _globals['_EXECUTETOOLREQUEST']._serialized_end=814
-  _globals['_EXECUTETOOLRESPONSE']._serialized_start=816
-  _globals['_EXECUTETOOLRESPONSE']._serialized_end=876
-  _globals['_RUNTOOLREQUEST']._serialized_start=879
-  _globals['_RUNTOOLREQUEST']._serialized_end=1140
-  _globals['_RUNTOOLRESPONSE']._serialized_start=1142
-  _globals['_RUNTOOLRESPONSE']._serialized_end=1192
-  _globals['_EVALUATECALLREQUEST']._serialized_start=1195
-  _globals['_EVALUATECALLREQUEST']._serialized_end=1350
-  _globals['_EVALUATECALLRESPONSE']._serialized_start=1352
-  _globals['_EVALUATECALLRESPONSE']._serialized_end=1423
-  _globals['_CALLEVALUATION']._serialized_start=1426
-  _globals['_CALLEVALUATION']._serialized_end=1676
-  _globals['_EVALUATEDREQUEST']._serialized_start=1679
-  _globals['_EVALUATEDREQUEST']._serialized_end=1898
-  _globals['_WATCHCALLREQUEST']._serialized_start=1900
-  _globals['_WATCHCALLREQUEST']._serialized_end=2000
-  _globals['_WATCHCALLRESPONSE']._serialized_start=2002
-  _globals['_WATCHCALLRESPONSE']._serialized_end=2060
-  _globals['_GETCALLREQUEST']._serialized_start=2062
-  _globals['_GETCALLREQUEST']._serialized_end=2095
-  _globals['_GETCALLRESPONSE']._serialized_start=2097
-  _globals['_GETCALLRESPONSE']._serialized_end=2147
-  _globals['_LISTCALLSREQUEST']._serialized_start=2150
-  _globals['_LISTCALLSREQUEST']._serialized_end=2301
-  _globals['_LISTCALLSRESPONSE']._serialized_start=2303
-  _globals['_LISTCALLSRESPONSE']._serialized_end=2381
-  _globals['_CANCELCALLREQUEST']._serialized_start=2383
-  _globals['_CANCELCALLREQUEST']._serialized_end=2419
-  _globals['_CANCELCALLRESPONSE']._serialized_start=2421
-  _globals['_CANCELCALLRESPONSE']._serialized_end=2474
-  _globals['_SENDINPUTREQUEST']._serialized_start=2476
-  _globals['_SENDINPUTREQUEST']._serialized_end=2556
-  _globals['_SENDINPUTRESPONSE']._serialized_start=2558
-  _globals['_SENDINPUTRESPONSE']._serialized_end=2614
-  _globals['_REVERTCALLREQUEST']._serialized_start=2617
-  _globals['_REVERTCALLREQUEST']._serialized_end=2785
-  _globals['_REVERTCALLRESPONSE']._serialized_start=2787
-  _globals['_REVERTCALLRESPONSE']._serialized_end=2846
-  _globals['_TOOLSERVICE']._serialized_start=2849
-  _globals['_TOOLSERVICE']._serialized_end=3697
+  _globals['_TOOLSERVICE'].methods_by_name['RevertCall']._serialized_options = b'\270T\001'
+  _globals['_UNATTENDED']._serialized_start=3209
+  _globals['_UNATTENDED']._serialized_end=3293
+  _globals['_LISTTOOLSREQUEST']._serialized_start=220
+  _globals['_LISTTOOLSREQUEST']._serialized_end=417
+  _globals['_LISTTOOLSRESPONSE']._serialized_start=419
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=543
+  _globals['_EXECUTETOOLREQUEST']._serialized_start=546
+  _globals['_EXECUTETOOLREQUEST']._serialized_end=852
+  _globals['_EXECUTETOOLRESPONSE']._serialized_start=854
+  _globals['_EXECUTETOOLRESPONSE']._serialized_end=914
+  _globals['_RUNTOOLREQUEST']._serialized_start=917
+  _globals['_RUNTOOLREQUEST']._serialized_end=1272
+  _globals['_RUNTOOLRESPONSE']._serialized_start=1274
+  _globals['_RUNTOOLRESPONSE']._serialized_end=1324
+  _globals['_EVALUATECALLREQUEST']._serialized_start=1327
+  _globals['_EVALUATECALLREQUEST']._serialized_end=1482
+  _globals['_EVALUATECALLRESPONSE']._serialized_start=1484
+  _globals['_EVALUATECALLRESPONSE']._serialized_end=1555
+  _globals['_CALLEVALUATION']._serialized_start=1558
+  _globals['_CALLEVALUATION']._serialized_end=1825
+  _globals['_EVALUATEDREQUEST']._serialized_start=1828
+  _globals['_EVALUATEDREQUEST']._serialized_end=2047
+  _globals['_WATCHCALLREQUEST']._serialized_start=2049
+  _globals['_WATCHCALLREQUEST']._serialized_end=2149
+  _globals['_WATCHCALLRESPONSE']._serialized_start=2151
+  _globals['_WATCHCALLRESPONSE']._serialized_end=2209
+  _globals['_GETCALLREQUEST']._serialized_start=2211
+  _globals['_GETCALLREQUEST']._serialized_end=2244
+  _globals['_GETCALLRESPONSE']._serialized_start=2246
+  _globals['_GETCALLRESPONSE']._serialized_end=2296
+  _globals['_LISTCALLSREQUEST']._serialized_start=2299
+  _globals['_LISTCALLSREQUEST']._serialized_end=2662
+  _globals['_LISTCALLSRESPONSE']._serialized_start=2664
+  _globals['_LISTCALLSRESPONSE']._serialized_end=2742
+  _globals['_CANCELCALLREQUEST']._serialized_start=2744
+  _globals['_CANCELCALLREQUEST']._serialized_end=2780
+  _globals['_CANCELCALLRESPONSE']._serialized_start=2782
+  _globals['_CANCELCALLRESPONSE']._serialized_end=2835
+  _globals['_SENDINPUTREQUEST']._serialized_start=2837
+  _globals['_SENDINPUTREQUEST']._serialized_end=2917
+  _globals['_SENDINPUTRESPONSE']._serialized_start=2919
+  _globals['_SENDINPUTRESPONSE']._serialized_end=2975
+  _globals['_REVERTCALLREQUEST']._serialized_start=2978
+  _globals['_REVERTCALLREQUEST']._serialized_end=3146
+  _globals['_REVERTCALLRESPONSE']._serialized_start=3148
+  _globals['_REVERTCALLRESPONSE']._serialized_end=3207
+  _globals['_TOOLSERVICE']._serialized_start=3296
+  _globals['_TOOLSERVICE']._serialized_end=4149
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import call_pb2 as _call_pb2
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
 import builtins as _builtins
@@ -23,6 +24,41 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Unattended:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UnattendedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Unattended.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    UNATTENDED_UNSPECIFIED: _Unattended.ValueType  # 0
+    """As REFUSE."""
+    UNATTENDED_REFUSE: _Unattended.ValueType  # 1
+    """Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+    waits as the service is configured.
+    """
+    UNATTENDED_WAIT: _Unattended.ValueType  # 2
+    """Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+    configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+    """
+
+class Unattended(_Unattended, metaclass=_UnattendedEnumTypeWrapper):
+    """What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+    a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+    has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+    """
+
+UNATTENDED_UNSPECIFIED: Unattended.ValueType  # 0
+"""As REFUSE."""
+UNATTENDED_REFUSE: Unattended.ValueType  # 1
+"""Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+waits as the service is configured.
+"""
+UNATTENDED_WAIT: Unattended.ValueType  # 2
+"""Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+"""
+Global___Unattended: _TypeAlias = Unattended  # noqa: Y015
+
 @_typing.final
 class ListToolsRequest(_message.Message):
     """Says for whom tools are listed."""
@@ -32,7 +68,7 @@ class ListToolsRequest(_message.Message):
     WORKSPACE_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
-    CLIENT_FIELD_NUMBER: _builtins.int
+    CLIENT_KIND_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     IF_NONE_MATCH_FIELD_NUMBER: _builtins.int
@@ -41,8 +77,8 @@ class ListToolsRequest(_message.Message):
     """The workspace's name; empty for the default one."""
     agent: _builtins.str
     """The agent; empty for `build`."""
-    client: _builtins.str
-    """The kind of client; empty for `cli`."""
+    client_kind: _builtins.str
+    """The kind of client, as in CallContext; empty for `cli`, unless the service is set to another kind."""
     page_size: _builtins.int
     """At most this many tools; 0 for all; at most 1000, which more is taken down to."""
     page_token: _builtins.str
@@ -63,7 +99,7 @@ class ListToolsRequest(_message.Message):
         workspace: _builtins.str = ...,
         agent: _builtins.str = ...,
         model: _call_pb2.ModelRef | None = ...,
-        client: _builtins.str = ...,
+        client_kind: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         if_none_match: _builtins.str = ...,
@@ -71,7 +107,7 @@ class ListToolsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client", b"client", "if_none_match", b"if_none_match", "model", b"model", "page_size", b"page_size", "page_token", b"page_token", "parent_call_id", b"parent_call_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_kind", b"client_kind", "if_none_match", b"if_none_match", "model", b"model", "page_size", b"page_size", "page_token", b"page_token", "parent_call_id", b"parent_call_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -210,6 +246,8 @@ class RunToolRequest(_message.Message):
     INPUT_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     ON_DISCONNECT_FIELD_NUMBER: _builtins.int
+    UNATTENDED_FIELD_NUMBER: _builtins.int
+    WAIT_TIMEOUT_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call's id."""
     tool: _builtins.str
@@ -218,6 +256,8 @@ class RunToolRequest(_message.Message):
     """JSON text exactly as the model wrote it."""
     on_disconnect: _call_pb2.OnDisconnect.ValueType
     """What a lost client means."""
+    unattended: Global___Unattended.ValueType
+    """What becomes of prompts that nobody answers."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
         """In whose name."""
@@ -230,6 +270,12 @@ class RunToolRequest(_message.Message):
     def timeout(self) -> _duration_pb2.Duration:
         """The time that the tool may run."""
 
+    @_builtins.property
+    def wait_timeout(self) -> _duration_pb2.Duration:
+        """With UNATTENDED_WAIT: how long each prompt waits, more than zero and at most 24 hours. Absent: as long as the service
+        lets prompts wait (`permission.timeout`), which is the most in any case.
+        """
+
     def __init__(
         self,
         *,
@@ -240,10 +286,12 @@ class RunToolRequest(_message.Message):
         input: _struct_pb2.Struct | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
         on_disconnect: _call_pb2.OnDisconnect.ValueType = ...,
+        unattended: Global___Unattended.ValueType = ...,
+        wait_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "timeout", b"timeout", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "context", b"context", "input", b"input", "input_json", b"input_json", "on_disconnect", b"on_disconnect", "timeout", b"timeout", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "context", b"context", "input", b"input", "input_json", b"input_json", "on_disconnect", b"on_disconnect", "timeout", b"timeout", "tool", b"tool", "unattended", b"unattended", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_arguments: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
     _WhichOneofArgType_arguments: _TypeAlias = _typing.Literal["arguments", b"arguments"]  # noqa: Y015
@@ -347,6 +395,7 @@ class CallEvaluation(_message.Message):
 
     ACTION_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     INPUT_JSON_FIELD_NUMBER: _builtins.int
     INPUT_DIGEST_FIELD_NUMBER: _builtins.int
     REQUESTS_FIELD_NUMBER: _builtins.int
@@ -359,6 +408,8 @@ class CallEvaluation(_message.Message):
     """
     tool: _builtins.str
     """The tool that would run; `invalid` if the name or the JSON could not be understood."""
+    summary: _builtins.str
+    """One line of what it touches: as `summary` of Call."""
     input_json: _builtins.str
     """The frozen input: canonical JSON (RFC 8785)."""
     input_digest: _builtins.str
@@ -384,6 +435,7 @@ class CallEvaluation(_message.Message):
         *,
         action: _prompt_pb2.PermissionAction.ValueType = ...,
         tool: _builtins.str = ...,
+        summary: _builtins.str = ...,
         input_json: _builtins.str = ...,
         input_digest: _builtins.str = ...,
         requests: _abc.Iterable[Global___EvaluatedRequest] | None = ...,
@@ -393,7 +445,7 @@ class CallEvaluation(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "children", b"children", "complete", b"complete", "input_digest", b"input_digest", "input_json", b"input_json", "problem", b"problem", "requests", b"requests", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "children", b"children", "complete", b"complete", "input_digest", b"input_digest", "input_json", b"input_json", "problem", b"problem", "requests", b"requests", "summary", b"summary", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

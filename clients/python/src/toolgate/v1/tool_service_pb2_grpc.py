@@ -136,7 +136,7 @@ class ToolServiceServicer:
 
     def RunTool(self, request, context):
         """Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-        OK status with `call.failed`.
+        OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
 
         Status codes and retries as ExecuteTool.
         """

@@ -63,7 +63,7 @@ class ToolServiceStub:
     """
     RunTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.RunToolRequest, _tool_service_pb2.RunToolResponse]
     """Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-    OK status with `call.failed`.
+    OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
 
     Status codes and retries as ExecuteTool.
     """
@@ -172,7 +172,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
     """
     RunTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.RunToolRequest, _tool_service_pb2.RunToolResponse]  # type: ignore[assignment]
     """Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-    OK status with `call.failed`.
+    OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
 
     Status codes and retries as ExecuteTool.
     """
@@ -296,7 +296,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.RunToolResponse, _abc.Awaitable[_tool_service_pb2.RunToolResponse]]:
         """Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-        OK status with `call.failed`.
+        OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
 
         Status codes and retries as ExecuteTool.
         """

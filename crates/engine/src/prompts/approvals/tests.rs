@@ -19,6 +19,8 @@ fn origin(requester: &Principal) -> Origin {
         agent: "build".to_owned(),
         model: Model::default(),
         client: String::new(),
+        client_name: String::new(),
+        unanswered: None,
         parent: None,
         requester: requester.id(),
         on_behalf_of: Vec::new(),

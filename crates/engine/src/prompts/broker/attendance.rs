@@ -4,9 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use toolgate_model::{Prompt, PromptId};
+use toolgate_model::{Prompt, PromptId, Unanswered};
+use toolgate_permission::Refusal;
 
 use super::{Broker, Unattended};
+
+/// The time that approvers have to come back whose connection broke, where prompts are not to wait unseen.
+const COME_BACK: Duration = Duration::from_secs(10);
 
 impl Broker {
     /// Returns how many connected approvers see this prompt.
@@ -24,14 +28,38 @@ impl Broker {
         }
     }
 
-    /// Returns when no approver who sees the prompt has been there for as long as the policy says; never if it does not
-    /// mind.
-    pub async fn abandoned(&self, prompt: &Prompt) {
+    /// Refuses a prompt that nobody sees, if it is not to wait then.
+    pub(super) fn check_attended(&self, prompt: &Prompt, unattended: Unattended) -> Result<(), Refusal> {
+        let is_attended = match unattended {
+            Unattended::Wait => true,
+            Unattended::Refuse => self.approvers_for(prompt) > 0,
+            Unattended::Attended(within) => self.state().presence.was_here(prompt, within, Instant::now()),
+        };
+        if is_attended {
+            return Ok(());
+        }
+        let asked = prompt.ask().map_or_else(
+            || "the questions of the tool".to_owned(),
+            |ask| match ask.title.as_str() {
+                "" => format!("the permission `{}` for {}", ask.permission, ask.patterns.join(", ")),
+                title => format!("the permission `{}` for \"{title}\"", ask.permission),
+            },
+        );
+        Err(Refusal::Unattended { asked })
+    }
+
+    /// Returns when no approver who sees the prompt has been there for as long as the request or the policy says; never if
+    /// neither minds.
+    pub async fn abandoned(&self, prompt: &Prompt, unanswered: Option<Unanswered>) {
+        let unattended = match unanswered {
+            Some(Unanswered::Refuse) => Unattended::Attended(COME_BACK),
+            Some(Unanswered::Wait(_)) | None => self.policy.unattended,
+        };
         loop {
             let visit = self.visits.notified();
             tokio::pin!(visit);
             visit.as_mut().enable();
-            let left = match self.policy.unattended {
+            let left = match unattended {
                 Unattended::Wait => None,
                 Unattended::Refuse => self.state().presence.is_dismissed(prompt).then_some(Duration::ZERO),
                 Unattended::Attended(within) => self.state().presence.abandoned_in(prompt, within, Instant::now()),

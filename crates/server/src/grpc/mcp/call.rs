@@ -103,13 +103,10 @@ fn tool_call(
     let tool = convert::name("name", request.name.into_owned())?;
     let place = seen.context.place(&seen.caller, &shared.engine)?;
     let mut extra = JsonMap::new();
-    if let Some(client) = context.client_info() {
-        let short = |text: String| text.chars().take(100).collect::<String>();
-        extra.insert(
-            "mcpClient".to_owned(),
-            json!({"name": short(client.name), "version": short(client.version)}),
-        );
-    }
+    let client_name = context.client_info().map(|client| {
+        let name = format!("{}/{}", client.name, client.version);
+        name.chars().filter(|c| !c.is_control()).take(100).collect()
+    });
     let connection = digest_of(&json!(seen.session))[..12].to_owned();
     extra.insert(CONNECTION.to_owned(), connection.into());
     let mut call = ToolCall {
@@ -121,9 +118,11 @@ fn tool_call(
             agent: seen.context.agent().to_owned(),
             model: seen.context.model.clone(),
             client: CLIENT.to_owned(),
+            client_name: client_name.unwrap_or_default(),
             parent: None,
             requester: seen.caller.principal().id(),
             on_behalf_of: Vec::new(),
+            unanswered: None,
             clients: Vec::new(),
             extra,
         },
@@ -367,7 +366,7 @@ impl<'s> Following<'s> {
             prompt: prompt.id.clone(),
             reply_id: format!("mcp-{}", uuid::Uuid::now_v7().simple()),
             reply,
-            input_digest: Some(prompt.input_digest.clone()),
+            input_digest: prompt.input_digest.clone(),
             by: principal.display_name(&client),
             principal: principal.clone(),
         }

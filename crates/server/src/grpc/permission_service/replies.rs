@@ -1,6 +1,6 @@
 //! Replies of approvers: what they may say, and what they are told.
 //!
-//! *Invariant:* every outcome of a reply on a channel is a message; only a fault of the store is an error.
+//! *Invariant:* every outcome of a reply is a message, on a channel and by itself; only a fault of the store is an error.
 
 use crate::grpc::convert::IntoProto as _;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use toolgate_engine::prompts::broker::{ApproverReply, ReplyOutcome};
 use toolgate_model::{Always, GrantReach, GrantScope, InputEdit, Prompt, PromptId, PromptOutcome, Reply, Timestamp};
 
 use crate::grpc::auth::Caller;
-use crate::grpc::convert::non_empty;
 use crate::grpc::status;
 
 /// The longest feedback for a model, in bytes.
@@ -39,10 +38,13 @@ impl Approver {
 }
 
 /// Reads a reply; the error names the field and what is wrong with it.
-pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<ApproverReply, (String, String)> {
+fn given_reply(reply: PromptReply, approver: &Approver) -> Result<ApproverReply, (String, String)> {
     let problem = |field: &str, text: &str| Err((format!("reply.{field}"), text.to_owned()));
     if reply.prompt_id.is_empty() || reply.prompt_id.len() > 128 {
         return problem("prompt_id", "name a prompt");
+    }
+    if reply.input_digest.is_empty() {
+        return problem("input_digest", "send the input_digest that the prompt shows");
     }
     if reply.reply_id.len() > 128 {
         return problem("reply_id", "longer than 128 bytes");
@@ -99,7 +101,7 @@ pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<App
         prompt: PromptId::new(reply.prompt_id),
         reply_id: reply.reply_id,
         reply: decision,
-        input_digest: non_empty(reply.input_digest),
+        input_digest: reply.input_digest,
         by: approver.caller.principal().display_name(&approver.name),
         principal: approver.caller.principal().clone(),
     })
@@ -138,8 +140,8 @@ fn moment(time: &prost_types::Timestamp) -> Option<Timestamp> {
     Some(Timestamp(millis.checked_add(i64::from(time.nanos / 1_000_000))?))
 }
 
-/// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
-/// fault of the store does.
+/// Answers a reply: every outcome is a message, so that one bad reply does not end a channel. Only a fault of the store
+/// does.
 pub(super) async fn answer(
     engine: &Engine,
     reply: PromptReply,
@@ -191,7 +193,7 @@ pub(super) async fn answer(
     })
 }
 
-pub(super) fn too_late(prompt: &Prompt) -> ReplyResult {
+fn too_late(prompt: &Prompt) -> ReplyResult {
     match prompt.decision.as_ref().map(|decision| &decision.outcome) {
         Some(PromptOutcome::Expired) => ReplyResult::Expired,
         Some(PromptOutcome::Withdrawn(_)) => ReplyResult::Withdrawn,
@@ -199,7 +201,7 @@ pub(super) fn too_late(prompt: &Prompt) -> ReplyResult {
     }
 }
 
-pub(super) fn wrong_kind(prompt: &Prompt) -> &'static str {
+fn wrong_kind(prompt: &Prompt) -> &'static str {
     match prompt.ask() {
         Some(_) if prompt.input_json.is_some() => {
             "this prompt asks for a permission: reply ONCE, ALWAYS, INSTEAD or REJECT"
@@ -209,6 +211,6 @@ pub(super) fn wrong_kind(prompt: &Prompt) -> &'static str {
     }
 }
 
-pub(super) fn unlisted(pattern: &str) -> String {
+fn unlisted(pattern: &str) -> String {
     format!("the prompt does not list {pattern:?} among what ALWAYS would allow")
 }

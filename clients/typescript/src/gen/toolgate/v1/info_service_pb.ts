@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/info_service.proto.
  */
 export const file_toolgate_v1_info_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0ItgCChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRIuCgpzdGFydF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIjCgZsaW1pdHMYBCABKAsyEy50b29sZ2F0ZS52MS5MaW1pdHMSLgoKd29ya3NwYWNlcxgFIAMoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SJQoHc2FuZGJveBgGIAEoDjIULnRvb2xnYXRlLnYxLlNhbmRib3gSFQoNcnVubmluZ19jYWxscxgHIAEoBRIuCgxzYW5kYm94X2luZm8YCCABKAsyGC50b29sZ2F0ZS52MS5TYW5kYm94SW5mbxIUCgxxdWV1ZWRfY2FsbHMYCSABKAUSEAoId2FybmluZ3MYCiADKAkikgEKC1NhbmRib3hJbmZvEicKCWF2YWlsYWJsZRgBIAEoDjIULnRvb2xnYXRlLnYxLlNhbmRib3gSGAoQbGFuZGxvY2tfdmVyc2lvbhgCIAEoBRIPCgdtaXNzaW5nGAMgAygJEgwKBG1vZGUYBCABKAkSDwoHbmV0d29yaxgFIAEoCRIQCghyZXF1aXJlZBgGIAEoCCLtBwoGTGltaXRzEhkKEW1heF9ydW5uaW5nX2NhbGxzGAEgASgFEhcKD21heF9pbnB1dF9ieXRlcxgCIAEoAxIYChBtYXhfb3V0cHV0X2J5dGVzGAMgASgDEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgDEhYKDnRydW5jYXRlX2xpbmVzGAUgASgFEhYKDnRydW5jYXRlX2J5dGVzGAYgASgFEiwKCWhlYXJ0YmVhdBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5wcm9tcHRfdGltZW91dBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzChBvdXRwdXRfcmV0ZW50aW9uGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNhbGxfcmV0ZW50aW9uGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKH21heF9ydW5uaW5nX2NhbGxzX3Blcl93b3Jrc3BhY2UYCyABKAVIAIgBARIqCh1tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbhgMIAEoBUgBiAEBEiwKH21heF9ydW5uaW5nX2NhbGxzX3Blcl9wcmluY2lwYWwYDSABKAVIAogBARIYChBtYXhfcXVldWVkX2NhbGxzGA4gASgFEhgKEG1heF9xdWV1ZWRfYnl0ZXMYDyABKAMSJAoXbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmQYECABKAVIA4gBARIeChFtYXhfcmVxdWVzdF9idXJzdBgRIAEoBUgEiAEBEhMKC21heF9zdHJlYW1zGBIgASgFEiYKGW1heF9zdHJlYW1zX3Blcl9wcmluY2lwYWwYEyABKAVIBYgBARIiChptYXhfc3RyZWFtc19wZXJfY29ubmVjdGlvbhgUIAEoBRIYChBtYXhfb3Blbl9wcm9tcHRzGBUgASgFEikKHG1heF9vcGVuX3Byb21wdHNfcGVyX3Nlc3Npb24YFiABKAVIBogBAUIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZUIgCh5fbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3Nlc3Npb25CIgogX21heF9ydW5uaW5nX2NhbGxzX3Blcl9wcmluY2lwYWxCGgoYX21heF9yZXF1ZXN0c19wZXJfc2Vjb25kQhQKEl9tYXhfcmVxdWVzdF9idXJzdEIcChpfbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbEIfCh1fbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbiKMAgoNV29ya3NwYWNlSW5mbxIMCgRuYW1lGAEgASgJEhEKCWRpcmVjdG9yeRgCIAEoCRIQCgh3b3JrdHJlZRgDIAEoCRImCgZhZ2VudHMYBCADKAsyFi50b29sZ2F0ZS52MS5BZ2VudEluZm8SDwoHdHJ1c3RlZBgFIAEoCBIxCgx0b29sX3NvdXJjZXMYBiADKAsyGy50b29sZ2F0ZS52MS5Ub29sU291cmNlSW5mbxI5ChBsYW5ndWFnZV9zZXJ2ZXJzGAcgAygLMh8udG9vbGdhdGUudjEuTGFuZ3VhZ2VTZXJ2ZXJJbmZvEhAKCHdhcm5pbmdzGAggAygJEg8KB3Byb2JsZW0YCSABKAkiUwoSTGFuZ3VhZ2VTZXJ2ZXJJbmZvEgoKAmlkGAEgASgJEg8KB3Byb2dyYW0YAiABKAkSDwoHcHJvYmxlbRgDIAEoCRIPCgdydW5uaW5nGAQgASgFIpQBCg5Ub29sU291cmNlSW5mbxInCgZzb3VyY2UYASABKA4yFy50b29sZ2F0ZS52MS5Ub29sU291cmNlEgwKBG5hbWUYAiABKAkSKwoFc3RhdGUYAyABKA4yHC50b29sZ2F0ZS52MS5Ub29sU291cmNlU3RhdGUSDwoHcHJvYmxlbRgEIAEoCRINCgV0b29scxgFIAEoBSJoCglBZ2VudEluZm8SDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIMCgRtb2RlGAMgASgJEioKBXJ1bGVzGAQgAygLMhsudG9vbGdhdGUudjEuUGVybWlzc2lvblJ1bGUqpQIKD1Rvb2xTb3VyY2VTdGF0ZRIhCh1UT09MX1NPVVJDRV9TVEFURV9VTlNQRUNJRklFRBAAEiAKHFRPT0xfU09VUkNFX1NUQVRFX0NPTk5FQ1RJTkcQARIbChdUT09MX1NPVVJDRV9TVEFURV9SRUFEWRACEh4KGlRPT0xfU09VUkNFX1NUQVRFX0RJU0FCTEVEEAMSHAoYVE9PTF9TT1VSQ0VfU1RBVEVfRkFJTEVEEAQSIAocVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQVVUSBAFEi8KK1RPT0xfU09VUkNFX1NUQVRFX05FRURTX0NMSUVOVF9SRUdJU1RSQVRJT04QBhIfChtUT09MX1NPVVJDRV9TVEFURV9VTlRSVVNURUQQByp9CgdTYW5kYm94EhcKE1NBTkRCT1hfVU5TUEVDSUZJRUQQABIQCgxTQU5EQk9YX05PTkUQARIUChBTQU5EQk9YX0xBTkRMT0NLEAISEwoPU0FOREJPWF9TRUNDT01QEAMSHAoYU0FOREJPWF9MQU5ETE9DS19TRUNDT01QEAQyawoLSW5mb1NlcnZpY2USXAoNR2V0U2VydmVySW5mbxIhLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIudG9vbGdhdGUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlIgS41xgCQmgKDmlvLnRvb2xnYXRlLnYxQhBJbmZvU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IpYDChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxhcGlfcmV2aXNpb24YCyABKAUSJgoIZmVhdHVyZXMYDCADKA4yFC50b29sZ2F0ZS52MS5GZWF0dXJlEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKBmxpbWl0cxgEIAEoCzITLnRvb2xnYXRlLnYxLkxpbWl0cxIuCgp3b3Jrc3BhY2VzGAUgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIlCgdzYW5kYm94GAYgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIVCg1ydW5uaW5nX2NhbGxzGAcgASgFEi4KDHNhbmRib3hfaW5mbxgIIAEoCzIYLnRvb2xnYXRlLnYxLlNhbmRib3hJbmZvEhQKDHF1ZXVlZF9jYWxscxgJIAEoBRIQCgh3YXJuaW5ncxgKIAMoCSKSAQoLU2FuZGJveEluZm8SJwoJYXZhaWxhYmxlGAEgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIYChBsYW5kbG9ja192ZXJzaW9uGAIgASgFEg8KB21pc3NpbmcYAyADKAkSDAoEbW9kZRgEIAEoCRIPCgduZXR3b3JrGAUgASgJEhAKCHJlcXVpcmVkGAYgASgIIu0HCgZMaW1pdHMSGQoRbWF4X3J1bm5pbmdfY2FsbHMYASABKAUSFwoPbWF4X2lucHV0X2J5dGVzGAIgASgDEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAMSFgoOdHJ1bmNhdGVfbGluZXMYBSABKAUSFgoOdHJ1bmNhdGVfYnl0ZXMYBiABKAUSLAoJaGVhcnRiZWF0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnByb21wdF90aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEG91dHB1dF9yZXRlbnRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY2FsbF9yZXRlbnRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZRgLIAEoBUgAiAEBEioKHW1heF9ydW5uaW5nX2NhbGxzX3Blcl9zZXNzaW9uGAwgASgFSAGIAQESLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbBgNIAEoBUgCiAEBEhgKEG1heF9xdWV1ZWRfY2FsbHMYDiABKAUSGAoQbWF4X3F1ZXVlZF9ieXRlcxgPIAEoAxIkChdtYXhfcmVxdWVzdHNfcGVyX3NlY29uZBgQIAEoBUgDiAEBEh4KEW1heF9yZXF1ZXN0X2J1cnN0GBEgASgFSASIAQESEwoLbWF4X3N0cmVhbXMYEiABKAUSJgoZbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbBgTIAEoBUgFiAEBEiIKGm1heF9zdHJlYW1zX3Blcl9jb25uZWN0aW9uGBQgASgFEhgKEG1heF9vcGVuX3Byb21wdHMYFSABKAUSKQocbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbhgWIAEoBUgGiAEBQiIKIF9tYXhfcnVubmluZ19jYWxsc19wZXJfd29ya3NwYWNlQiAKHl9tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbkIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbEIaChhfbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmRCFAoSX21heF9yZXF1ZXN0X2J1cnN0QhwKGl9tYXhfc3RyZWFtc19wZXJfcHJpbmNpcGFsQh8KHV9tYXhfb3Blbl9wcm9tcHRzX3Blcl9zZXNzaW9uIowCCg1Xb3Jrc3BhY2VJbmZvEgwKBG5hbWUYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJEhAKCHdvcmt0cmVlGAMgASgJEiYKBmFnZW50cxgEIAMoCzIWLnRvb2xnYXRlLnYxLkFnZW50SW5mbxIPCgd0cnVzdGVkGAUgASgIEjEKDHRvb2xfc291cmNlcxgGIAMoCzIbLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VJbmZvEjkKEGxhbmd1YWdlX3NlcnZlcnMYByADKAsyHy50b29sZ2F0ZS52MS5MYW5ndWFnZVNlcnZlckluZm8SEAoId2FybmluZ3MYCCADKAkSDwoHcHJvYmxlbRgJIAEoCSJTChJMYW5ndWFnZVNlcnZlckluZm8SCgoCaWQYASABKAkSDwoHcHJvZ3JhbRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJEg8KB3J1bm5pbmcYBCABKAUilAEKDlRvb2xTb3VyY2VJbmZvEicKBnNvdXJjZRgBIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USDAoEbmFtZRgCIAEoCRIrCgVzdGF0ZRgDIAEoDjIcLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VTdGF0ZRIPCgdwcm9ibGVtGAQgASgJEg0KBXRvb2xzGAUgASgFImgKCUFnZW50SW5mbxIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEgwKBG1vZGUYAyABKAkSKgoFcnVsZXMYBCADKAsyGy50b29sZ2F0ZS52MS5QZXJtaXNzaW9uUnVsZSqpAQoHRmVhdHVyZRIXChNGRUFUVVJFX1VOU1BFQ0lGSUVEEAASDwoLRkVBVFVSRV9NQ1AQARIWChJGRUFUVVJFX0pBVkFTQ1JJUFQQAhIPCgtGRUFUVVJFX0xTUBADEhAKDEZFQVRVUkVfT1RFTBAEEg8KC0ZFQVRVUkVfSldUEAUSEwoPRkVBVFVSRV9DT05TT0xFEAYSEwoPRkVBVFVSRV9TQU5EQk9YEAcqpQIKD1Rvb2xTb3VyY2VTdGF0ZRIhCh1UT09MX1NPVVJDRV9TVEFURV9VTlNQRUNJRklFRBAAEiAKHFRPT0xfU09VUkNFX1NUQVRFX0NPTk5FQ1RJTkcQARIbChdUT09MX1NPVVJDRV9TVEFURV9SRUFEWRACEh4KGlRPT0xfU09VUkNFX1NUQVRFX0RJU0FCTEVEEAMSHAoYVE9PTF9TT1VSQ0VfU1RBVEVfRkFJTEVEEAQSIAocVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQVVUSBAFEi8KK1RPT0xfU09VUkNFX1NUQVRFX05FRURTX0NMSUVOVF9SRUdJU1RSQVRJT04QBhIfChtUT09MX1NPVVJDRV9TVEFURV9VTlRSVVNURUQQByp9CgdTYW5kYm94EhcKE1NBTkRCT1hfVU5TUEVDSUZJRUQQABIQCgxTQU5EQk9YX05PTkUQARIUChBTQU5EQk9YX0xBTkRMT0NLEAISEwoPU0FOREJPWF9TRUNDT01QEAMSHAoYU0FOREJPWF9MQU5ETE9DS19TRUNDT01QEAQybQoLSW5mb1NlcnZpY2USXgoNR2V0U2VydmVySW5mbxIhLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIudG9vbGdhdGUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlIgaQAgG4VAJCmAEKDmlvLnRvb2xnYXRlLnYxQhBJbmZvU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
  * Asks.
@@ -48,6 +48,22 @@ export type GetServerInfoResponse = Message<"toolgate.v1.GetServerInfoResponse">
    * @generated from field: string version = 1;
    */
   version: string;
+
+  /**
+   * The revision of `toolgate.v1` that the service knows: how many messages, fields, enums, values, services and RPCs it
+   * has. It grows with every addition, and nothing is ever removed; a client that needs an addition compares it with the
+   * first revision that has it.
+   *
+   * @generated from field: int32 api_revision = 11;
+   */
+  apiRevision: number;
+
+  /**
+   * What this build can do and its configuration allows. A client ignores values that it does not know.
+   *
+   * @generated from field: repeated toolgate.v1.Feature features = 12;
+   */
+  features: Feature[];
 
   /**
    * This run of the service; changes with a restart.
@@ -559,6 +575,75 @@ export const AgentInfoSchema: GenMessage<AgentInfo> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_info_service, 7);
 
 /**
+ * Something that a build may lack, or a configuration switch off.
+ *
+ * @generated from enum toolgate.v1.Feature
+ */
+export enum Feature {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: FEATURE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It can use tools of MCP servers, and offers its own to MCP clients at `/mcp`.
+   *
+   * @generated from enum value: FEATURE_MCP = 1;
+   */
+  MCP = 1,
+
+  /**
+   * It can run tools and plugins in JavaScript.
+   *
+   * @generated from enum value: FEATURE_JAVASCRIPT = 2;
+   */
+  JAVASCRIPT = 2,
+
+  /**
+   * It can use language servers.
+   *
+   * @generated from enum value: FEATURE_LSP = 3;
+   */
+  LSP = 3,
+
+  /**
+   * It can send traces and metrics to a collector.
+   *
+   * @generated from enum value: FEATURE_OTEL = 4;
+   */
+  OTEL = 4,
+
+  /**
+   * It accepts signed tokens (JWT) as credentials.
+   *
+   * @generated from enum value: FEATURE_JWT = 5;
+   */
+  JWT = 5,
+
+  /**
+   * It serves the console to browsers.
+   *
+   * @generated from enum value: FEATURE_CONSOLE = 6;
+   */
+  CONSOLE = 6,
+
+  /**
+   * It confines the programs of some agent at least.
+   *
+   * @generated from enum value: FEATURE_SANDBOX = 7;
+   */
+  SANDBOX = 7,
+}
+
+/**
+ * Describes the enum toolgate.v1.Feature.
+ */
+export const FeatureSchema: GenEnum<Feature> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_info_service, 0);
+
+/**
  * How a source of tools is.
  *
  * @generated from enum toolgate.v1.ToolSourceState
@@ -625,7 +710,7 @@ export enum ToolSourceState {
  * Describes the enum toolgate.v1.ToolSourceState.
  */
 export const ToolSourceStateSchema: GenEnum<ToolSourceState> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 0);
+  enumDesc(file_toolgate_v1_info_service, 1);
 
 /**
  * What confines programs.
@@ -673,7 +758,7 @@ export enum Sandbox {
  * Describes the enum toolgate.v1.Sandbox.
  */
 export const SandboxSchema: GenEnum<Sandbox> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 1);
+  enumDesc(file_toolgate_v1_info_service, 2);
 
 /**
  * Tells what this service is and what it allows.

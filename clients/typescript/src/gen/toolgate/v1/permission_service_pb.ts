@@ -17,33 +17,41 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/permission_service.proto.
  */
 export const file_toolgate_v1_permission_service: GenFile = /*@__PURE__*/
-  fileDesc("CiR0b29sZ2F0ZS92MS9wZXJtaXNzaW9uX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIkoKDFByb21wdEZpbHRlchIRCgl3b3Jrc3BhY2UYASABKAkSEwoLc2Vzc2lvbl9pZHMYAiADKAkSEgoKY2xpZW50X2lkcxgDIAMoCSJwCg5DaGFubmVsUmVxdWVzdBIoCgRvcGVuGAEgASgLMhgudG9vbGdhdGUudjEuQ2hhbm5lbE9wZW5IABIpCgVyZXBseRgCIAEoCzIYLnRvb2xnYXRlLnYxLlByb21wdFJlcGx5SABCCQoHbWVzc2FnZSJGCgtDaGFubmVsT3BlbhIMCgRuYW1lGAEgASgJEikKBmZpbHRlchgCIAEoCzIZLnRvb2xnYXRlLnYxLlByb21wdEZpbHRlciKLAgoLUHJvbXB0UmVwbHkSEQoJcHJvbXB0X2lkGAEgASgJEhAKCHJlcGx5X2lkGAIgASgJEi0KCGRlY2lzaW9uGAMgASgOMhsudG9vbGdhdGUudjEuUHJvbXB0RGVjaXNpb24SDwoHbWVzc2FnZRgEIAEoCRIUCgxpbnB1dF9kaWdlc3QYBSABKAkSLAoHYW5zd2VycxgGIAMoCzIbLnRvb2xnYXRlLnYxLlF1ZXN0aW9uQW5zd2VyEiYKBXNjb3BlGAcgASgLMhcudG9vbGdhdGUudjEuR3JhbnRTY29wZRIXCg9hbHdheXNfcGF0dGVybnMYCCADKAkSEgoKaW5wdXRfanNvbhgJIAEoCSKIAwoPQ2hhbm5lbFJlc3BvbnNlEiwKBm9wZW5lZBgBIAEoCzIaLnRvb2xnYXRlLnYxLkNoYW5uZWxPcGVuZWRIABIwCgxwcm9tcHRfYWRkZWQYAiABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRBZGRlZEgAEjAKDHNuYXBzaG90X2VuZBgDIAEoCzIYLnRvb2xnYXRlLnYxLlNuYXBzaG90RW5kSAASNgoPcHJvbXB0X3Jlc29sdmVkGAQgASgLMhsudG9vbGdhdGUudjEuUHJvbXB0UmVzb2x2ZWRIABI2CgxyZXBseV9yZXN1bHQYBSABKAsyHi50b29sZ2F0ZS52MS5Qcm9tcHRSZXBseVJlc3VsdEgAEjIKCWhlYXJ0YmVhdBgGIAEoCzIdLnRvb2xnYXRlLnYxLkNoYW5uZWxIZWFydGJlYXRIABI0Cg5wcm9tcHRfdXBkYXRlZBgHIAEoCzIaLnRvb2xnYXRlLnYxLlByb21wdFVwZGF0ZWRIAEIJCgdtZXNzYWdlIiQKDUNoYW5uZWxPcGVuZWQSEwoLaW5zdGFuY2VfaWQYASABKAkiMgoLUHJvbXB0QWRkZWQSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0Ih4KC1NuYXBzaG90RW5kEg8KB3Byb21wdHMYASABKAUiNQoOUHJvbXB0UmVzb2x2ZWQSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0IjQKDVByb21wdFVwZGF0ZWQSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0IpgBChFQcm9tcHRSZXBseVJlc3VsdBIRCglwcm9tcHRfaWQYASABKAkSEAoIcmVwbHlfaWQYAiABKAkSKAoGcmVzdWx0GAMgASgOMhgudG9vbGdhdGUudjEuUmVwbHlSZXN1bHQSIwoGcHJvbXB0GAQgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0Eg8KB21lc3NhZ2UYBSABKAkiTgoQQ2hhbm5lbEhlYXJ0YmVhdBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghkcmFpbmluZxgCIAEoCCJAChNXYXRjaFByb21wdHNSZXF1ZXN0EikKBmZpbHRlchgBIAEoCzIZLnRvb2xnYXRlLnYxLlByb21wdEZpbHRlciLVAgoUV2F0Y2hQcm9tcHRzUmVzcG9uc2USLAoGb3BlbmVkGAEgASgLMhoudG9vbGdhdGUudjEuQ2hhbm5lbE9wZW5lZEgAEjAKDHByb21wdF9hZGRlZBgCIAEoCzIYLnRvb2xnYXRlLnYxLlByb21wdEFkZGVkSAASMAoMc25hcHNob3RfZW5kGAMgASgLMhgudG9vbGdhdGUudjEuU25hcHNob3RFbmRIABI2Cg9wcm9tcHRfcmVzb2x2ZWQYBCABKAsyGy50b29sZ2F0ZS52MS5Qcm9tcHRSZXNvbHZlZEgAEjIKCWhlYXJ0YmVhdBgFIAEoCzIdLnRvb2xnYXRlLnYxLkNoYW5uZWxIZWFydGJlYXRIABI0Cg5wcm9tcHRfdXBkYXRlZBgGIAEoCzIaLnRvb2xnYXRlLnYxLlByb21wdFVwZGF0ZWRIAEIJCgdtZXNzYWdlIqEBChJMaXN0UHJvbXB0c1JlcXVlc3QSKQoGZmlsdGVyGAEgASgLMhkudG9vbGdhdGUudjEuUHJvbXB0RmlsdGVyEigKBnN0YXRlcxgCIAMoDjIYLnRvb2xnYXRlLnYxLlByb21wdFN0YXRlEg8KB2NhbGxfaWQYAyABKAkSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkiVAoTTGlzdFByb21wdHNSZXNwb25zZRIkCgdwcm9tcHRzGAEgAygLMhMudG9vbGdhdGUudjEuUHJvbXB0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIlChBHZXRQcm9tcHRSZXF1ZXN0EhEKCXByb21wdF9pZBgBIAEoCSI4ChFHZXRQcm9tcHRSZXNwb25zZRIjCgZwcm9tcHQYASABKAsyEy50b29sZ2F0ZS52MS5Qcm9tcHQiSwoSUmVwbHlQcm9tcHRSZXF1ZXN0EicKBXJlcGx5GAEgASgLMhgudG9vbGdhdGUudjEuUHJvbXB0UmVwbHkSDAoEbmFtZRgCIAEoCSJkChNSZXBseVByb21wdFJlc3BvbnNlEigKBnJlc3VsdBgBIAEoDjIYLnRvb2xnYXRlLnYxLlJlcGx5UmVzdWx0EiMKBnByb21wdBgCIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdCImChFMaXN0R3JhbnRzUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkiOAoSTGlzdEdyYW50c1Jlc3BvbnNlEiIKBmdyYW50cxgBIAMoCzISLnRvb2xnYXRlLnYxLkdyYW50IiYKElJldm9rZUdyYW50UmVxdWVzdBIQCghncmFudF9pZBgBIAEoCSI4ChNSZXZva2VHcmFudFJlc3BvbnNlEiEKBWdyYW50GAEgASgLMhIudG9vbGdhdGUudjEuR3JhbnQq3wIKC1JlcGx5UmVzdWx0EhwKGFJFUExZX1JFU1VMVF9VTlNQRUNJRklFRBAAEhkKFVJFUExZX1JFU1VMVF9BQ0NFUFRFRBABEiEKHVJFUExZX1JFU1VMVF9BTFJFQURZX1JFU09MVkVEEAISGgoWUkVQTFlfUkVTVUxUX05PVF9GT1VORBADEhgKFFJFUExZX1JFU1VMVF9FWFBJUkVEEAQSGgoWUkVQTFlfUkVTVUxUX1dJVEhEUkFXThAFEiAKHFJFUExZX1JFU1VMVF9ESUdFU1RfTUlTTUFUQ0gQBhIYChRSRVBMWV9SRVNVTFRfSU5WQUxJRBAHEh8KG1JFUExZX1JFU1VMVF9PVEhFUl9JTlNUQU5DRRAIEhwKGFJFUExZX1JFU1VMVF9OT1RfQUxMT1dFRBAJEicKI1JFUExZX1JFU1VMVF9TRUNPTkRfQVBQUk9WQUxfTkVFREVEEAoy7wQKEVBlcm1pc3Npb25TZXJ2aWNlEk4KB0NoYW5uZWwSGy50b29sZ2F0ZS52MS5DaGFubmVsUmVxdWVzdBocLnRvb2xnYXRlLnYxLkNoYW5uZWxSZXNwb25zZSIEuNcYAygBMAESWwoMV2F0Y2hQcm9tcHRzEiAudG9vbGdhdGUudjEuV2F0Y2hQcm9tcHRzUmVxdWVzdBohLnRvb2xnYXRlLnYxLldhdGNoUHJvbXB0c1Jlc3BvbnNlIgS41xgCMAESVgoLTGlzdFByb21wdHMSHy50b29sZ2F0ZS52MS5MaXN0UHJvbXB0c1JlcXVlc3QaIC50b29sZ2F0ZS52MS5MaXN0UHJvbXB0c1Jlc3BvbnNlIgS41xgCElAKCUdldFByb21wdBIdLnRvb2xnYXRlLnYxLkdldFByb21wdFJlcXVlc3QaHi50b29sZ2F0ZS52MS5HZXRQcm9tcHRSZXNwb25zZSIEuNcYAhJWCgtSZXBseVByb21wdBIfLnRvb2xnYXRlLnYxLlJlcGx5UHJvbXB0UmVxdWVzdBogLnRvb2xnYXRlLnYxLlJlcGx5UHJvbXB0UmVzcG9uc2UiBLjXGAMSUwoKTGlzdEdyYW50cxIeLnRvb2xnYXRlLnYxLkxpc3RHcmFudHNSZXF1ZXN0Gh8udG9vbGdhdGUudjEuTGlzdEdyYW50c1Jlc3BvbnNlIgS41xgCElYKC1Jldm9rZUdyYW50Eh8udG9vbGdhdGUudjEuUmV2b2tlR3JhbnRSZXF1ZXN0GiAudG9vbGdhdGUudjEuUmV2b2tlR3JhbnRSZXNwb25zZSIEuNcYA0JuCg5pby50b29sZ2F0ZS52MUIWUGVybWlzc2lvblNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_toolgate_v1_options, file_toolgate_v1_prompt]);
+  fileDesc("CiR0b29sZ2F0ZS92MS9wZXJtaXNzaW9uX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIlcKDFByb21wdEZpbHRlchIRCgl3b3Jrc3BhY2UYASABKAkSCwoDYWxsGAIgASgIEhMKC3Nlc3Npb25faWRzGAMgAygJEhIKCmNsaWVudF9pZHMYBCADKAkicAoOQ2hhbm5lbFJlcXVlc3QSKAoEb3BlbhgBIAEoCzIYLnRvb2xnYXRlLnYxLkNoYW5uZWxPcGVuSAASKQoFcmVwbHkYAiABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRSZXBseUgAQgkKB21lc3NhZ2UiRgoLQ2hhbm5lbE9wZW4SDAoEbmFtZRgBIAEoCRIpCgZmaWx0ZXIYAiABKAsyGS50b29sZ2F0ZS52MS5Qcm9tcHRGaWx0ZXIiiwIKC1Byb21wdFJlcGx5EhEKCXByb21wdF9pZBgBIAEoCRIUCgxpbnB1dF9kaWdlc3QYAiABKAkSEAoIcmVwbHlfaWQYAyABKAkSLQoIZGVjaXNpb24YBCABKA4yGy50b29sZ2F0ZS52MS5Qcm9tcHREZWNpc2lvbhIPCgdtZXNzYWdlGAUgASgJEiwKB2Fuc3dlcnMYBiADKAsyGy50b29sZ2F0ZS52MS5RdWVzdGlvbkFuc3dlchImCgVzY29wZRgHIAEoCzIXLnRvb2xnYXRlLnYxLkdyYW50U2NvcGUSFwoPYWx3YXlzX3BhdHRlcm5zGAggAygJEhIKCmlucHV0X2pzb24YCSABKAkiiAMKD0NoYW5uZWxSZXNwb25zZRIsCgZvcGVuZWQYASABKAsyGi50b29sZ2F0ZS52MS5DaGFubmVsT3BlbmVkSAASMAoMcHJvbXB0X2FkZGVkGAIgASgLMhgudG9vbGdhdGUudjEuUHJvbXB0QWRkZWRIABIwCgxzbmFwc2hvdF9lbmQYAyABKAsyGC50b29sZ2F0ZS52MS5TbmFwc2hvdEVuZEgAEjYKD3Byb21wdF9yZXNvbHZlZBgEIAEoCzIbLnRvb2xnYXRlLnYxLlByb21wdFJlc29sdmVkSAASNgoMcmVwbHlfcmVzdWx0GAUgASgLMh4udG9vbGdhdGUudjEuUHJvbXB0UmVwbHlSZXN1bHRIABIyCgloZWFydGJlYXQYBiABKAsyHS50b29sZ2F0ZS52MS5DaGFubmVsSGVhcnRiZWF0SAASNAoOcHJvbXB0X3VwZGF0ZWQYByABKAsyGi50b29sZ2F0ZS52MS5Qcm9tcHRVcGRhdGVkSABCCQoHbWVzc2FnZSIkCg1DaGFubmVsT3BlbmVkEhMKC2luc3RhbmNlX2lkGAEgASgJIjIKC1Byb21wdEFkZGVkEiMKBnByb21wdBgBIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdCIeCgtTbmFwc2hvdEVuZBIPCgdwcm9tcHRzGAEgASgFIjUKDlByb21wdFJlc29sdmVkEiMKBnByb21wdBgBIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdCI0Cg1Qcm9tcHRVcGRhdGVkEiMKBnByb21wdBgBIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdCKYAQoRUHJvbXB0UmVwbHlSZXN1bHQSEQoJcHJvbXB0X2lkGAEgASgJEhAKCHJlcGx5X2lkGAIgASgJEigKBnJlc3VsdBgDIAEoDjIYLnRvb2xnYXRlLnYxLlJlcGx5UmVzdWx0EiMKBnByb21wdBgEIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdBIPCgdtZXNzYWdlGAUgASgJIk4KEENoYW5uZWxIZWFydGJlYXQSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZHJhaW5pbmcYAiABKAgiQAoTV2F0Y2hQcm9tcHRzUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS50b29sZ2F0ZS52MS5Qcm9tcHRGaWx0ZXIi1QIKFFdhdGNoUHJvbXB0c1Jlc3BvbnNlEiwKBm9wZW5lZBgBIAEoCzIaLnRvb2xnYXRlLnYxLkNoYW5uZWxPcGVuZWRIABIwCgxwcm9tcHRfYWRkZWQYAiABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRBZGRlZEgAEjAKDHNuYXBzaG90X2VuZBgDIAEoCzIYLnRvb2xnYXRlLnYxLlNuYXBzaG90RW5kSAASNgoPcHJvbXB0X3Jlc29sdmVkGAQgASgLMhsudG9vbGdhdGUudjEuUHJvbXB0UmVzb2x2ZWRIABIyCgloZWFydGJlYXQYBSABKAsyHS50b29sZ2F0ZS52MS5DaGFubmVsSGVhcnRiZWF0SAASNAoOcHJvbXB0X3VwZGF0ZWQYBiABKAsyGi50b29sZ2F0ZS52MS5Qcm9tcHRVcGRhdGVkSABCCQoHbWVzc2FnZSKhAQoSTGlzdFByb21wdHNSZXF1ZXN0EikKBmZpbHRlchgBIAEoCzIZLnRvb2xnYXRlLnYxLlByb21wdEZpbHRlchIoCgZzdGF0ZXMYAiADKA4yGC50b29sZ2F0ZS52MS5Qcm9tcHRTdGF0ZRIPCgdjYWxsX2lkGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIlQKE0xpc3RQcm9tcHRzUmVzcG9uc2USJAoHcHJvbXB0cxgBIAMoCzITLnRvb2xnYXRlLnYxLlByb21wdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoQR2V0UHJvbXB0UmVxdWVzdBIRCglwcm9tcHRfaWQYASABKAkiOAoRR2V0UHJvbXB0UmVzcG9uc2USIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0IksKElJlcGx5UHJvbXB0UmVxdWVzdBInCgVyZXBseRgBIAEoCzIYLnRvb2xnYXRlLnYxLlByb21wdFJlcGx5EgwKBG5hbWUYAiABKAkiRQoTUmVwbHlQcm9tcHRSZXNwb25zZRIuCgZyZXN1bHQYASABKAsyHi50b29sZ2F0ZS52MS5Qcm9tcHRSZXBseVJlc3VsdCJNChFMaXN0R3JhbnRzUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiUQoSTGlzdEdyYW50c1Jlc3BvbnNlEiIKBmdyYW50cxgBIAMoCzISLnRvb2xnYXRlLnYxLkdyYW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChJSZXZva2VHcmFudFJlcXVlc3QSEAoIZ3JhbnRfaWQYASABKAkiOAoTUmV2b2tlR3JhbnRSZXNwb25zZRIhCgVncmFudBgBIAEoCzISLnRvb2xnYXRlLnYxLkdyYW50Kt8CCgtSZXBseVJlc3VsdBIcChhSRVBMWV9SRVNVTFRfVU5TUEVDSUZJRUQQABIZChVSRVBMWV9SRVNVTFRfQUNDRVBURUQQARIhCh1SRVBMWV9SRVNVTFRfQUxSRUFEWV9SRVNPTFZFRBACEhoKFlJFUExZX1JFU1VMVF9OT1RfRk9VTkQQAxIYChRSRVBMWV9SRVNVTFRfRVhQSVJFRBAEEhoKFlJFUExZX1JFU1VMVF9XSVRIRFJBV04QBRIgChxSRVBMWV9SRVNVTFRfRElHRVNUX01JU01BVENIEAYSGAoUUkVQTFlfUkVTVUxUX0lOVkFMSUQQBxIfChtSRVBMWV9SRVNVTFRfT1RIRVJfSU5TVEFOQ0UQCBIcChhSRVBMWV9SRVNVTFRfTk9UX0FMTE9XRUQQCRInCiNSRVBMWV9SRVNVTFRfU0VDT05EX0FQUFJPVkFMX05FRURFRBAKMvQEChFQZXJtaXNzaW9uU2VydmljZRJNCgdDaGFubmVsEhsudG9vbGdhdGUudjEuQ2hhbm5lbFJlcXVlc3QaHC50b29sZ2F0ZS52MS5DaGFubmVsUmVzcG9uc2UiA7hUAygBMAESXQoMV2F0Y2hQcm9tcHRzEiAudG9vbGdhdGUudjEuV2F0Y2hQcm9tcHRzUmVxdWVzdBohLnRvb2xnYXRlLnYxLldhdGNoUHJvbXB0c1Jlc3BvbnNlIgaQAgG4VAIwARJYCgtMaXN0UHJvbXB0cxIfLnRvb2xnYXRlLnYxLkxpc3RQcm9tcHRzUmVxdWVzdBogLnRvb2xnYXRlLnYxLkxpc3RQcm9tcHRzUmVzcG9uc2UiBpACAbhUAhJSCglHZXRQcm9tcHQSHS50b29sZ2F0ZS52MS5HZXRQcm9tcHRSZXF1ZXN0Gh4udG9vbGdhdGUudjEuR2V0UHJvbXB0UmVzcG9uc2UiBpACAbhUAhJVCgtSZXBseVByb21wdBIfLnRvb2xnYXRlLnYxLlJlcGx5UHJvbXB0UmVxdWVzdBogLnRvb2xnYXRlLnYxLlJlcGx5UHJvbXB0UmVzcG9uc2UiA7hUAxJVCgpMaXN0R3JhbnRzEh4udG9vbGdhdGUudjEuTGlzdEdyYW50c1JlcXVlc3QaHy50b29sZ2F0ZS52MS5MaXN0R3JhbnRzUmVzcG9uc2UiBpACAbhUAhJVCgtSZXZva2VHcmFudBIfLnRvb2xnYXRlLnYxLlJldm9rZUdyYW50UmVxdWVzdBogLnRvb2xnYXRlLnYxLlJldm9rZUdyYW50UmVzcG9uc2UiA7hUA0KeAQoOaW8udG9vbGdhdGUudjFCFlBlcm1pc3Npb25TZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
- * Which prompts to see.
+ * Which prompts to see. It says `all`, or names sessions or clients: a filter that does neither, or both, is
+ * INVALID_ARGUMENT. A workspace alone does not do: `all` is then to be said as well.
  *
  * @generated from message toolgate.v1.PromptFilter
  */
 export type PromptFilter = Message<"toolgate.v1.PromptFilter"> & {
   /**
-   * The workspace; empty for all.
+   * Only prompts of this workspace; empty for the default one, `-` for all that the caller may see.
    *
    * @generated from field: string workspace = 1;
    */
   workspace: string;
 
   /**
-   * Any of these sessions. Without these and without `client_ids`: all.
+   * The prompts of everybody's calls, as an approver in a program of its own needs it.
    *
-   * @generated from field: repeated string session_ids = 2;
+   * @generated from field: bool all = 2;
+   */
+  all: boolean;
+
+  /**
+   * The prompts of these sessions.
+   *
+   * @generated from field: repeated string session_ids = 3;
    */
   sessionIds: string[];
 
   /**
-   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
-   * of such calls.
+   * The prompts of calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf of such
+   * calls; together with those of `session_ids`.
    *
-   * @generated from field: repeated string client_ids = 3;
+   * @generated from field: repeated string client_ids = 4;
    */
   clientIds: string[];
 };
@@ -135,32 +143,32 @@ export type PromptReply = Message<"toolgate.v1.PromptReply"> & {
   promptId: string;
 
   /**
+   * The `input_digest` of the prompt that the approver was shown. Required: an approval is for exactly what runs.
+   *
+   * @generated from field: string input_digest = 2;
+   */
+  inputDigest: string;
+
+  /**
    * A name for this reply, at most 128 characters; the answer echoes it and a repeated reply is recognised by it.
    *
-   * @generated from field: string reply_id = 2;
+   * @generated from field: string reply_id = 3;
    */
   replyId: string;
 
   /**
    * The decision.
    *
-   * @generated from field: toolgate.v1.PromptDecision decision = 3;
+   * @generated from field: toolgate.v1.PromptDecision decision = 4;
    */
   decision: PromptDecision;
 
   /**
    * With REJECT: feedback for the model.
    *
-   * @generated from field: string message = 4;
+   * @generated from field: string message = 5;
    */
   message: string;
-
-  /**
-   * The `input_digest` that the approver was shown; empty to skip the check.
-   *
-   * @generated from field: string input_digest = 5;
-   */
-  inputDigest: string;
 
   /**
    * With ANSWER: one for each question, in their order; missing ones are unanswered. At most 64 KiB of text in all.
@@ -383,7 +391,7 @@ export const PromptUpdatedSchema: GenMessage<PromptUpdated> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_permission_service, 9);
 
 /**
- * What became of a reply.
+ * What became of a reply: the same on Channel and from ReplyPrompt.
  *
  * @generated from message toolgate.v1.PromptReplyResult
  */
@@ -558,7 +566,7 @@ export const WatchPromptsResponseSchema: GenMessage<WatchPromptsResponse> = /*@_
  */
 export type ListPromptsRequest = Message<"toolgate.v1.ListPromptsRequest"> & {
   /**
-   * Which prompts.
+   * Which prompts. With a `call_id` it may be absent.
    *
    * @generated from field: toolgate.v1.PromptFilter filter = 1;
    */
@@ -572,7 +580,8 @@ export type ListPromptsRequest = Message<"toolgate.v1.ListPromptsRequest"> & {
   states: PromptState[];
 
   /**
-   * The call; empty for all.
+   * Only prompts of this call; empty for every call. With a call, an empty workspace in `filter` means that of the call, and no
+   * filter is needed.
    *
    * @generated from field: string call_id = 3;
    */
@@ -707,16 +716,9 @@ export type ReplyPromptResponse = Message<"toolgate.v1.ReplyPromptResponse"> & {
   /**
    * What became of it.
    *
-   * @generated from field: toolgate.v1.ReplyResult result = 1;
+   * @generated from field: toolgate.v1.PromptReplyResult result = 1;
    */
-  result: ReplyResult;
-
-  /**
-   * The prompt as it stands.
-   *
-   * @generated from field: toolgate.v1.Prompt prompt = 2;
-   */
-  prompt?: Prompt | undefined;
+  result?: PromptReplyResult | undefined;
 };
 
 /**
@@ -733,11 +735,25 @@ export const ReplyPromptResponseSchema: GenMessage<ReplyPromptResponse> = /*@__P
  */
 export type ListGrantsRequest = Message<"toolgate.v1.ListGrantsRequest"> & {
   /**
-   * The workspace; empty for all.
+   * The workspace; empty for the default one, `-` for all that the caller may see.
    *
    * @generated from field: string workspace = 1;
    */
   workspace: string;
+
+  /**
+   * At most this many; 0 for 100; at most 1000, which more is taken down to.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * The `next_page_token` of the page before; empty for the first.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
 };
 
 /**
@@ -759,6 +775,13 @@ export type ListGrantsResponse = Message<"toolgate.v1.ListGrantsResponse"> & {
    * @generated from field: repeated toolgate.v1.Grant grants = 1;
    */
   grants: Grant[];
+
+  /**
+   * For the next page; empty on the last.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**
@@ -811,7 +834,7 @@ export const RevokeGrantResponseSchema: GenMessage<RevokeGrantResponse> = /*@__P
   messageDesc(file_toolgate_v1_permission_service, 23);
 
 /**
- * What became of a reply.
+ * What became of a reply. Only ACCEPTED and SECOND_APPROVAL_NEEDED mean that it counts.
  *
  * @generated from enum toolgate.v1.ReplyResult
  */
@@ -860,7 +883,7 @@ export enum ReplyResult {
   WITHDRAWN = 5,
 
   /**
-   * The cited digest is not the prompt's: what was shown is not what would run.
+   * The digest in the reply is not the prompt's: what was shown is not what would run.
    *
    * @generated from enum value: REPLY_RESULT_DIGEST_MISMATCH = 6;
    */
@@ -921,8 +944,8 @@ export const PermissionService: GenService<{
    * `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
    * `reply_result`.
    *
-   * INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
-   * and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
+   * INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+   * NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
    * again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
    *
    * @generated from rpc toolgate.v1.PermissionService.Channel
@@ -935,7 +958,7 @@ export const PermissionService: GenService<{
   /**
    * The server's half of Channel.
    *
-   * ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
+   * INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
    *
    * @generated from rpc toolgate.v1.PermissionService.WatchPrompts
    */
@@ -947,7 +970,8 @@ export const PermissionService: GenService<{
   /**
    * Lists prompts in the order of their arrival; the open ones unless states are named.
    *
-   * INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
+   * INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
+   * unknown workspace or call. May be retried.
    *
    * @generated from rpc toolgate.v1.PermissionService.ListPrompts
    */
@@ -969,12 +993,11 @@ export const PermissionService: GenService<{
     output: typeof GetPromptResponseSchema;
   },
   /**
-   * Replies to a prompt. May be retried: the answer names the decision that stands.
+   * Replies to a prompt. May be retried: the result carries the decision that stands.
    *
-   * INVALID_ARGUMENT: no decision, or one that does not fit the prompt. NOT_FOUND: unknown prompt. PERMISSION_DENIED with
-   * the reason SELF_APPROVAL: the call is made in the caller's own name, and the workspace does not let callers answer
-   * themselves. FAILED_PRECONDITION: the cited digest is not the
-   * prompt's, or another instance of the service waits for the prompt. A reply that came too late is an OK status whose `result` says so.
+   * What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
+   * OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
+   * INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
    *
    * @generated from rpc toolgate.v1.PermissionService.ReplyPrompt
    */
@@ -986,7 +1009,7 @@ export const PermissionService: GenService<{
   /**
    * Lists standing approvals, oldest first.
    *
-   * NOT_FOUND: unknown workspace. May be retried.
+   * INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
    *
    * @generated from rpc toolgate.v1.PermissionService.ListGrants
    */

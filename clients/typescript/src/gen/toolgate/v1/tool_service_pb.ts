@@ -4,11 +4,11 @@
 // @generated from file toolgate/v1/tool_service.proto (package toolgate.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration, file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
-import type { Call, CallContext, CallEvent, CallState, ModelRef, OnDisconnect, OutputMode, ToolDefinition } from "./call_pb.js";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Call, CallContext, CallEvent, CallState, FailureReason, ModelRef, OnDisconnect, OutputMode, ToolDefinition } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
 import type { PermissionAction, PermissionRequest, QuestionRequest } from "./prompt_pb.js";
@@ -19,7 +19,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/tool_service.proto.
  */
 export const file_toolgate_v1_tool_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsABChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEg4KBmNsaWVudBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRIVCg1pZl9ub25lX21hdGNoGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJInwKEUxpc3RUb29sc1Jlc3BvbnNlEioKBXRvb2xzGAEgAygLMhsudG9vbGdhdGUudjEuVG9vbERlZmluaXRpb24SDAoEZXRhZxgCIAEoCRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMbm90X21vZGlmaWVkGAQgASgIIrICChJFeGVjdXRlVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EicKBm91dHB1dBgIIAEoDjIXLnRvb2xnYXRlLnYxLk91dHB1dE1vZGVCCwoJYXJndW1lbnRzIjwKE0V4ZWN1dGVUb29sUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQihQIKDlJ1blRvb2xSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEgwKBHRvb2wYAyABKAkSFAoKaW5wdXRfanNvbhgEIAEoCUgAEigKBWlucHV0GAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEioKB3RpbWVvdXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNb25fZGlzY29ubmVjdBgHIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdEILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpsBChNFdmFsdWF0ZUNhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgR0b29sGAIgASgJEhQKCmlucHV0X2pzb24YAyABKAlIABIoCgVpbnB1dBgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAEILCglhcmd1bWVudHMiRwoURXZhbHVhdGVDYWxsUmVzcG9uc2USLwoKZXZhbHVhdGlvbhgBIAEoCzIbLnRvb2xnYXRlLnYxLkNhbGxFdmFsdWF0aW9uIvoBCg5DYWxsRXZhbHVhdGlvbhItCgZhY3Rpb24YASABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEgwKBHRvb2wYAiABKAkSEgoKaW5wdXRfanNvbhgDIAEoCRIUCgxpbnB1dF9kaWdlc3QYBCABKAkSLwoIcmVxdWVzdHMYBSADKAsyHS50b29sZ2F0ZS52MS5FdmFsdWF0ZWRSZXF1ZXN0Ei0KCGNoaWxkcmVuGAYgAygLMhsudG9vbGdhdGUudjEuQ2FsbEV2YWx1YXRpb24SDwoHcHJvYmxlbRgHIAEoCRIQCghjb21wbGV0ZRgIIAEoCCLbAQoQRXZhbHVhdGVkUmVxdWVzdBI0CgpwZXJtaXNzaW9uGAEgASgLMh4udG9vbGdhdGUudjEuUGVybWlzc2lvblJlcXVlc3RIABIxCglxdWVzdGlvbnMYAiABKAsyHC50b29sZ2F0ZS52MS5RdWVzdGlvblJlcXVlc3RIABItCgZhY3Rpb24YAyABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEhEKCWdyYW50X2lkcxgEIAMoCRIRCglhbm5vdW5jZWQYBSABKAhCCQoHcmVxdWVzdCJkChBXYXRjaENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkSFgoOYWZ0ZXJfc2VxdWVuY2UYAiABKAMSJwoGb3V0cHV0GAMgASgOMhcudG9vbGdhdGUudjEuT3V0cHV0TW9kZSI6ChFXYXRjaENhbGxSZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxFdmVudCIhCg5HZXRDYWxsUmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJIjIKD0dldENhbGxSZXNwb25zZRIfCgRjYWxsGAEgASgLMhEudG9vbGdhdGUudjEuQ2FsbCKXAQoQTGlzdENhbGxzUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRImCgZzdGF0ZXMYAyADKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSDQoFdG9vbHMYBCADKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkiTgoRTGlzdENhbGxzUmVzcG9uc2USIAoFY2FsbHMYASADKAsyES50b29sZ2F0ZS52MS5DYWxsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIkChFDYW5jZWxDYWxsUmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJIjUKEkNhbmNlbENhbGxSZXNwb25zZRIfCgRjYWxsGAEgASgLMhEudG9vbGdhdGUudjEuQ2FsbCJQChBTZW5kSW5wdXRSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwSDQoFY2xvc2UYBCABKAgiOAoRU2VuZElucHV0UmVzcG9uc2USEwoLbmV4dF9vZmZzZXQYASABKAMSDgoGY2xvc2VkGAIgASgIIqgBChFSZXZlcnRDYWxsUmVxdWVzdBIpCgdjb250ZXh0GAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDwoHY2FsbF9pZBgCIAEoCRIWCg5yZXZlcnRfY2FsbF9pZBgDIAEoCRINCgVtZXJnZRgEIAEoCBIwCg1vbl9kaXNjb25uZWN0GAUgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0IjsKElJldmVydENhbGxSZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxFdmVudDLQBgoLVG9vbFNlcnZpY2USUAoJTGlzdFRvb2xzEh0udG9vbGdhdGUudjEuTGlzdFRvb2xzUmVxdWVzdBoeLnRvb2xnYXRlLnYxLkxpc3RUb29sc1Jlc3BvbnNlIgS41xgCElgKC0V4ZWN1dGVUb29sEh8udG9vbGdhdGUudjEuRXhlY3V0ZVRvb2xSZXF1ZXN0GiAudG9vbGdhdGUudjEuRXhlY3V0ZVRvb2xSZXNwb25zZSIEuNcYATABEkoKB1J1blRvb2wSGy50b29sZ2F0ZS52MS5SdW5Ub29sUmVxdWVzdBocLnRvb2xnYXRlLnYxLlJ1blRvb2xSZXNwb25zZSIEuNcYARJZCgxFdmFsdWF0ZUNhbGwSIC50b29sZ2F0ZS52MS5FdmFsdWF0ZUNhbGxSZXF1ZXN0GiEudG9vbGdhdGUudjEuRXZhbHVhdGVDYWxsUmVzcG9uc2UiBLjXGAESUgoJV2F0Y2hDYWxsEh0udG9vbGdhdGUudjEuV2F0Y2hDYWxsUmVxdWVzdBoeLnRvb2xnYXRlLnYxLldhdGNoQ2FsbFJlc3BvbnNlIgS41xgCMAESSgoHR2V0Q2FsbBIbLnRvb2xnYXRlLnYxLkdldENhbGxSZXF1ZXN0GhwudG9vbGdhdGUudjEuR2V0Q2FsbFJlc3BvbnNlIgS41xgCElAKCUxpc3RDYWxscxIdLnRvb2xnYXRlLnYxLkxpc3RDYWxsc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXNwb25zZSIEuNcYAhJTCgpDYW5jZWxDYWxsEh4udG9vbGdhdGUudjEuQ2FuY2VsQ2FsbFJlcXVlc3QaHy50b29sZ2F0ZS52MS5DYW5jZWxDYWxsUmVzcG9uc2UiBLjXGAESUAoJU2VuZElucHV0Eh0udG9vbGdhdGUudjEuU2VuZElucHV0UmVxdWVzdBoeLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlc3BvbnNlIgS41xgBElUKClJldmVydENhbGwSHi50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVxdWVzdBofLnRvb2xnYXRlLnYxLlJldmVydENhbGxSZXNwb25zZSIEuNcYATABQmgKDmlvLnRvb2xnYXRlLnYxQhBUb29sU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
+  fileDesc("Ch50b29sZ2F0ZS92MS90b29sX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIsUBChBMaXN0VG9vbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRINCgVhZ2VudBgCIAEoCRIkCgVtb2RlbBgDIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEhMKC2NsaWVudF9raW5kGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJEhUKDWlmX25vbmVfbWF0Y2gYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkifAoRTGlzdFRvb2xzUmVzcG9uc2USKgoFdG9vbHMYASADKAsyGy50b29sZ2F0ZS52MS5Ub29sRGVmaW5pdGlvbhIMCgRldGFnGAIgASgJEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIUCgxub3RfbW9kaWZpZWQYBCABKAgisgIKEkV4ZWN1dGVUb29sUmVxdWVzdBIpCgdjb250ZXh0GAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDwoHY2FsbF9pZBgCIAEoCRIMCgR0b29sGAMgASgJEhQKCmlucHV0X2pzb24YBCABKAlIABIoCgVpbnB1dBgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIqCgd0aW1lb3V0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDW9uX2Rpc2Nvbm5lY3QYByABKA4yGS50b29sZ2F0ZS52MS5PbkRpc2Nvbm5lY3QSJwoGb3V0cHV0GAggASgOMhcudG9vbGdhdGUudjEuT3V0cHV0TW9kZUILCglhcmd1bWVudHMiPAoTRXhlY3V0ZVRvb2xSZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxFdmVudCLjAgoOUnVuVG9vbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSDAoEdG9vbBgDIAEoCRIUCgppbnB1dF9qc29uGAQgASgJSAASKAoFaW5wdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1vbl9kaXNjb25uZWN0GAcgASgOMhkudG9vbGdhdGUudjEuT25EaXNjb25uZWN0EisKCnVuYXR0ZW5kZWQYCCABKA4yFy50b29sZ2F0ZS52MS5VbmF0dGVuZGVkEi8KDHdhaXRfdGltZW91dBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkILCglhcmd1bWVudHMiMgoPUnVuVG9vbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIpsBChNFdmFsdWF0ZUNhbGxSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgR0b29sGAIgASgJEhQKCmlucHV0X2pzb24YAyABKAlIABIoCgVpbnB1dBgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIAEILCglhcmd1bWVudHMiRwoURXZhbHVhdGVDYWxsUmVzcG9uc2USLwoKZXZhbHVhdGlvbhgBIAEoCzIbLnRvb2xnYXRlLnYxLkNhbGxFdmFsdWF0aW9uIosCCg5DYWxsRXZhbHVhdGlvbhItCgZhY3Rpb24YASABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEgwKBHRvb2wYAiABKAkSDwoHc3VtbWFyeRgDIAEoCRISCgppbnB1dF9qc29uGAQgASgJEhQKDGlucHV0X2RpZ2VzdBgFIAEoCRIvCghyZXF1ZXN0cxgGIAMoCzIdLnRvb2xnYXRlLnYxLkV2YWx1YXRlZFJlcXVlc3QSLQoIY2hpbGRyZW4YByADKAsyGy50b29sZ2F0ZS52MS5DYWxsRXZhbHVhdGlvbhIPCgdwcm9ibGVtGAggASgJEhAKCGNvbXBsZXRlGAkgASgIItsBChBFdmFsdWF0ZWRSZXF1ZXN0EjQKCnBlcm1pc3Npb24YASABKAsyHi50b29sZ2F0ZS52MS5QZXJtaXNzaW9uUmVxdWVzdEgAEjEKCXF1ZXN0aW9ucxgCIAEoCzIcLnRvb2xnYXRlLnYxLlF1ZXN0aW9uUmVxdWVzdEgAEi0KBmFjdGlvbhgDIAEoDjIdLnRvb2xnYXRlLnYxLlBlcm1pc3Npb25BY3Rpb24SEQoJZ3JhbnRfaWRzGAQgAygJEhEKCWFubm91bmNlZBgFIAEoCEIJCgdyZXF1ZXN0ImQKEFdhdGNoQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgCIAEoAxInCgZvdXRwdXQYAyABKA4yFy50b29sZ2F0ZS52MS5PdXRwdXRNb2RlIjoKEVdhdGNoQ2FsbFJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbEV2ZW50IiEKDkdldENhbGxSZXF1ZXN0Eg8KB2NhbGxfaWQYASABKAkiMgoPR2V0Q2FsbFJlc3BvbnNlEh8KBGNhbGwYASABKAsyES50b29sZ2F0ZS52MS5DYWxsIusCChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhYKDnBhcmVudF9jYWxsX2lkGAMgASgJEiYKBnN0YXRlcxgEIAMoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRIrCgdyZWFzb25zGAUgAygOMhoudG9vbGdhdGUudjEuRmFpbHVyZVJlYXNvbhINCgV0b29scxgGIAMoCRINCgVhZ2VudBgHIAEoCRIRCglyZXF1ZXN0ZXIYCCABKAkSLQoJZnJvbV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR0ZXh0GAsgASgJEhEKCXBhZ2Vfc2l6ZRgMIAEoBRISCgpwYWdlX3Rva2VuGA0gASgJIk4KEUxpc3RDYWxsc1Jlc3BvbnNlEiAKBWNhbGxzGAEgAygLMhEudG9vbGdhdGUudjEuQ2FsbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJAoRQ2FuY2VsQ2FsbFJlcXVlc3QSDwoHY2FsbF9pZBgBIAEoCSI1ChJDYW5jZWxDYWxsUmVzcG9uc2USHwoEY2FsbBgBIAEoCzIRLnRvb2xnYXRlLnYxLkNhbGwiUAoQU2VuZElucHV0UmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMEg0KBWNsb3NlGAQgASgIIjgKEVNlbmRJbnB1dFJlc3BvbnNlEhMKC25leHRfb2Zmc2V0GAEgASgDEg4KBmNsb3NlZBgCIAEoCCKoAQoRUmV2ZXJ0Q2FsbFJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSFgoOcmV2ZXJ0X2NhbGxfaWQYAyABKAkSDQoFbWVyZ2UYBCABKAgSMAoNb25fZGlzY29ubmVjdBgFIAEoDjIZLnRvb2xnYXRlLnYxLk9uRGlzY29ubmVjdCI7ChJSZXZlcnRDYWxsUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsRXZlbnQqVAoKVW5hdHRlbmRlZBIaChZVTkFUVEVOREVEX1VOU1BFQ0lGSUVEEAASFQoRVU5BVFRFTkRFRF9SRUZVU0UQARITCg9VTkFUVEVOREVEX1dBSVQQAjLVBgoLVG9vbFNlcnZpY2USUgoJTGlzdFRvb2xzEh0udG9vbGdhdGUudjEuTGlzdFRvb2xzUmVxdWVzdBoeLnRvb2xnYXRlLnYxLkxpc3RUb29sc1Jlc3BvbnNlIgaQAgG4VAISVwoLRXhlY3V0ZVRvb2wSHy50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlcXVlc3QaIC50b29sZ2F0ZS52MS5FeGVjdXRlVG9vbFJlc3BvbnNlIgO4VAEwARJJCgdSdW5Ub29sEhsudG9vbGdhdGUudjEuUnVuVG9vbFJlcXVlc3QaHC50b29sZ2F0ZS52MS5SdW5Ub29sUmVzcG9uc2UiA7hUARJbCgxFdmFsdWF0ZUNhbGwSIC50b29sZ2F0ZS52MS5FdmFsdWF0ZUNhbGxSZXF1ZXN0GiEudG9vbGdhdGUudjEuRXZhbHVhdGVDYWxsUmVzcG9uc2UiBpACAbhUARJUCglXYXRjaENhbGwSHS50b29sZ2F0ZS52MS5XYXRjaENhbGxSZXF1ZXN0Gh4udG9vbGdhdGUudjEuV2F0Y2hDYWxsUmVzcG9uc2UiBpACAbhUAjABEkwKB0dldENhbGwSGy50b29sZ2F0ZS52MS5HZXRDYWxsUmVxdWVzdBocLnRvb2xnYXRlLnYxLkdldENhbGxSZXNwb25zZSIGkAIBuFQCElIKCUxpc3RDYWxscxIdLnRvb2xnYXRlLnYxLkxpc3RDYWxsc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0Q2FsbHNSZXNwb25zZSIGkAIBuFQCElIKCkNhbmNlbENhbGwSHi50b29sZ2F0ZS52MS5DYW5jZWxDYWxsUmVxdWVzdBofLnRvb2xnYXRlLnYxLkNhbmNlbENhbGxSZXNwb25zZSIDuFQBEk8KCVNlbmRJbnB1dBIdLnRvb2xnYXRlLnYxLlNlbmRJbnB1dFJlcXVlc3QaHi50b29sZ2F0ZS52MS5TZW5kSW5wdXRSZXNwb25zZSIDuFQBElQKClJldmVydENhbGwSHi50b29sZ2F0ZS52MS5SZXZlcnRDYWxsUmVxdWVzdBofLnRvb2xnYXRlLnYxLlJldmVydENhbGxSZXNwb25zZSIDuFQBMAFCmAEKDmlvLnRvb2xnYXRlLnYxQhBUb29sU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
  * Says for whom tools are listed.
@@ -49,11 +49,11 @@ export type ListToolsRequest = Message<"toolgate.v1.ListToolsRequest"> & {
   model?: ModelRef | undefined;
 
   /**
-   * The kind of client; empty for `cli`.
+   * The kind of client, as in CallContext; empty for `cli`, unless the service is set to another kind.
    *
-   * @generated from field: string client = 4;
+   * @generated from field: string client_kind = 4;
    */
-  client: string;
+  clientKind: string;
 
   /**
    * At most this many tools; 0 for all; at most 1000, which more is taken down to.
@@ -298,6 +298,21 @@ export type RunToolRequest = Message<"toolgate.v1.RunToolRequest"> & {
    * @generated from field: toolgate.v1.OnDisconnect on_disconnect = 7;
    */
   onDisconnect: OnDisconnect;
+
+  /**
+   * What becomes of prompts that nobody answers.
+   *
+   * @generated from field: toolgate.v1.Unattended unattended = 8;
+   */
+  unattended: Unattended;
+
+  /**
+   * With UNATTENDED_WAIT: how long each prompt waits, more than zero and at most 24 hours. Absent: as long as the service
+   * lets prompts wait (`permission.timeout`), which is the most in any case.
+   *
+   * @generated from field: google.protobuf.Duration wait_timeout = 9;
+   */
+  waitTimeout?: Duration | undefined;
 };
 
 /**
@@ -422,16 +437,23 @@ export type CallEvaluation = Message<"toolgate.v1.CallEvaluation"> & {
   tool: string;
 
   /**
+   * One line of what it touches: as `summary` of Call.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
    * The frozen input: canonical JSON (RFC 8785).
    *
-   * @generated from field: string input_json = 3;
+   * @generated from field: string input_json = 4;
    */
   inputJson: string;
 
   /**
    * SHA-256 of `input_json`, 64 hexadecimal digits.
    *
-   * @generated from field: string input_digest = 4;
+   * @generated from field: string input_digest = 5;
    */
   inputDigest: string;
 
@@ -439,21 +461,21 @@ export type CallEvaluation = Message<"toolgate.v1.CallEvaluation"> & {
    * What would be asked, in order. Nothing follows a request that is denied. If a later one is denied, nobody is asked for
    * an earlier one either.
    *
-   * @generated from field: repeated toolgate.v1.EvaluatedRequest requests = 5;
+   * @generated from field: repeated toolgate.v1.EvaluatedRequest requests = 6;
    */
   requests: EvaluatedRequest[];
 
   /**
    * The calls that it would make: of `batch`, and of `bash` in the background.
    *
-   * @generated from field: repeated toolgate.v1.CallEvaluation children = 6;
+   * @generated from field: repeated toolgate.v1.CallEvaluation children = 7;
    */
   children: CallEvaluation[];
 
   /**
    * Why the call would fail before it has asked everything, in the words that the model would read; empty if it would not.
    *
-   * @generated from field: string problem = 7;
+   * @generated from field: string problem = 8;
    */
   problem: string;
 
@@ -461,7 +483,7 @@ export type CallEvaluation = Message<"toolgate.v1.CallEvaluation"> & {
    * Whether `requests` is all that is asked before the call does something. False for tools whose own code decides: custom
    * tools, tools of plugins and of hosts.
    *
-   * @generated from field: bool complete = 8;
+   * @generated from field: bool complete = 9;
    */
   complete: boolean;
 };
@@ -636,7 +658,7 @@ export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
  */
 export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
   /**
-   * The workspace; empty for all.
+   * The workspace; empty for the default one, `-` for all that the caller may see.
    *
    * @generated from field: string workspace = 1;
    */
@@ -650,30 +672,80 @@ export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
   sessionId: string;
 
   /**
+   * The call that made them; empty for all.
+   *
+   * @generated from field: string parent_call_id = 3;
+   */
+  parentCallId: string;
+
+  /**
    * Any of these states; none for all.
    *
-   * @generated from field: repeated toolgate.v1.CallState states = 3;
+   * @generated from field: repeated toolgate.v1.CallState states = 4;
    */
   states: CallState[];
 
   /**
+   * Failed for any of these reasons; none for all calls.
+   *
+   * @generated from field: repeated toolgate.v1.FailureReason reasons = 5;
+   */
+  reasons: FailureReason[];
+
+  /**
    * Any of these tools; none for all.
    *
-   * @generated from field: repeated string tools = 4;
+   * @generated from field: repeated string tools = 6;
    */
   tools: string[];
 
   /**
+   * The agent; empty for all.
+   *
+   * @generated from field: string agent = 7;
+   */
+  agent: string;
+
+  /**
+   * Who made them, as `Call.requester`; empty for all.
+   *
+   * @generated from field: string requester = 8;
+   */
+  requester: string;
+
+  /**
+   * Admitted at this time or later.
+   *
+   * @generated from field: google.protobuf.Timestamp from_time = 9;
+   */
+  fromTime?: Timestamp | undefined;
+
+  /**
+   * Admitted before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 10;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * A text that the title, the summary, the tool or the call's id contains, in whatever case; empty for all. At most 256
+   * bytes without control characters.
+   *
+   * @generated from field: string text = 11;
+   */
+  text: string;
+
+  /**
    * At most this many; 0 for 50; at most 500, which more is taken down to.
    *
-   * @generated from field: int32 page_size = 5;
+   * @generated from field: int32 page_size = 12;
    */
   pageSize: number;
 
   /**
-   * The `next_page_token` of the page before; empty for the first.
+   * The `next_page_token` of the page before, with the same filters; empty for the first.
    *
-   * @generated from field: string page_token = 6;
+   * @generated from field: string page_token = 13;
    */
   pageToken: string;
 };
@@ -897,6 +969,44 @@ export const RevertCallResponseSchema: GenMessage<RevertCallResponse> = /*@__PUR
   messageDesc(file_toolgate_v1_tool_service, 21);
 
 /**
+ * What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+ * a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+ * has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+ *
+ * @generated from enum toolgate.v1.Unattended
+ */
+export enum Unattended {
+  /**
+   * As REFUSE.
+   *
+   * @generated from enum value: UNATTENDED_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+   * waits as the service is configured.
+   *
+   * @generated from enum value: UNATTENDED_REFUSE = 1;
+   */
+  REFUSE = 1,
+
+  /**
+   * Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+   * configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+   *
+   * @generated from enum value: UNATTENDED_WAIT = 2;
+   */
+  WAIT = 2,
+}
+
+/**
+ * Describes the enum toolgate.v1.Unattended.
+ */
+export const UnattendedSchema: GenEnum<Unattended> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_tool_service, 0);
+
+/**
  * Lists tools, executes them, and lets any number of clients watch.
  *
  * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
@@ -945,7 +1055,7 @@ export const ToolService: GenService<{
   },
   /**
    * Executes a tool and returns when it has ended: for scripts and for languages without streams. A failed call is an
-   * OK status with `call.failed`.
+   * OK status with `call.failed`. While it waits for a person nothing is sent: `unattended` says whether it may.
    *
    * Status codes and retries as ExecuteTool.
    *
@@ -1004,7 +1114,8 @@ export const ToolService: GenService<{
   /**
    * Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
    *
-   * INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
+   * INVALID_ARGUMENT: bad page token or size, a bad time, an unknown value of an enum. NOT_FOUND: unknown workspace. May be
+   * retried.
    *
    * @generated from rpc toolgate.v1.ToolService.ListCalls
    */

@@ -7,11 +7,10 @@ import io.toolgate.v1.PromptFilter;
  * behalf, and of the client's session.
  *
  * @param name the approver's name, recorded with its decisions
- * @param filter which prompts to see; if it names neither sessions nor clients, the client's own
- * @param all whether to see the prompts of everybody's calls instead of the client's own
+ * @param filter which prompts to see; if it names nobody's, the client's own
  * @param listener is told what becomes of prompts and replies
  */
-public record ApprovalOptions(String name, PromptFilter filter, boolean all, ApprovalListener listener) {
+public record ApprovalOptions(String name, PromptFilter filter, ApprovalListener listener) {
     /**
      * Answers the prompts of the client's own calls under this name.
      *
@@ -19,7 +18,7 @@ public record ApprovalOptions(String name, PromptFilter filter, boolean all, App
      * @return the options
      */
     public static ApprovalOptions named(String name) {
-        return new ApprovalOptions(name, PromptFilter.getDefaultInstance(), false, new ApprovalListener() {});
+        return new ApprovalOptions(name, PromptFilter.getDefaultInstance(), new ApprovalListener() {});
     }
 
     /**
@@ -48,7 +47,7 @@ public record ApprovalOptions(String name, PromptFilter filter, boolean all, App
      * @return the options
      */
     public ApprovalOptions everybody() {
-        return new ApprovalOptions(name, filter, true, listener);
+        return filter(filter.toBuilder().setAll(true).build());
     }
 
     /**
@@ -58,7 +57,7 @@ public record ApprovalOptions(String name, PromptFilter filter, boolean all, App
      * @return the options
      */
     public ApprovalOptions filter(PromptFilter filter) {
-        return new ApprovalOptions(name, filter, all, listener);
+        return new ApprovalOptions(name, filter, listener);
     }
 
     /**
@@ -68,7 +67,7 @@ public record ApprovalOptions(String name, PromptFilter filter, boolean all, App
      * @return the options
      */
     public ApprovalOptions listener(ApprovalListener listener) {
-        return new ApprovalOptions(name, filter, all, listener);
+        return new ApprovalOptions(name, filter, listener);
     }
 
     /** Makes the filter that is sent by a client of this name whose calls are in this session. */
@@ -77,10 +76,10 @@ public record ApprovalOptions(String name, PromptFilter filter, boolean all, App
                 ? this.filter.toBuilder().setWorkspace("-").build()
                 : this.filter;
         boolean namesSome = filter.getSessionIdsCount() > 0 || filter.getClientIdsCount() > 0;
-        if (all && namesSome) {
+        if (filter.getAll() && namesSome) {
             throw new IllegalArgumentException("approvals of everybody's calls name no sessions");
         }
-        if (all || namesSome) {
+        if (filter.getAll() || namesSome) {
             return filter;
         }
         PromptFilter.Builder own = filter.toBuilder().addClientIds(clientId);

@@ -32,8 +32,9 @@ public final class ClientBuilder {
     private static final String DEFAULT_TARGET = "http://127.0.0.1:50551";
     private static final Duration KEEPALIVE_TIME = Duration.ofSeconds(20);
     private static final Duration KEEPALIVE_TIMEOUT = Duration.ofSeconds(10);
+    private static final String CLIENT_NAME = "toolgate-java/0.1.0";
 
-    private final CallContext.Builder context = CallContext.newBuilder();
+    private final CallContext.Builder context = CallContext.newBuilder().setClientName(CLIENT_NAME);
     private String target;
     private Supplier<String> token;
     private boolean freshTokens;
@@ -203,7 +204,18 @@ public final class ClientBuilder {
      * @return this
      */
     public ClientBuilder clientKind(String kind) {
-        context.setClient(kind);
+        context.setClientKind(kind);
+        return this;
+    }
+
+    /**
+     * Says which program makes the calls, for people.
+     *
+     * @param name its name and its version; by default those of this library
+     * @return this
+     */
+    public ClientBuilder clientName(String name) {
+        context.setClientName(name);
         return this;
     }
 

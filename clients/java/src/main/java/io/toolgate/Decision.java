@@ -27,7 +27,7 @@ public sealed interface Decision {
      * Allows this call and what some of the prompt's patterns match, as far as the scope reaches.
      *
      * @param scope how far the approval reaches, and what ends it
-     * @param patterns which of {@link Prompt.Permission#alwaysPatterns()}, word for word; none for all
+     * @param patterns which of {@link PermissionPrompt#alwaysPatterns()}, word for word; none for all
      * @return the decision
      */
     static Decision always(GrantScope scope, String... patterns) {

@@ -122,7 +122,7 @@ public final class ToolgateClient implements AutoCloseable {
         ListToolsRequest.Builder defaults = ListToolsRequest.newBuilder()
                 .setWorkspace(context.getWorkspace())
                 .setAgent(context.getAgent())
-                .setClient(context.getClient());
+                .setClientKind(context.getClientKind());
         if (context.hasModel()) {
             defaults.setModel(context.getModel());
         }

@@ -144,7 +144,7 @@ class ServerTest {
     }
 
     private static Decision decide(Prompt prompt) {
-        Prompt.Permission permission = (Prompt.Permission) prompt;
+        PermissionPrompt permission = (PermissionPrompt) prompt;
         return switch (permission.patterns().get(0)) {
             case "touch approved" -> Decision.once();
             case "touch replaced" -> Decision.instead(bash("echo replaced"));
