@@ -56,6 +56,7 @@ mod stubs;
 mod support;
 mod telemetry;
 mod tidy;
+mod unanswered;
 mod walls;
 mod web;
 mod webfetch;
