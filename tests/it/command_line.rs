@@ -485,7 +485,7 @@ fn json_is_what_grpcurl_prints() {
         );
 
         let expected = list(
-            grpcurl(&address, "ToolService/ListTools", json!({"client": "cli"})).await,
+            grpcurl(&address, "ToolService/ListTools", json!({"clientKind": "cli"})).await,
             "tools",
         );
         assert!(expected.len() > 5, "{expected:?}");

@@ -126,7 +126,8 @@ mod tests {
         assert_eq!(Outline::of(&input, &["pattern", "count", "absent"]).summary, "fn");
         assert_eq!(Outline::of(&input, &["pattern"]).titled(&input, "path").title, "src");
         assert_eq!(Outline::of(&input, &["pattern"]).titled(&input, "empty").title, "fn");
-        assert_eq!(Outline::of_any("deploy", &input).summary, "deploy src");
+        let foreign = json!({"long": "x".repeat(300), "count": 7, "path": "src"});
+        assert_eq!(Outline::of_any("deploy", &foreign).summary, "deploy src");
         assert_eq!(Outline::of_any("deploy", &json!([1])).summary, "deploy");
         assert_eq!(
             Outline::counting(&json!({"calls": [1]}), "calls", "call").summary,
