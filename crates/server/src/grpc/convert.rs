@@ -378,6 +378,7 @@ impl FromCore<call::Origin> for proto::CallContext {
 impl FromCore<call::CallRecord> for proto::Call {
     fn from_core(record: call::CallRecord) -> Self {
         let is_invalid = record.is_invalid();
+        let resources = record.ending.as_ref().and_then(|ending| ending.resources);
         let ending = record.ending.map(|ending| match to_end(ending, is_invalid) {
             End::Completed(completed) => proto::call::Ending::Completed(completed),
             End::Failed(failed) => proto::call::Ending::Failed(failed),
@@ -411,6 +412,19 @@ impl FromCore<call::CallRecord> for proto::Call {
             next_input_offset: 0,
             background_processes: Vec::new(),
             waiting_for: String::new(),
+            resources: resources.map(IntoProto::into_proto),
+        }
+    }
+}
+
+impl FromCore<call::Resources> for proto::Resources {
+    fn from_core(used: call::Resources) -> Self {
+        Self {
+            user_time: Some(duration(used.user)),
+            system_time: Some(duration(used.system)),
+            peak_memory_bytes: int(used.peak_memory_bytes),
+            read_bytes: int(used.read_bytes),
+            written_bytes: int(used.written_bytes),
         }
     }
 }
