@@ -26,6 +26,7 @@ mod dependencies;
 mod drain;
 mod edited;
 mod edits;
+mod environment;
 mod evaluated;
 mod feedback;
 mod floods;

@@ -264,7 +264,7 @@ fn every_reason_of_an_error_is_explained() {
 fn programs_are_charged_to_their_calls() {
     test(async {
         let server = server().await;
-        let line = "head -c 60000000 /dev/zero | tail -c 50000000 | tail -c 1 >/dev/null; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        let line = "head -c 320000000 /dev/zero | tail -c 300000000 | tail -c 1 >/dev/null; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
         let busy = server.run("bash", command(line)).await;
         let used = busy.resources.expect("it has started programs");
         let nanos = |time: Option<prost_types::Duration>| {
@@ -272,11 +272,11 @@ fn programs_are_charged_to_their_calls() {
         };
         assert!(nanos(used.user_time) + nanos(used.system_time) > 20_000_000, "{used:?}");
         assert!(
-            used.peak_memory_bytes > 40_000_000,
+            used.peak_memory_bytes > Some(280_000_000),
             "`tail` holds what it may have to print: {used:?}"
         );
         let idle = server.run("bash", command("true")).await.resources.unwrap();
-        assert!(idle.peak_memory_bytes < used.peak_memory_bytes, "{idle:?}");
+        assert_eq!(idle.peak_memory_bytes, None, "{idle:?}");
 
         let listed = server
             .tools()

@@ -81,6 +81,7 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
             on_behalf_of: Vec::new(),
             clients: Vec::new(),
             extra: json_map([("z", json!(1)), ("a", json!([1.5, null, "\u{0}"]))]),
+            environment: Default::default(),
         },
         tool: "bash".to_owned(),
         requested_tool: "Bash".to_owned(),
@@ -187,6 +188,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
             verdicts: Vec::new(),
         },
         decision: None,
+        environment: Default::default(),
     }
 }
 

@@ -106,6 +106,7 @@ fn completed(context: CallContext, client: &Client) -> CallContext {
         } else {
             context.client_ids
         },
+        environment: Default::default(),
     }
 }
 

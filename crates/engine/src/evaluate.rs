@@ -100,7 +100,7 @@ pub(crate) async fn evaluate(stage: Stage, place: &WorkspaceRuntime, entry: &Ent
         frozen,
         problem,
         outline,
-    } = checked(entry, args);
+    } = checked(entry, args, &stage.origin);
     let is_foreseeable = entry.tool.properties().foreseeable;
     let mut evaluation = Evaluation {
         tool: entry.tool.name().to_owned(),

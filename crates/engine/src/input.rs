@@ -3,6 +3,7 @@
 //! *Invariant:* pure. The same text and schema always give the same frozen input.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
@@ -30,11 +31,11 @@ pub(crate) struct Frozen {
 impl Frozen {
     /// Freezes a value. Numbers become what RFC 8785 writes: integral ones lose their fraction, and beyond 2^53 the
     /// precision of a double is all there is.
-    pub(crate) fn new(value: &Value) -> Self {
+    pub(crate) fn new(value: &Value, environment: &BTreeMap<String, String>) -> Self {
         let json = canonical(value);
         let mut value = value.clone();
         read_back(&mut value);
-        let digest = marks::sha256(json.as_bytes());
+        let digest = digest_with(&json, environment);
         Self { value, json, digest }
     }
 }
@@ -59,6 +60,15 @@ fn read_back(value: &mut Value) -> usize {
 pub(crate) fn canonical(value: &Value) -> String {
     // The canonical writer fails only on numbers that are not finite, which a `Value` cannot hold.
     serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Returns the digest that an approval is for: of the canonical input, and of the variables that the call sets, if it does.
+pub(crate) fn digest_with(json: &str, environment: &BTreeMap<String, String>) -> String {
+    if environment.is_empty() {
+        return marks::sha256(json.as_bytes());
+    }
+    let variables = canonical(&serde_json::json!(environment));
+    marks::sha256(format!("{json}\n{variables}").as_bytes())
 }
 
 /// Returns the SHA-256 of a value's canonical JSON (RFC 8785), 64 hexadecimal digits.
@@ -266,20 +276,23 @@ mod tests {
 
     #[test]
     fn freezes_canonically() {
-        let check = |input: Value, expected: &str| assert_eq!(Frozen::new(&input).json, expected);
+        let check = |input: Value, expected: &str| assert_eq!(Frozen::new(&input, &BTreeMap::new()).json, expected);
         check(json!({"b": 1.0, "a": [true, null]}), r#"{"a":[true,null],"b":1}"#);
         check(json!("ü\u{1}"), "\"ü\\u0001\"");
-        let frozen = Frozen::new(&json!({"n": 5.0}));
+        let frozen = Frozen::new(&json!({"n": 5.0}), &BTreeMap::new());
         assert_eq!(frozen.value, json!({"n": 5}));
-        let frozen = Frozen::new(&json!({"b": [{"z": 1, "a": 2}], "a": 1}));
+        let frozen = Frozen::new(&json!({"b": [{"z": 1, "a": 2}], "a": 1}), &BTreeMap::new());
         assert_eq!(frozen.value.to_string(), r#"{"b":[{"z":1,"a":2}],"a":1}"#);
         assert_eq!(frozen.json, r#"{"a":1,"b":[{"a":2,"z":1}]}"#);
-        let frozen = Frozen::new(&json!({"z": [1e3, -0.0, 0.5, 1e300, 9_007_199_254_740_993_u64, 7], "a": "1.0"}));
+        let frozen = Frozen::new(
+            &json!({"z": [1e3, -0.0, 0.5, 1e300, 9_007_199_254_740_993_u64, 7], "a": "1.0"}),
+            &BTreeMap::new(),
+        );
         assert_eq!(
             frozen.value.to_string(),
             r#"{"z":[1000,0,0.5,1e+300,9007199254740992,7],"a":"1.0"}"#
         );
-        let frozen = Frozen::new(&json!({"n": 5}));
+        let frozen = Frozen::new(&json!({"n": 5}), &BTreeMap::new());
         assert_eq!(frozen.digest, marks::sha256(br#"{"n":5}"#));
     }
 }

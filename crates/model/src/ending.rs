@@ -121,8 +121,8 @@ pub struct Resources {
     pub user: Duration,
     /// Time of processors spent in the kernel for them.
     pub system: Duration,
-    /// The most memory that one of them had at a time.
-    pub peak_memory_bytes: u64,
+    /// The most memory that one of them had at a time; none if it was no more than the service itself has had.
+    pub peak_memory_bytes: Option<u64>,
     /// Bytes read from disks.
     pub read_bytes: u64,
     /// Bytes written for disks.

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub struct Origin {
     /// What prompts mean that nobody answers, if the request says so; otherwise the service does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<Unanswered>,
+    /// Variables for the programs that the call starts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,

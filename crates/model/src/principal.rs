@@ -113,6 +113,9 @@ impl fmt::Display for Principal {
 impl Origin {
     /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too.
     pub fn inherit(&mut self, parent: &Self) {
+        if self.environment.is_empty() {
+            self.environment.clone_from(&parent.environment);
+        }
         self.on_behalf_of = parent.requesters();
         self.on_behalf_of.retain(|id| *id != self.requester);
         for client in &parent.clients {

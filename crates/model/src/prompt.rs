@@ -3,6 +3,7 @@
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use super::{CallId, GrantId, InstanceId, JsonMap, PromptId, SessionId, Timestamp};
 
@@ -180,6 +181,9 @@ pub struct Prompt {
     /// The frozen input itself; there exactly if a reply may put another one in its place.
     #[serde(default)]
     pub input_json: Option<String>,
+    /// The variables that the call sets for the programs that it starts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// What is asked.
     pub request: PromptRequest,
     /// What was decided; there exactly when the state is not open.

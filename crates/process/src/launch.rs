@@ -130,8 +130,9 @@ pub struct Usage {
     pub user: Duration,
     /// Time of processors spent in the kernel for them.
     pub system: Duration,
-    /// The most memory that one of them had at a time.
-    pub peak_memory_bytes: u64,
+    /// The most memory that one of them had at a time. None if that is no more than this service itself has had: a program
+    /// begins in the service's memory, and the kernel counts that.
+    pub peak_memory_bytes: Option<u64>,
     /// Bytes read from disks; what was in memory already does not count.
     pub read_bytes: u64,
     /// Bytes written for disks.

@@ -246,6 +246,7 @@ impl App {
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),
+            caller_variables: config.shell.callers.clone(),
             warnings: config.warnings.clone(),
             sandbox: sandbox::facts(&config.sandbox, kernel),
             languages: Arc::new(languages::Known(languages.clone())),

@@ -275,6 +275,7 @@ impl Fakes {
             on_behalf_of: Vec::new(),
             clients: Vec::new(),
             extra: JsonMap::new(),
+            environment: Default::default(),
         };
         let call = CallId::generate();
         self.changes.calls.lock().push((call.clone(), Vec::new()));

@@ -25,6 +25,7 @@ use self::shell::follow;
 
 pub use approval::asks;
 pub use confine::{Confine, Confining, NetworkUse};
+pub use hooked::decides_what_runs;
 pub use input::Input;
 pub use shell::Shell;
 

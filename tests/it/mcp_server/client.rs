@@ -304,6 +304,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         warnings: Vec::new(),
         closing: closing.clone(),
         telemetry: Default::default(),
+        caller_variables: Vec::new(),
     });
     let services = Services::new(shared).await.unwrap();
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();

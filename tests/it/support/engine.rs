@@ -170,6 +170,7 @@ impl Inside {
                 on_behalf_of: Vec::new(),
                 clients: Vec::new(),
                 extra: Default::default(),
+                environment: Default::default(),
             },
             tool: "gate".to_owned(),
             input: RawInput::Json("{}".to_owned()),

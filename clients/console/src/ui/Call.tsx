@@ -110,7 +110,9 @@ function CallFacts({ call }: { call: Call }): JSX.Element {
           <Fact name="Processor">
             {duration(length(call.resources.userTime) + length(call.resources.systemTime))}
           </Fact>
-          <Fact name="Memory">{bytes(Number(call.resources.peakMemoryBytes))} at most</Fact>
+          {call.resources.peakMemoryBytes !== undefined && (
+            <Fact name="Memory">{bytes(Number(call.resources.peakMemoryBytes))} at most</Fact>
+          )}
         </>
       )}
       <Fact name="Agent">{visible(context?.agent ?? "")}</Fact>

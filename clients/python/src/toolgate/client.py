@@ -337,9 +337,7 @@ class AsyncClient:
         """
         if everybody and sessions:
             raise ValueError("approvals of everybody's calls name no sessions")
-        prompts = permission_service_pb2.PromptFilter(
-            workspace=workspace or "-", all=everybody, session_ids=sessions
-        )
+        prompts = permission_service_pb2.PromptFilter(workspace=workspace or "-", all=everybody, session_ids=sessions)
         if not (everybody or sessions):
             prompts.client_ids.append(self._defaults.client_id)
             prompts.session_ids.extend([self._defaults.session] if self._defaults.session else [])

@@ -349,6 +349,9 @@ keys! { |layers|
         }), Vec::new();
         /// The variables that commands do not get, whatever is allowed, such as `["AWS_*", "*_TOKEN"]`.
         deny: Vec<String> = parse::variables(), Vec::new();
+        /// The variables that calls may set (`environment` of `CallContext`) although they decide what runs, such as `["PATH"]`.
+        /// `TOOLGATE_*` never are.
+        callers: Vec<String> = parse::variables(), Vec::new();
     }
 
     /// What operators see of the service.

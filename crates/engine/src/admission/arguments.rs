@@ -116,7 +116,7 @@ fn understood(
 }
 
 /// Converts arguments to what the schema wants, checks them and freezes them.
-pub(crate) fn checked(entry: &Entry, mut value: Value) -> Checked {
+pub(crate) fn checked(entry: &Entry, mut value: Value, origin: &Origin) -> Checked {
     let check = |value: &Value| input::problems(&entry.validator, value);
     let mut problems = check(&value);
     if !problems.is_empty() {
@@ -126,7 +126,7 @@ pub(crate) fn checked(entry: &Entry, mut value: Value) -> Checked {
     let misfit = |problems: &[InputProblem]| (EndReason::InvalidArguments, entry.tool.misfit(problems));
     let problem = (!problems.is_empty()).then(|| misfit(&problems));
     Checked {
-        frozen: Frozen::new(&value),
+        frozen: Frozen::new(&value, &origin.environment),
         outline: entry.tool.outline(&value),
         problem,
     }

@@ -300,7 +300,8 @@ impl Admission {
             },
         };
         let (entry, args) = (entry.clone(), args.unwrap_or_else(|| understood.args.clone()));
-        let mut checked = off_runtime(size, move || checked(&entry, args)).await?;
+        let origin = call.origin.clone();
+        let mut checked = off_runtime(size, move || checked(&entry, args, &origin)).await?;
         checked.problem = problem.or(checked.problem);
         Ok(checked)
     }

@@ -78,6 +78,9 @@ impl CallLog {
     /// Takes secrets out of what of a record is shown. Stored, the input is what runs, also after a restart.
     pub(crate) fn redacted(&self, mut record: CallRecord) -> CallRecord {
         self.redactor.string(&mut record.input_json);
+        for value in record.origin.environment.values_mut() {
+            self.redactor.string(value);
+        }
         record
     }
 

@@ -137,6 +137,7 @@ mod tests {
                 verdicts: Vec::new(),
             },
             decision: None,
+            environment: Default::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
+use toolgate_model::redact::Redactor;
 use toolgate_model::{
     Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
     PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, Timestamp, Todo,
@@ -54,6 +55,12 @@ pub(super) struct RunContext {
     pub(super) editable: bool,
     /// The input that a person put in the place of the call's: the tool must not go on with this one.
     pub(super) edit: Mutex<Option<InputEdit>>,
+}
+
+/// Returns the variables that a call sets as people see them.
+fn shown_variables(redactor: &Redactor, variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let shown = |(name, value): (&String, &String)| (name.clone(), redactor.text(value).into_owned());
+    variables.iter().map(shown).collect()
 }
 
 impl RunContext {
@@ -336,6 +343,7 @@ impl RunContext {
             // With a secret in it, what a person would send back is not what was asked.
             input_json: (may_edit && self.parts.redactor.is_shown(&self.record.input_json))
                 .then(|| self.record.input_json.clone()),
+            environment: shown_variables(&self.parts.redactor, &origin.environment),
             request: self.parts.redactor.request(request),
             decision: None,
         }

@@ -57,7 +57,7 @@ fn freeze_edit(parts: &Parts, record: &CallRecord, text: &str) -> Result<InputEd
     let registry = place.tools.current();
     let entry = registry.resolve(&record.tool, &offer, &rights).ok_or_else(gone)?;
     let value = input::parse(&RawInput::Json(text.to_owned())).map_err(|(_, problem)| problem)?;
-    let checked = arguments::checked(entry, value);
+    let checked = arguments::checked(entry, value, &record.origin);
     match checked.problem {
         Some((_, problem)) => Err(problem),
         None => {

@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
-use toolgate_fs::{Workspace, marks};
+use toolgate_fs::Workspace;
 use toolgate_model::{
     Ask, CallId, CallRecord, EndReason, InputEdit, Outcome, OutputText, ToolOutput, WarningKind, json_map,
 };
@@ -334,7 +334,7 @@ impl Run {
 
     /// Says what is wrong with an input that was stored with a reply: the tool may be another one since then.
     fn misfit(&self, record: &CallRecord) -> Option<String> {
-        if marks::sha256(record.input_json.as_bytes()) != record.input_digest {
+        if input::digest_with(&record.input_json, &record.origin.environment) != record.input_digest {
             return Some(invalid_arguments(
                 &record.tool,
                 "the digest of the input is not the one that was approved",

@@ -178,6 +178,7 @@ mod tests {
             on_behalf_of: Vec::new(),
             clients: Vec::new(),
             extra: Default::default(),
+            environment: Default::default(),
         }
     }
 

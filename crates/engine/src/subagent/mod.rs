@@ -159,6 +159,7 @@ mod tests {
             on_behalf_of: on_behalf_of.iter().map(|id| (*id).to_owned()).collect(),
             clients: Vec::new(),
             extra: JsonMap::new(),
+            environment: Default::default(),
         }
     }
 

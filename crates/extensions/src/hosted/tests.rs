@@ -241,6 +241,7 @@ fn work() -> HostRequest {
             on_behalf_of: Vec::new(),
             clients: Vec::new(),
             extra: Default::default(),
+            environment: Default::default(),
         }),
         tool: "one".to_owned(),
         input: json!({}),

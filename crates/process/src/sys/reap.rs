@@ -14,11 +14,13 @@ use crate::launch::Usage;
 pub(crate) fn reap(child: Pid) -> Option<Usage> {
     let mut status: c_int = 0;
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
+    let mut own = MaybeUninit::<libc::rusage>::zeroed();
     let number = child.as_raw_nonzero().get();
-    // SAFETY: both pointers are valid for the call, and a `rusage` of zeros is a valid one.
-    let (reaped, used) = unsafe {
+    // SAFETY: the pointers are valid for the calls, and a `rusage` of zeros is a valid one.
+    let (reaped, used, own) = unsafe {
         let reaped = libc::wait4(number, &mut status, libc::WNOHANG, used.as_mut_ptr());
-        (reaped, used.assume_init())
+        libc::getrusage(libc::RUSAGE_SELF, own.as_mut_ptr());
+        (reaped, used.assume_init(), own.assume_init())
     };
     let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
     let time =
@@ -27,7 +29,7 @@ pub(crate) fn reap(child: Pid) -> Option<Usage> {
         user: time(used.ru_utime),
         system: time(used.ru_stime),
         // In KiB, and in blocks of 512 bytes.
-        peak_memory_bytes: count(used.ru_maxrss) << 10,
+        peak_memory_bytes: (used.ru_maxrss > own.ru_maxrss).then(|| count(used.ru_maxrss) << 10),
         read_bytes: count(used.ru_inblock) << 9,
         written_bytes: count(used.ru_oublock) << 9,
     })

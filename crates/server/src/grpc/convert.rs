@@ -5,6 +5,7 @@ mod results;
 
 pub(crate) use results::ended;
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -93,6 +94,12 @@ pub(crate) const DEFAULT_AGENT: &str = "build";
 
 /// The longest id, name or token that a request may carry, in bytes.
 const MAX_NAME: usize = 256;
+
+/// Variables that a call may set.
+const MAX_VARIABLES: usize = 64;
+
+/// Bytes of the variables that a call sets, names included.
+const MAX_ENVIRONMENT: usize = 32 * 1024;
 
 /// Names that the clients of a call may give themselves.
 const MAX_CLIENTS: usize = 8;
@@ -306,8 +313,37 @@ fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &st
         on_behalf_of: Vec::new(),
         unanswered: None,
         clients: client_ids("context.client_ids", context.client_ids)?,
+        environment: environment("context.environment", context.environment)?,
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })
+}
+
+/// Checks the variables that a call sets; whether it may set these is another question.
+fn environment(field: &str, variables: HashMap<String, String>) -> Result<BTreeMap<String, String>, Status> {
+    if variables.len() > MAX_VARIABLES {
+        return Err(bad_field(field, format!("more than {MAX_VARIABLES} variables")));
+    }
+    let size: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if size > MAX_ENVIRONMENT {
+        return Err(bad_field(field, format!("{size} bytes; at most {MAX_ENVIRONMENT}")));
+    }
+    let is_name = |name: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        name.bytes().all(is_letter) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+    };
+    for (name, value) in &variables {
+        if !is_name(name) {
+            let problem = "a name has letters, digits and _, and does not begin with a digit";
+            return Err(bad_field(
+                field,
+                format!("{name:?} is no name of a variable: {problem}"),
+            ));
+        }
+        if value.contains('\0') {
+            return Err(bad_field(field, format!("the value of {name} contains a NUL byte")));
+        }
+    }
+    Ok(variables.into_iter().collect())
 }
 
 /// Checks the names that clients give themselves.
@@ -370,6 +406,7 @@ impl FromCore<call::Origin> for proto::CallContext {
             client_name: origin.client_name,
             client_ids: origin.clients,
             parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
+            environment: origin.environment.into_iter().collect(),
             extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),
         }
     }
@@ -422,7 +459,7 @@ impl FromCore<call::Resources> for proto::Resources {
         Self {
             user_time: Some(duration(used.user)),
             system_time: Some(duration(used.system)),
-            peak_memory_bytes: int(used.peak_memory_bytes),
+            peak_memory_bytes: used.peak_memory_bytes.map(int),
             read_bytes: int(used.read_bytes),
             written_bytes: int(used.written_bytes),
         }
@@ -465,6 +502,7 @@ pub(crate) fn summary(mut record: call::CallRecord) -> proto::Call {
         original.input_json.clear();
     }
     record.origin.extra.clear();
+    record.origin.environment.clear();
     if let Some(ending) = &mut record.ending {
         ending.metadata.clear();
         ending.attachments.clear();

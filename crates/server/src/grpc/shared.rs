@@ -10,12 +10,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use toolgate_engine::Engine;
 use toolgate_extensions::hosted::Hosts;
-use toolgate_model::{CallId, Timestamp};
+use toolgate_model::{CallId, Origin, Timestamp};
+use toolgate_permission::wildcard;
 use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
+use toolgate_tools::bash::decides_what_runs;
 
 use super::auth::{Authenticator, Caller};
 use super::limits::Traffic;
+use super::status::bad_field;
 use super::{convert, status};
 
 /// The longest silence on a stream.
@@ -51,6 +54,8 @@ pub struct Shared {
     pub traffic: Arc<Traffic>,
     /// When this run began.
     pub started: Timestamp,
+    /// The variables that calls may set although they decide what runs.
+    pub caller_variables: Vec<String>,
     /// What a person should know of the service's own configuration.
     pub warnings: Vec<String>,
     /// What confines programs.
@@ -64,6 +69,29 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Refuses variables that a call must not set.
+    pub(super) fn check_environment(&self, origin: &Origin) -> Result<(), Status> {
+        for (name, value) in &origin.environment {
+            let field = "context.environment";
+            if name.starts_with("TOOLGATE_") {
+                return Err(bad_field(
+                    field,
+                    format!("{name}: such variables are the service's own"),
+                ));
+            }
+            let is_allowed = || {
+                self.caller_variables
+                    .iter()
+                    .any(|pattern| wildcard::matches(name, pattern))
+            };
+            if let Some(why) = decides_what_runs(name, value).filter(|_| !is_allowed()) {
+                let how = "an operator may allow it with shell.environment.callers";
+                return Err(bad_field(field, format!("{name} decides what runs ({why}); {how}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Finds a call that a caller names; one that it may not see is not there.
     pub(super) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
         let is_only_one = self.engine.catalogs().all().len() == 1 && id.workspace().is_none();

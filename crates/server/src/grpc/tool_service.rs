@@ -49,6 +49,7 @@ impl Tools {
     /// Returns the call of a request, in the name of its caller.
     async fn signed(&self, caller: &Caller, default: &str, request: WireCall) -> Result<ToolCall, Status> {
         let mut call = request.into_call(default)?;
+        self.0.check_environment(&call.origin)?;
         caller.sign(&mut call.origin);
         if !caller.sees(&call.origin.workspace) {
             return Err(status::not_found("workspace", &call.origin.workspace));

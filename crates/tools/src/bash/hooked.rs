@@ -1,4 +1,4 @@
-//! The variables that hooks set for a command. They are judged as assignments in front of it are: what hooks may, and what a
+//! The variables that hooks and callers set for a command. They are judged as assignments in front of it are: what hooks may, and what a
 //! person has approved, is not to run something else.
 //!
 //! *Invariant:* only ever adds a question.
@@ -27,7 +27,7 @@ pub(super) async fn approve(
     ctx.permission
         .ask(Ask {
             permission: "bash".to_owned(),
-            title: format!("A hook sets for this command: {}", texts.join(" ")),
+            title: format!("For this command is set: {}", texts.join(" ")),
             metadata: json_map([
                 ("command", json!(input.command)),
                 ("description", json!(input.description)),
@@ -39,6 +39,11 @@ pub(super) async fn approve(
         })
         .await?;
     Ok(())
+}
+
+/// Says why a variable leaves open what a command does; none if it does not.
+pub fn decides_what_runs(name: &str, value: &str) -> Option<String> {
+    unclear((&name.to_owned(), &value.to_owned())).and_then(|part| part.unclear)
 }
 
 /// Returns the part of a question that a variable is, if it leaves open what the command does.

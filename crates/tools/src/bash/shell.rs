@@ -51,8 +51,11 @@ impl Shell {
             outside,
             judged,
         } = approved;
-        let environment = ctx.hooks.shell_environment(&workdir.shown).await?;
+        let mut environment = ctx.origin.environment.clone();
         hooked::approve(&environment, input, ctx).await?;
+        let hooked = ctx.hooks.shell_environment(&workdir.shown).await?;
+        hooked::approve(&hooked, input, ctx).await?;
+        environment.extend(hooked);
         Ok(Prepared {
             confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, &judged, ctx),
             launch: Launch {

@@ -26,6 +26,7 @@ fn origin(requester: &Principal) -> Origin {
         on_behalf_of: Vec::new(),
         clients: Vec::new(),
         extra: Default::default(),
+        environment: Default::default(),
     }
 }
 
@@ -53,6 +54,7 @@ fn prompt(origin: &Origin) -> Prompt {
             verdicts: Vec::new(),
         },
         decision: None,
+        environment: Default::default(),
     }
 }
 

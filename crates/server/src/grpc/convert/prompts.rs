@@ -122,6 +122,7 @@ impl FromCore<call::Prompt> for proto::Prompt {
             input_digest: prompt.input_digest,
             editable: prompt.input_json.is_some(),
             input_json: prompt.input_json.unwrap_or_default(),
+            environment: prompt.environment.into_iter().collect(),
             request: Some(prompt.request.into_proto()),
             resolution: prompt.decision.map(proto::PromptResolution::from_core),
         }

@@ -125,6 +125,7 @@ fn tool_call(
             unanswered: None,
             clients: Vec::new(),
             extra,
+            environment: Default::default(),
         },
         tool,
         input: RawInput::Json(json!(request.arguments.unwrap_or_default()).to_string()),

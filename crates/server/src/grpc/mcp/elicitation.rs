@@ -244,6 +244,7 @@ mod tests {
             input_json: None,
             request,
             decision: None,
+            environment: Default::default(),
         }
     }
 
