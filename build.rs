@@ -16,6 +16,7 @@ const FILES: [&str; 10] = [
     "toolgate/v1/permission_service.proto",
     "toolgate/v1/prompt.proto",
     "toolgate/v1/session_service.proto",
+    "toolgate/v1/terminal.proto",
     "toolgate/v1/tool_service.proto",
 ];
 

@@ -55,6 +55,7 @@ mod streams;
 mod stubs;
 mod support;
 mod telemetry;
+mod terminals;
 mod tidy;
 mod unanswered;
 mod walls;

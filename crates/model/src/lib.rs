@@ -13,7 +13,8 @@
 //! - `call`: a call from its request to its record; `ending`: how it ends; `event`: its log; `invalid`: calls that were
 //!   not understood; `change`: the files that it changed and the processes that it left.
 //! - `prompt`: what is asked of people, by which rule, what they reply, what a reply leaves behind.
-//! - `service_event`: what watchers of a workspace are sent; `todo`: an agent's list of tasks.
+//! - `service_event`: what watchers of a workspace are sent; `todo`: an agent's list of tasks; `terminal`: how large a
+//!   terminal is, and signals.
 //! - [`redact`]: takes secrets out of what is shown or kept for showing.
 //! - [`audit_key`], [`frontmatter`], [`skills`], `itself`: the key of the audit's chain, the head of a Markdown file,
 //!   where skills are looked for, and how a service recognises itself over MCP; `login`: logins at servers of tools.
@@ -38,6 +39,7 @@ mod prompt;
 pub mod redact;
 mod service_event;
 pub mod skills;
+mod terminal;
 mod time;
 mod todo;
 mod tool;
@@ -59,6 +61,7 @@ pub use prompt::{
     Prompt, PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
 pub use service_event::{ServiceEvent, ServiceEventKind, SourceState};
+pub use terminal::{Signal, TerminalSize};
 pub use time::Timestamp;
 pub use todo::Todo;
 pub use tool::{Definition, Effect, OutputText, Source, ToolOutput};
