@@ -38,6 +38,7 @@ mod lists;
 mod lsp;
 mod mcp;
 mod mcp_server;
+mod outputs;
 mod peers;
 mod prompts;
 mod readme;

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_model::{OutputText, Signal, TerminalSize, ToolOutput, json_map};
+use toolgate_model::{CommandResult, OutputText, Signal, TerminalSize, ToolOutput, ToolResult, json_map};
 use toolgate_process::{self as process, Control, ProgramSignal, PtySize, Stdin};
 use toolgate_tool::{
     About, ChildCall, Offer, Outline, ProgramControl, Properties, ToolContext, ToolError, TypedTool,
@@ -210,5 +210,9 @@ pub(super) async fn start(input: BashInput, ctx: &ToolContext) -> Result<ToolOut
         output: OutputText::Text(text),
         metadata,
         attachments: Vec::new(),
+        result: Some(ToolResult::Command(CommandResult {
+            background: Some(call),
+            ..CommandResult::default()
+        })),
     })
 }
