@@ -220,7 +220,6 @@ impl From<proto::RevertCallRequest> for WireCall {
     }
 }
 
-/// Reads what prompts mean that nobody answers.
 /// Reads the size of a terminal.
 pub(crate) fn terminal_size(size: Option<proto::TerminalSize>) -> Result<call::TerminalSize, Status> {
     let size = size.unwrap_or_default();
@@ -233,6 +232,7 @@ pub(crate) fn terminal_size(size: Option<proto::TerminalSize>) -> Result<call::T
     })
 }
 
+/// Reads what prompts mean that nobody answers.
 pub(crate) fn unanswered(request: &proto::RunToolRequest) -> Result<call::Unanswered, Status> {
     let timeout = request.wait_timeout.as_ref();
     match proto::Unattended::try_from(request.unattended) {
