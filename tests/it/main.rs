@@ -43,6 +43,7 @@ mod peers;
 mod prompts;
 mod readme;
 mod reference;
+mod results;
 mod revert;
 mod rules;
 mod sandbox;

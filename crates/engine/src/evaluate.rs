@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
     Action, Ask, CallId, Consent, FileChange, GrantId, JsonMap, Model, Origin, PromptRequest, Question, Todo,
+    WarningKind,
 };
 use toolgate_permission::{Refusal, Rights};
 use toolgate_tool::registry::{Entry, Registry};
@@ -255,7 +256,7 @@ impl OutputHandle for Rehearsal {
 
     async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}
 
-    async fn warn(&self, _kind: &str, _text: String) {}
+    async fn warn(&self, _kind: WarningKind, _text: String) {}
 
     fn late_metadata(&self, _patches: LateMetadata) {}
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_model::{CallId, Signal, TerminalSize};
 use toolgate_tool::ProgramControl;
 
-use crate::lookup::NotRunning;
+use crate::not_running::NotRunning;
 use crate::screen::{Picture, Screen};
 
 /// Why the program of a call was not reached.

@@ -13,7 +13,11 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
+<<<<<<< HEAD
 use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Signal, TerminalSize, Todo};
+=======
+use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Todo, WarningKind};
+>>>>>>> main
 use toolgate_permission::Refusal;
 
 use super::{Child, ChildCall, Delegated, ToolError};
@@ -67,8 +71,8 @@ pub trait OutputHandle: Send + Sync + 'static {
     /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
     async fn progress(&self, title: Option<String>, patch: JsonMap);
 
-    /// Says something a person should know that does not end the call. `kind` is a stable word.
-    async fn warn(&self, kind: &str, text: String);
+    /// Says something a person should know that does not end the call. `text` is a sentence.
+    async fn warn(&self, kind: WarningKind, text: String);
 
     /// Leaves something that is listened to when the call has ended, for what becomes known only then: each patch is added
     /// to the call's log and metadata, and announced. A call leaves one stream, the last. It is dropped after a while, or

@@ -16,7 +16,11 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
     Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
+<<<<<<< HEAD
     PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp, Todo,
+=======
+    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo, WarningKind,
+>>>>>>> main
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -443,14 +447,8 @@ impl OutputHandle for RunContext {
         let _ = self.log.send(Command::Metadata { title, patch }).await;
     }
 
-    async fn warn(&self, kind: &str, text: String) {
-        let _ = self
-            .log
-            .send(Command::Warning {
-                kind: kind.to_owned(),
-                text,
-            })
-            .await;
+    async fn warn(&self, kind: WarningKind, text: String) {
+        let _ = self.log.send(Command::Warning { kind, text }).await;
     }
 
     fn late_metadata(&self, patches: LateMetadata) {

@@ -72,6 +72,10 @@ macro_rules! same_values {
 }
 
 same_values!(Action => PermissionAction { Allow Ask Deny });
+same_values!(WarningKind => WarningKind { Lossy NoUndo AttachmentsLeftOut Survivors MetadataLeftOut });
+same_values!(Verdict => CallOutcome { Ok NonZero TimedOut Partial Invalid });
+same_values!(FileAction => FileAction { Added Modified Deleted Moved });
+same_values!(ReadKind => ReadKind { Text Folder Media });
 same_values!(CallState <=> CallState, "state" { Pending Running Waiting Completed Failed });
 same_values!(Effect <=> ToolEffect, "value" { Reads Writes RunsPrograms Network AsksUser });
 same_values!(EndReason <=> FailureReason, "reason" {
