@@ -74,7 +74,8 @@ pub(super) struct AttachArgs {
 impl AttachArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let keyboard = Keyboard::open().map_err(|_| {
-            let text = "attach needs a terminal; without one, `toolgate watch` shows a call and `toolgate send` types to it";
+            let text =
+                "attach needs a terminal; without one, `toolgate watch` shows a call and `toolgate send` types to it";
             Failure::Usage(text.to_owned())
         })?;
         let mut attached = Attached {
@@ -262,7 +263,11 @@ impl Keyboard {
         }
         // Opened anew: whether reading waits is a property of what was opened, which the shell shares with us.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let tty = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty")?;
+        let tty = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open("/dev/tty")?;
         Ok(Self(AsyncFd::new(tty)?))
     }
 

@@ -133,7 +133,11 @@ fn a_command_in_the_background_is_given_a_terminal() {
         let record = server.get(&id).await;
         assert_eq!((record.terminal, record.accepts_input), (Some(size(80, 24)), true));
         let stored: Value = serde_json::from_str(&record.input_json).unwrap();
-        assert_eq!(stored["terminal"], json!({"columns": 80, "rows": 24}), "it is part of what is digested");
+        assert_eq!(
+            stored["terminal"],
+            json!({"columns": 80, "rows": 24}),
+            "it is part of what is digested"
+        );
         types(&server, &id, "\x04").await;
         let end = printed.end().await;
         assert_eq!(exit_of(&end), 3);
@@ -163,13 +167,20 @@ fn what_makes_no_sense_is_refused() {
             input["background"] = json!(true);
             input["terminal"] = json!({"columns": columns, "rows": rows});
             let call = server.run("bash", input).await;
-            assert_eq!(failed(&call).reason(), FailureReason::InvalidArguments, "{columns} {rows}");
+            assert_eq!(
+                failed(&call).reason(),
+                FailureReason::InvalidArguments,
+                "{columns} {rows}"
+            );
         }
         // For front ends: models are not told.
         let tools = server.tools().list_tools(ListToolsRequest::default()).await.unwrap();
         let bash = tools.into_inner().tools.into_iter().find(|tool| tool.name == "bash");
         let schema = bash.unwrap().input_schema_json;
-        assert!(schema.contains("background") && !schema.contains("terminal"), "{schema}");
+        assert!(
+            schema.contains("background") && !schema.contains("terminal"),
+            "{schema}"
+        );
 
         let id = start(&server, "one", "cat").await;
         Printed::of(&server, &id).await;
@@ -193,7 +204,10 @@ fn what_makes_no_sense_is_refused() {
             .unwrap()
             .into_inner();
         next_such(&mut stream, is_output).await;
-        for refusal in [resize(&server, "plain", size(80, 24)).await, look(&server, "plain").await.map(drop)] {
+        for refusal in [
+            resize(&server, "plain", size(80, 24)).await,
+            look(&server, "plain").await.map(drop),
+        ] {
             refused(refusal, Code::FailedPrecondition, "NO_TERMINAL");
         }
         refused(
@@ -217,7 +231,9 @@ fn a_size_reaches_the_programs_before_and_after_they_begin() {
         let evaluated = EvaluateCallRequest {
             context: None,
             tool: "background".to_owned(),
-            arguments: Some(evaluate_call_request::Arguments::InputJson(terminal(command).to_string())),
+            arguments: Some(evaluate_call_request::Arguments::InputJson(
+                terminal(command).to_string(),
+            )),
         };
         let mut stream = server.tools().execute_tool(call).await.unwrap().into_inner();
         let prompt = waiting(&mut stream).await;
@@ -226,7 +242,14 @@ fn a_size_reaches_the_programs_before_and_after_they_begin() {
         };
         let shown = json_of(asked.metadata.as_ref().unwrap());
         assert_eq!(shown["terminal"], "80 x 24, input may follow");
-        let foreseen = server.tools().evaluate_call(evaluated).await.unwrap().into_inner().evaluation.unwrap();
+        let foreseen = server
+            .tools()
+            .evaluate_call(evaluated)
+            .await
+            .unwrap()
+            .into_inner()
+            .evaluation
+            .unwrap();
         let Some(evaluated_request::Request::Permission(foreseen)) = &foreseen.requests[0].request else {
             panic!("{foreseen:?}")
         };
@@ -319,15 +342,15 @@ def main(screen):
 curses.wrapper(main)
 ";
         std::fs::write(server.work().join("draw.py"), program).unwrap();
-        let command = "printf 'before\\r\\n\\033]0;A title\\007'; export LANG=C.UTF-8; python3 draw.py; echo after; cat";
+        let command =
+            "printf 'before\\r\\n\\033]0;A title\\007'; export LANG=C.UTF-8; python3 draw.py; echo after; cat";
         let id = start(&server, "drawn", command).await;
         let mut printed = Printed::of(&server, &id).await;
         let mut picture = GetTerminalResponse::default();
         eventually("it is drawn", async || {
             picture = look(&server, &id).await.unwrap();
             let rows = drawn(size(80, 24), &picture.contents);
-            rows.iter().any(|row| row.contains("[redacted]"))
-                && (picture.cursor_column, picture.cursor_row) == (6, 5)
+            rows.iter().any(|row| row.contains("[redacted]")) && (picture.cursor_column, picture.cursor_row) == (6, 5)
         })
         .await;
         assert_eq!((picture.title.as_str(), picture.size), ("A title", Some(size(80, 24))));
@@ -376,7 +399,12 @@ fn nothing_is_left_of_it() {
         let mut server = Server::with(Setup::default().env("TOOLGATE_DRAIN_GRACE", "200ms")).await;
         let id = start(&server, "shell", "exec bash --norc --noprofile -i").await;
         let mut printed = Printed::of(&server, &id).await;
-        types(&server, &id, "sleep 86422 & (trap '' HUP TERM; sleep 86422; sleep 86422) & echo rea''dy\r").await;
+        types(
+            &server,
+            &id,
+            "sleep 86422 & (trap '' HUP TERM; sleep 86422; sleep 86422) & echo rea''dy\r",
+        )
+        .await;
         printed.shows("ready").await;
         let ended = server.cancel(&id).await;
         assert_eq!(failed(&ended).reason(), FailureReason::Cancelled);
@@ -415,7 +443,8 @@ fn attach(server: &Server, call: &str) -> Pty {
 fn attach_shows_types_resizes_and_leaves() {
     test(async {
         let server = Server::start().await;
-        let command = "echo early; trap 'stty size' WINCH; while read -r line; do echo \"<$line>\"; done; echo over; exit 4";
+        let command =
+            "echo early; trap 'stty size' WINCH; while read -r line; do echo \"<$line>\"; done; echo over; exit 4";
         let id = start(&server, "shell", command).await;
         Printed::of(&server, &id).await.shows("early").await;
         let mut person = attach(&server, &id);

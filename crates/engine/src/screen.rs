@@ -45,7 +45,9 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(size: TerminalSize) -> Self {
         let mut builder = Vt::builder();
-        builder.size(size.columns().into(), size.rows().into()).scrollback_limit(0);
+        builder
+            .size(size.columns().into(), size.rows().into())
+            .scrollback_limit(0);
         Self {
             size,
             emulator: builder.build(),
@@ -83,7 +85,11 @@ impl Screen {
         let column = cursor.col.min(usize::from(self.size.columns()) - 1);
         let mut drawing = self.emulator.dump();
         if drawing.len() > MAX_CONTENTS {
-            let rows: Vec<String> = self.emulator.view().map(|line| line.text().trim_end().to_owned()).collect();
+            let rows: Vec<String> = self
+                .emulator
+                .view()
+                .map(|line| line.text().trim_end().to_owned())
+                .collect();
             drawing = format!("{}\x1b[{};{}H", rows.join("\r\n"), cursor.row + 1, column + 1);
         }
         let mut contents = self.modes.sequences();
@@ -273,7 +279,12 @@ mod tests {
             assert_eq!(rows(&first), rows(&second), "{output:?}");
             assert_eq!(
                 (again.cursor, again.is_cursor_visible, &again.title, &again.contents),
-                (picture.cursor, picture.is_cursor_visible, &picture.title, &picture.contents),
+                (
+                    picture.cursor,
+                    picture.is_cursor_visible,
+                    &picture.title,
+                    &picture.contents
+                ),
                 "{output:?}"
             );
             assert_eq!(picture.drawn, output.len() as u64);
@@ -315,7 +326,9 @@ mod tests {
         let mut output = String::new();
         for cell in 0..100_000_u32 {
             let [_, red, green, blue] = cell.to_be_bytes();
-            output.push_str(&format!("\x1b[38;2;{green};{blue};{red}m\x1b[48;2;{blue};{green};255mx"));
+            output.push_str(&format!(
+                "\x1b[38;2;{green};{blue};{red}m\x1b[48;2;{blue};{green};255mx"
+            ));
         }
         let picture = drawn(large, output.as_bytes()).picture();
         assert!(picture.contents.len() <= MAX_CONTENTS, "{}", picture.contents.len());

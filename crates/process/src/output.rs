@@ -88,11 +88,7 @@ impl Output {
     }
 
     /// The same for the service's end of a terminal.
-    pub(super) fn of_terminal(
-        terminal: OwnedFd,
-        ended: oneshot::Receiver<()>,
-        discards: Discards,
-    ) -> io::Result<Self> {
+    pub(super) fn of_terminal(terminal: OwnedFd, ended: oneshot::Receiver<()>, discards: Discards) -> io::Result<Self> {
         Ok(Self {
             stream: Stream::new(Receiver::from_owned_fd_unchecked(terminal)?, true),
             phase: Phase::Running(ended),

@@ -133,8 +133,9 @@ impl Programs {
             Stdin::Null | Stdin::Pipe => {
                 Wires::pipes(launch.stdin == Stdin::Pipe, was_ended, self.discards()).map_err(streams)?
             }
-            Stdin::Terminal(size) => Wires::terminal(size, was_ended, self.discards())
-                .map_err(|source| StartError::Terminal { source })?,
+            Stdin::Terminal(size) => {
+                Wires::terminal(size, was_ended, self.discards()).map_err(|source| StartError::Terminal { source })?
+            }
         };
         let Wires {
             ours: (input, output, terminal),

@@ -78,7 +78,10 @@ impl Order {
         let mut own_environment = vec![c_string(&shown, "the directory's path")?];
         let has_terminal = matches!(launch.stdin, Stdin::Terminal(_));
         if has_terminal && !launch.environment.contains_key(OsStr::new(TERM.0)) {
-            own_environment.push(c_string([TERM.0, "=", TERM.1].concat().as_bytes(), "the kind of terminal")?);
+            own_environment.push(c_string(
+                [TERM.0, "=", TERM.1].concat().as_bytes(),
+                "the kind of terminal",
+            )?);
         }
         for (name, value) in &launch.environment {
             let variable = [name.as_bytes(), b"=", value.as_bytes()].concat();

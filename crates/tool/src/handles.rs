@@ -13,11 +13,9 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
-<<<<<<< HEAD
-use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Signal, TerminalSize, Todo};
-=======
-use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Todo, WarningKind};
->>>>>>> main
+use toolgate_model::{
+    Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Signal, TerminalSize, Todo, WarningKind,
+};
 use toolgate_permission::Refusal;
 
 use super::{Child, ChildCall, Delegated, ToolError};

@@ -16,11 +16,8 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
     Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
-<<<<<<< HEAD
     PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp, Todo,
-=======
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo, WarningKind,
->>>>>>> main
+    WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;

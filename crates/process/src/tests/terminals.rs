@@ -150,7 +150,9 @@ async fn signals_go_to_the_foreground() {
     let (ending, text) = screen.end().await;
     assert_eq!(ending.exit, Some(Exit::Code(7)), "{text}");
 
-    let mut running = fixture.start("trap 'echo hup; exit 4' HUP; echo ready; while :; do sleep 0.01; done").await;
+    let mut running = fixture
+        .start("trap 'echo hup; exit 4' HUP; echo ready; while :; do sleep 0.01; done")
+        .await;
     let control = running.take_control().unwrap();
     let mut output = running.take_output().unwrap();
     assert_eq!(output.next().await.unwrap(), "ready\n");
@@ -204,7 +206,9 @@ async fn the_end_of_the_shell_ends_the_terminal() {
         .await;
     screen.shows("started").await;
     screen.types("\r").await;
-    let ended = tokio::time::timeout(Duration::from_secs(20), screen.end()).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), screen.end())
+        .await
+        .unwrap();
     assert_eq!(ended.0.exit, Some(Exit::Code(0)));
     assert_eq!(fixture.programs.left_by("a call").await.len(), 1);
     assert_eq!(fixture.programs.end_call("a call").await, 0);

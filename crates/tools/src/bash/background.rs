@@ -16,9 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_model::{CommandResult, OutputText, Signal, TerminalSize, ToolOutput, ToolResult, json_map};
 use toolgate_process::{self as process, Control, ProgramSignal, PtySize, Stdin};
-use toolgate_tool::{
-    About, ChildCall, Offer, Outline, ProgramControl, Properties, ToolContext, ToolError, TypedTool,
-};
+use toolgate_tool::{About, ChildCall, Offer, Outline, ProgramControl, Properties, ToolContext, ToolError, TypedTool};
 
 use super::input::{Input as BashInput, Limit, Terminal, check_command};
 use super::report::Report;

@@ -349,7 +349,9 @@ fn runs_in_terminal(thread: u32, number: &str) -> bool {
     // Of the devices 136 to 143, whose numbers the kernel writes as the older one of its two forms.
     let stat = std::fs::read(format!("/proc/{thread}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat);
-    let device = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(4));
+    let device = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(4));
     let Some(device) = device.and_then(|device| device.parse::<i32>().ok()) else {
         return false;
     };
