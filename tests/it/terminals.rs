@@ -106,10 +106,10 @@ async fn look(server: &Server, call: &str) -> Result<GetTerminalResponse, Status
 
 /// The rows that a terminal shows which is given these bytes, without what is blank at their ends.
 fn drawn(size: TerminalSize, output: &[u8]) -> Vec<String> {
-    let mut emulator = avt::Vt::new(size.columns as usize, size.rows as usize);
-    emulator.feed_str(&String::from_utf8_lossy(output));
-    let rows = emulator.view().map(|line| line.text().trim_end().to_owned());
-    rows.collect()
+    let mut emulator = avt::Terminal::new(size.columns as usize, size.rows as usize).unwrap();
+    emulator.feed(&*String::from_utf8_lossy(output));
+    let lines = emulator.screen().visible_lines();
+    lines.map(|line| line.text().trim_end().to_owned()).collect()
 }
 
 #[test]

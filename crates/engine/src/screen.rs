@@ -5,7 +5,7 @@
 //!
 //! *Invariant:* of bounded size, whatever is drawn: no lines above the screen are kept.
 
-use avt::Vt;
+use avt::Terminal;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::TerminalSize;
 
@@ -36,7 +36,7 @@ pub struct Picture {
 /// The screen of one terminal.
 pub(crate) struct Screen {
     size: TerminalSize,
-    emulator: Vt,
+    emulator: Terminal,
     modes: Modes,
     /// The end of the output that was drawn last.
     drawn: u64,
@@ -44,13 +44,10 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new(size: TerminalSize) -> Self {
-        let mut builder = Vt::builder();
-        builder
-            .size(size.columns().into(), size.rows().into())
-            .scrollback_limit(0);
+        let emulator = Terminal::new(size.columns().into(), size.rows().into());
         Self {
             size,
-            emulator: builder.build(),
+            emulator: emulator.expect("a size is never 0"),
             modes: Modes::default(),
             drawn: 0,
         }
@@ -73,7 +70,7 @@ impl Screen {
         let mut rest = &*text;
         while !rest.is_empty() && !stopping.is_cancelled() {
             let (piece, more) = rest.split_at(rest.floor_char_boundary(PIECE));
-            self.emulator.feed_str(piece);
+            self.emulator.feed(piece);
             rest = more;
         }
         self.drawn = end;
@@ -87,7 +84,8 @@ impl Screen {
         if drawing.len() > MAX_CONTENTS {
             let rows: Vec<String> = self
                 .emulator
-                .view()
+                .screen()
+                .visible_lines()
                 .map(|line| line.text().trim_end().to_owned())
                 .collect();
             drawing = format!("{}\x1b[{};{}H", rows.join("\r\n"), cursor.row + 1, column + 1);
@@ -257,7 +255,12 @@ mod tests {
     }
 
     fn rows(screen: &Screen) -> Vec<String> {
-        screen.emulator.view().map(|line| line.text()).collect()
+        screen
+            .emulator
+            .screen()
+            .visible_lines()
+            .map(|line| line.text())
+            .collect()
     }
 
     #[test]
