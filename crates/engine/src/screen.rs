@@ -38,6 +38,8 @@ pub(crate) struct Screen {
     size: TerminalSize,
     emulator: Terminal,
     modes: Modes,
+    /// The beginning of a character whose end is still to come.
+    unfinished: Vec<u8>,
     /// The end of the output that was drawn last.
     drawn: u64,
 }
@@ -49,6 +51,7 @@ impl Screen {
             size,
             emulator: emulator.expect("a size is never 0"),
             modes: Modes::default(),
+            unfinished: Vec::new(),
             drawn: 0,
         }
     }
@@ -65,15 +68,20 @@ impl Screen {
     /// Draws output that ends at `end`. Blocking; given up when `stopping`, since nobody looks at the screen any more then.
     pub(crate) fn draw(&mut self, output: &[u8], end: u64, stopping: &CancellationToken) {
         self.modes.read(output);
-        // Characters come whole, so that taking each chunk by itself damages none.
-        let text = String::from_utf8_lossy(output);
+        let mut bytes = std::mem::take(&mut self.unfinished);
+        bytes.extend_from_slice(output);
+        let begun = bytes.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+        if std::str::from_utf8(begun).is_err_and(|error| error.error_len().is_none()) {
+            self.unfinished = bytes.split_off(bytes.len() - begun.len());
+        }
+        let text = String::from_utf8_lossy(&bytes);
         let mut rest = &*text;
         while !rest.is_empty() && !stopping.is_cancelled() {
             let (piece, more) = rest.split_at(rest.floor_char_boundary(PIECE));
             self.emulator.feed(piece);
             rest = more;
         }
-        self.drawn = end;
+        self.drawn = end - self.unfinished.len() as u64;
     }
 
     pub(crate) fn picture(&self) -> Picture {
