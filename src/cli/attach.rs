@@ -5,15 +5,15 @@
 
 #![allow(clippy::disallowed_methods)] // opens the terminal
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal as _, Read as _};
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tonic::Code;
@@ -253,7 +253,7 @@ async fn send(sender: &mut Sender, keys: Vec<u8>) -> Result<(), Failure> {
 }
 
 /// The keyboard of this terminal, every key by itself.
-struct Keyboard(AsyncFd<File>);
+struct Keyboard(Receiver);
 
 impl Keyboard {
     /// Opens it, if a person sees what is written to standard output.
@@ -268,12 +268,12 @@ impl Keyboard {
             .write(true)
             .custom_flags(flags)
             .open("/dev/tty")?;
-        Ok(Self(AsyncFd::new(tty)?))
+        Ok(Self(Receiver::from_file_unchecked(tty)?))
     }
 
     /// Hands on every key from now on, until what is returned is dropped.
     fn raw(&self) -> io::Result<Raw<'_>> {
-        let tty = self.0.get_ref();
+        let tty = &self.0;
         let before = tcgetattr(tty)?;
         let mut during = before.clone();
         during.make_raw();
@@ -285,16 +285,16 @@ impl Keyboard {
     async fn read(&self) -> io::Result<Vec<u8>> {
         let mut keys = vec![0; 4096];
         loop {
-            let mut ready = self.0.readable().await?;
-            match ready.try_io(|tty| tty.get_ref().read(&mut keys)) {
+            self.0.readable().await?;
+            match self.0.try_read(&mut keys) {
                 // The terminal is gone.
-                Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(Ok(count)) => {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
                     keys.truncate(count);
                     return Ok(keys);
                 }
-                Ok(Err(error)) => return Err(error),
-                Err(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -302,7 +302,7 @@ impl Keyboard {
 
 /// The mode in which every key is handed on; the old one is put back when it is dropped.
 struct Raw<'a> {
-    tty: &'a File,
+    tty: &'a Receiver,
     before: Termios,
 }
 

@@ -140,7 +140,7 @@ fn a_command_in_the_background_is_given_a_terminal() {
         );
         types(&server, &id, "\x04").await;
         let end = printed.end().await;
-        assert_eq!(exit_of(&end), 3);
+        assert_eq!(exit_of(&end), 3.0);
         let record = server.get(&id).await;
         assert_eq!((record.terminal, record.accepts_input), (None, false));
         for refusal in [
@@ -329,7 +329,7 @@ def main(screen):
     curses.init_pair(1, curses.COLOR_RED, curses.COLOR_BLUE)
     screen.addstr(3, 10, 'coloured', curses.color_pair(1) | curses.A_BOLD)
     screen.addstr(7, 20, 'wide \\u65e5\\u672c')
-    screen.addstr(9, 0, 'something-long-' + 'and-secret')
+    screen.addstr(9, 2, 'something-long-' + 'and-secret')
     screen.border()
     screen.move(5, 6)
     screen.refresh()
