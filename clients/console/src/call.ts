@@ -260,7 +260,11 @@ function describe({ event }: CallEvent): string {
     case "child":
       return `${event.value.tool} ${event.value.callId}`;
     case "completed":
-      return [outcome(event.value), short(event.value.title, 200), `${duration(timed(event.value.timing?.ran))} of work`]
+      return [
+        outcome(event.value),
+        short(event.value.title, 200),
+        `${duration(timed(event.value.timing?.ran))} of work`,
+      ]
         .filter((text) => text !== "")
         .join(", ");
     case "failed":

@@ -148,7 +148,10 @@ const PALETTE = [
 
 function colour(index: number): string {
   if (index < 16) return PALETTE[index]!;
-  if (index >= 232) return `rgb(${Array(3).fill(8 + (index - 232) * 10).join(" ")})`;
+  if (index >= 232)
+    return `rgb(${Array(3)
+      .fill(8 + (index - 232) * 10)
+      .join(" ")})`;
   const level = (part: number): number => (part === 0 ? 0 : 55 + part * 40);
   const cube = index - 16;
   return `rgb(${level(Math.floor(cube / 36))} ${level(Math.floor(cube / 6) % 6)} ${level(cube % 6)})`;

@@ -17,7 +17,11 @@ async function begin(service: Service, callId: string, command: string): Promise
 
 test("a terminal is typed into, fits the window, and is found again", async ({ page, start }) => {
   const service = await start();
-  await begin(service, "shell", `printf '\\033[5;10H\\033[1;31mred\\033[0m\\n'; trap 'stty size' WINCH; while read -r line; do echo "<$line>"; done`);
+  await begin(
+    service,
+    "shell",
+    `printf '\\033[5;10H\\033[1;31mred\\033[0m\\n'; trap 'stty size' WINCH; while read -r line; do echo "<$line>"; done`,
+  );
   await page.goto(`${service.url}console/#/calls/shell`);
   await page.getByRole("tab", { name: "Terminal" }).click();
   const terminal = page.getByRole("application", { name: "Terminal" });

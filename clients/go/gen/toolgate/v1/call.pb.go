@@ -1114,7 +1114,9 @@ type Call struct {
 	OriginalInputDigest string `protobuf:"bytes,22,opt,name=original_input_digest,json=originalInputDigest,proto3" json:"original_input_digest,omitempty"`
 	// What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
 	// wait. Set by GetCall and ListCalls only.
-	WaitingFor    string `protobuf:"bytes,23,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	WaitingFor string `protobuf:"bytes,23,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// The size of its terminal, while it runs; absent if it has none: see ResizeTerminal. Set by GetCall only.
+	Terminal      *TerminalSize `protobuf:"bytes,25,opt,name=terminal,proto3" json:"terminal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1326,6 +1328,13 @@ func (x *Call) GetWaitingFor() string {
 		return x.WaitingFor
 	}
 	return ""
+}
+
+func (x *Call) GetTerminal() *TerminalSize {
+	if x != nil {
+		return x.Terminal
+	}
+	return nil
 }
 
 type isCall_Ending interface {
@@ -2837,7 +2846,7 @@ var File_toolgate_v1_call_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
-	"\x16toolgate/v1/call.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\"`\n" +
+	"\x16toolgate/v1/call.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\x1a\x1atoolgate/v1/terminal.proto\"`\n" +
 	"\bModelRef\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x19\n" +
@@ -2888,7 +2897,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06Timing\x121\n" +
 	"\x06queued\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06queued\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
-	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xa1\b\n" +
+	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xd8\b\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x122\n" +
 	"\acontext\x18\x02 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
@@ -2918,7 +2927,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x13original_input_json\x18\x15 \x01(\tR\x11originalInputJson\x122\n" +
 	"\x15original_input_digest\x18\x16 \x01(\tR\x13originalInputDigest\x12\x1f\n" +
 	"\vwaiting_for\x18\x17 \x01(\tR\n" +
-	"waitingForB\b\n" +
+	"waitingFor\x125\n" +
+	"\bterminal\x18\x19 \x01(\v2\x19.toolgate.v1.TerminalSizeR\bterminalB\b\n" +
 	"\x06ending\"?\n" +
 	"\x11BackgroundProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x18\n" +
@@ -3136,16 +3146,17 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
 	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*Prompt)(nil),                // 34: toolgate.v1.Prompt
-	(PromptState)(0),              // 35: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 36: toolgate.v1.PromptResolution
-	(CallOutcome)(0),              // 37: toolgate.v1.CallOutcome
-	(*CommandResult)(nil),         // 38: toolgate.v1.CommandResult
-	(*FilesResult)(nil),           // 39: toolgate.v1.FilesResult
-	(*SearchResult)(nil),          // 40: toolgate.v1.SearchResult
-	(*ReadResult)(nil),            // 41: toolgate.v1.ReadResult
-	(*FetchResult)(nil),           // 42: toolgate.v1.FetchResult
-	(*ChildrenResult)(nil),        // 43: toolgate.v1.ChildrenResult
+	(*TerminalSize)(nil),          // 34: toolgate.v1.TerminalSize
+	(*Prompt)(nil),                // 35: toolgate.v1.Prompt
+	(PromptState)(0),              // 36: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 37: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 38: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 39: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 40: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 41: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 42: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 43: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 44: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
@@ -3164,50 +3175,51 @@ var file_toolgate_v1_call_proto_depIdxs = []int32{
 	30, // 13: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
 	15, // 14: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
 	14, // 15: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
-	16, // 16: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
-	16, // 17: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	33, // 18: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
-	18, // 19: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	20, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	21, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	22, // 22: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	23, // 23: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	24, // 24: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	26, // 25: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	27, // 26: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	28, // 27: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	29, // 28: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	30, // 29: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	25, // 30: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	19, // 31: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
-	31, // 32: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	34, // 33: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	35, // 34: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	36, // 35: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	6,  // 36: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
-	4,  // 37: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	32, // 38: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	31, // 39: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	10, // 40: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	11, // 41: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	12, // 42: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	37, // 43: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
-	38, // 44: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
-	39, // 45: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
-	40, // 46: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
-	41, // 47: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
-	42, // 48: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
-	43, // 49: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
-	5,  // 50: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	31, // 51: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	10, // 52: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	11, // 53: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	12, // 54: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	34, // 16: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
+	16, // 17: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
+	16, // 18: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
+	33, // 19: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
+	18, // 20: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
+	20, // 21: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	21, // 22: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	22, // 23: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	23, // 24: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	24, // 25: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	26, // 26: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	27, // 27: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	28, // 28: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	29, // 29: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	30, // 30: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	25, // 31: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	19, // 32: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	31, // 33: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	35, // 34: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	36, // 35: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	37, // 36: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	6,  // 37: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
+	4,  // 38: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	32, // 39: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	31, // 40: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	10, // 41: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	11, // 42: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	12, // 43: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	38, // 44: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	39, // 45: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	40, // 46: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	41, // 47: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	42, // 48: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	43, // 49: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	44, // 50: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	5,  // 51: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	31, // 52: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	10, // 53: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	11, // 54: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	12, // 55: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3217,6 +3229,7 @@ func file_toolgate_v1_call_proto_init() {
 	}
 	file_toolgate_v1_prompt_proto_init()
 	file_toolgate_v1_result_proto_init()
+	file_toolgate_v1_terminal_proto_init()
 	file_toolgate_v1_call_proto_msgTypes[3].OneofWrappers = []any{
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),

@@ -13,6 +13,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
 from toolgate.v1 import result_pb2 as _result_pb2
+from toolgate.v1 import terminal_pb2 as _terminal_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -607,6 +608,7 @@ class Call(_message.Message):
     ORIGINAL_INPUT_JSON_FIELD_NUMBER: _builtins.int
     ORIGINAL_INPUT_DIGEST_FIELD_NUMBER: _builtins.int
     WAITING_FOR_FIELD_NUMBER: _builtins.int
+    TERMINAL_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call's id."""
     tool: _builtins.str
@@ -681,6 +683,10 @@ class Call(_message.Message):
         or with the service. Set by GetCall, RunTool and ListCalls only.
         """
 
+    @_builtins.property
+    def terminal(self) -> _terminal_pb2.TerminalSize:
+        """The size of its terminal, while it runs; absent if it has none: see ResizeTerminal. Set by GetCall only."""
+
     def __init__(
         self,
         *,
@@ -708,10 +714,11 @@ class Call(_message.Message):
         original_input_json: _builtins.str = ...,
         original_input_digest: _builtins.str = ...,
         waiting_for: _builtins.str = ...,
+        terminal: _terminal_pb2.TerminalSize | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "start_time", b"start_time", "terminal", b"terminal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "summary", b"summary", "terminal", b"terminal", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_ending: _TypeAlias = _typing.Literal["completed", "failed"]  # noqa: Y015
     _WhichOneofArgType_ending: _TypeAlias = _typing.Literal["ending", b"ending"]  # noqa: Y015
