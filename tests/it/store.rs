@@ -135,6 +135,7 @@ pub(crate) fn end(record: &mut CallRecord, time: Timestamp) -> Vec<CallEvent> {
         metadata: JsonMap::new(),
         attachments: Vec::new(),
         result: None,
+        resources: None,
         truncation: Truncation::default(),
         timing: Default::default(),
     };

@@ -48,7 +48,7 @@ mod tool;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
 pub use change::{BackgroundProcess, FileChange, FileVersion};
-pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Timing, Truncation};
+pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
 pub use event::{CallEvent, EventKind, Queued, WarningKind};
 pub use ids::{CallId, GrantId, InstanceId, OutputId, PromptId, SessionId};
 pub use invalid::INVALID;

@@ -14,7 +14,7 @@ use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
-    Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Signal, TerminalSize, Todo, WarningKind,
+    Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Resources, Signal, TerminalSize, Todo, WarningKind,
 };
 use toolgate_permission::Refusal;
 
@@ -71,6 +71,9 @@ pub trait OutputHandle: Send + Sync + 'static {
 
     /// Says something a person should know that does not end the call. `text` is a sentence.
     async fn warn(&self, kind: WarningKind, text: String);
+
+    /// Adds to what the programs of the call have used.
+    fn used(&self, resources: Resources);
 
     /// Leaves something that is listened to when the call has ended, for what becomes known only then: each patch is added
     /// to the call's log and metadata, and announced. A call leaves one stream, the last. It is dropped after a while, or

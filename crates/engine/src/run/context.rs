@@ -16,8 +16,8 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
     Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp, Todo,
-    WarningKind,
+    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp,
+    Todo, WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -446,6 +446,10 @@ impl OutputHandle for RunContext {
 
     async fn warn(&self, kind: WarningKind, text: String) {
         let _ = self.log.send(Command::Warning { kind, text }).await;
+    }
+
+    fn used(&self, resources: Resources) {
+        self.call.resources.lock().get_or_insert_default().add(resources);
     }
 
     fn late_metadata(&self, patches: LateMetadata) {

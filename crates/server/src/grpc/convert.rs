@@ -391,6 +391,7 @@ impl FromCore<call::Origin> for proto::CallContext {
 impl FromCore<call::CallRecord> for proto::Call {
     fn from_core(record: call::CallRecord) -> Self {
         let is_invalid = record.is_invalid();
+        let resources = record.ending.as_ref().and_then(|ending| ending.resources);
         let ending = record.ending.map(|ending| match to_end(ending, is_invalid) {
             End::Completed(completed) => proto::call::Ending::Completed(completed),
             End::Failed(failed) => proto::call::Ending::Failed(failed),
@@ -425,6 +426,7 @@ impl FromCore<call::CallRecord> for proto::Call {
             background_processes: Vec::new(),
             waiting_for: String::new(),
             terminal: None,
+            resources: resources.map(IntoProto::into_proto),
         }
     }
 }
@@ -434,6 +436,18 @@ impl FromCore<call::TerminalSize> for proto::TerminalSize {
         Self {
             columns: size.columns().into(),
             rows: size.rows().into(),
+        }
+    }
+}
+
+impl FromCore<call::Resources> for proto::Resources {
+    fn from_core(used: call::Resources) -> Self {
+        Self {
+            user_time: Some(duration(used.user)),
+            system_time: Some(duration(used.system)),
+            peak_memory_bytes: int(used.peak_memory_bytes),
+            read_bytes: int(used.read_bytes),
+            written_bytes: int(used.written_bytes),
         }
     }
 }
