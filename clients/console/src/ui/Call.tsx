@@ -111,9 +111,7 @@ function CallFacts({ call }: { call: Call }): JSX.Element {
       )}
       {call.resources !== undefined && (
         <>
-          <Fact name="Processor">
-            {duration(length(call.resources.userTime) + length(call.resources.systemTime))}
-          </Fact>
+          <Fact name="Processor">{duration(length(call.resources.userTime) + length(call.resources.systemTime))}</Fact>
           <Fact name="Memory">{bytes(Number(call.resources.peakMemoryBytes))} at most</Fact>
         </>
       )}
