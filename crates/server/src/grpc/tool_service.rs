@@ -420,7 +420,7 @@ impl ToolService for Tools {
         let (picture, last) = self.0.engine.picture(&id).await.map_err(status::program)?;
         Ok(Response::new(GetTerminalResponse {
             size: Some(TerminalSize::from_core(picture.size)),
-            contents: picture.contents.into(),
+            contents: picture.contents,
             cursor_column: int32(picture.cursor.0),
             cursor_row: int32(picture.cursor.1),
             cursor_visible: picture.is_cursor_visible,
