@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/error_reason.proto",
@@ -18,6 +18,7 @@ const FILES: [&str; 12] = [
     "toolgate/v1/prompt.proto",
     "toolgate/v1/result.proto",
     "toolgate/v1/session_service.proto",
+    "toolgate/v1/terminal.proto",
     "toolgate/v1/tool_service.proto",
 ];
 

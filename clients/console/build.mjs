@@ -18,7 +18,9 @@ const out = resolve(values.out);
 await mkdir(out, { recursive: true });
 await build({
   absWorkingDir: here,
-  entryPoints: { app: "src/main.tsx" },
+  entryPoints: { app: "src/main.tsx", emulator: "src/emulator.ts" },
+  // The page loads it when it is needed.
+  external: ["./emulator.js"],
   outdir: out,
   bundle: true,
   minify: true,

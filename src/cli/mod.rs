@@ -15,6 +15,7 @@
 
 mod approve;
 mod arguments;
+mod attach;
 mod audit;
 mod call;
 mod calls;
@@ -103,6 +104,8 @@ enum Command {
     Cancel(calls::CancelArgs),
     /// Send input to a command that runs in the background.
     Send(send::SendArgs),
+    /// Make this terminal that of a command that runs in the background.
+    Attach(attach::AttachArgs),
     /// Undo what a call did to files.
     Revert(revert::RevertArgs),
     /// Read, search or delete the whole output of a call.
@@ -199,6 +202,7 @@ impl Command {
             Self::Watch(args) => args.run(globals, terminal).await,
             Self::Cancel(args) => args.run(globals, terminal).await,
             Self::Send(args) => args.run(globals, terminal).await,
+            Self::Attach(args) => args.run(globals, terminal).await,
             Self::Revert(args) => args.run(globals, terminal).await,
             Self::Output(args) => args.run(globals, terminal).await,
             Self::Grants(args) => args.run(globals, terminal).await,

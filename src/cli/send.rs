@@ -53,13 +53,7 @@ impl SendArgs {
             ));
         }
         let mut interrupts = Interrupts::listen()?;
-        let mut sender = Sender {
-            client: connection::connect_for(globals, &self.call).await?,
-            request: SendInputRequest {
-                call_id: self.call.clone(),
-                ..SendInputRequest::default()
-            },
-        };
+        let mut sender = Sender::new(connection::connect_for(globals, &self.call).await?, &self.call);
         let state = tokio::select! {
             state = self.send(&mut sender) => state?,
             () = interrupts.next() => return Ok(Exit::Interrupted),
@@ -71,8 +65,7 @@ impl SendArgs {
     }
 
     async fn send(&self, sender: &mut Sender) -> Result<SendInputResponse, Failure> {
-        // An empty message at the beginning asks how far the input is.
-        let mut state = sender.send(Vec::new(), false).await?;
+        let mut state = sender.catch_up().await?;
         match self.text.as_deref() {
             None => {}
             Some("-") => {
@@ -106,14 +99,30 @@ impl SendArgs {
 }
 
 /// Sends one piece after the other, each until it is accepted.
-struct Sender {
+pub(super) struct Sender {
     client: Client,
     /// The next request, with the offset that it begins at.
     request: SendInputRequest,
 }
 
 impl Sender {
-    async fn send(&mut self, data: Vec<u8>, close: bool) -> Result<SendInputResponse, Failure> {
+    /// Sends to a call.
+    pub(super) fn new(client: Client, call: &str) -> Self {
+        let request = SendInputRequest {
+            call_id: call.to_owned(),
+            ..SendInputRequest::default()
+        };
+        Self { client, request }
+    }
+
+    /// Asks how far the input is, whoever brought it, to go on from there.
+    pub(super) async fn catch_up(&mut self) -> Result<SendInputResponse, Failure> {
+        self.request.offset = 0;
+        self.send(Vec::new(), false).await
+    }
+
+    /// Sends a piece until it is accepted.
+    pub(super) async fn send(&mut self, data: Vec<u8>, close: bool) -> Result<SendInputResponse, Failure> {
         self.request.data = data.into();
         self.request.close = close;
         let mut attempts = 0;

@@ -212,10 +212,12 @@ fn schemas_descriptions_and_examples_agree() {
             let name = tool.name();
             let is_word = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
             assert!(is_word && names.insert(name.to_owned()), "{name}");
-            assert_eq!(
-                (definition.name.as_str(), &definition.input_schema),
-                (name, &tool.input_schema())
-            );
+            let mut told = tool.input_schema();
+            if name == "bash" {
+                // Front ends alone give commands a terminal.
+                told["properties"].as_object_mut().unwrap().remove("terminal").unwrap();
+            }
+            assert_eq!((definition.name.as_str(), &definition.input_schema), (name, &told));
 
             let schema = tool.input_schema();
             assert_eq!(schema["type"], "object", "{name}");

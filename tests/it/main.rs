@@ -58,6 +58,7 @@ mod streams;
 mod stubs;
 mod support;
 mod telemetry;
+mod terminals;
 mod tidy;
 mod unanswered;
 mod walls;

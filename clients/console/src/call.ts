@@ -5,6 +5,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { at, outputs, tools } from "./api";
 import { outcome, take } from "./calls";
 import type { Turn } from "./live";
+import { Screen } from "./screen";
 import { bytes, count, duration, short } from "./text";
 import { MOST_BYTES, Window } from "./window";
 import { FailureReason, OutputMode, type Call, type CallEvent } from "./gen/toolgate/v1/call_pb";
@@ -43,12 +44,20 @@ export class CallView {
   /** Whether there is nothing more to wait for. */
   readonly done = signal(false);
 
+  /** Its terminal, once somebody has looked at it. */
+  private screen: Screen | undefined;
   private last = 0n;
   private pending = false;
   /** The entry of the output that comes in one go. */
   private run: { entry: Entry; from: number; to: number } | undefined;
 
   constructor(readonly id: string) {}
+
+  /** Returns its terminal. */
+  open(): Screen {
+    this.screen ??= new Screen(this.id);
+    return this.screen;
+  }
 
   /** Reads the record, then everything that happens to the call until its end. */
   async watch({ signal, alive }: Turn): Promise<void> {
@@ -109,6 +118,7 @@ export class CallView {
       this.outputId.value = outputId;
       this.total.value = Math.max(this.total.value, Number(offset) + data.length);
       if (this.follows.peek() && !this.complete.peek()) this.window.append(Number(offset), data);
+      this.screen?.output(Number(offset), data);
       this.noteOutput(event, Number(offset), Number(offset) + data.length);
     } else {
       this.run = undefined;
@@ -250,7 +260,11 @@ function describe({ event }: CallEvent): string {
     case "child":
       return `${event.value.tool} ${event.value.callId}`;
     case "completed":
-      return [outcome(event.value), short(event.value.title, 200), `${duration(timed(event.value.timing?.ran))} of work`]
+      return [
+        outcome(event.value),
+        short(event.value.title, 200),
+        `${duration(timed(event.value.timing?.ran))} of work`,
+      ]
         .filter((text) => text !== "")
         .join(", ");
     case "failed":
@@ -269,4 +283,14 @@ function timed(length: { seconds: bigint; nanos: number } | undefined): number {
 /** Says why a call failed. */
 export function reason(why: FailureReason): string {
   return (FailureReason[why] ?? "failed").toLowerCase().replaceAll("_", " ");
+}
+
+/** Says whether a call runs in a terminal. */
+export function hasTerminal(call: Call): boolean {
+  if (call.tool !== "background" || call.ending.case !== undefined || call.inputJson === "") return false;
+  try {
+    return (JSON.parse(call.inputJson) as { terminal?: unknown }).terminal !== undefined;
+  } catch {
+    return false;
+  }
 }

@@ -283,7 +283,7 @@ export async function lookUpSpans(row: Row): Promise<void> {
   try {
     const request = { callId: row.id, output: OutputMode.NONE };
     for await (const { event } of tools.watchCall(request, { signal: abort.signal })) {
-      const time = at(event?.time) ?? row.created;
+      const time = at(event?.eventTime) ?? row.created;
       const what = event?.event.case;
       if (what === "running" || what === "resumed") spans = advance(spans, CallState.RUNNING, time);
       if (what === "waiting") spans = advance(spans, CallState.WAITING, time);

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_model::{CallId, CallRecord, CallState, EndReason, InstanceId, SessionKey};
+use toolgate_model::{CallId, CallRecord, CallState, EndReason, InstanceId, SessionKey, TerminalSize};
 
 use crate::admission::refusal::AdmitError;
 use crate::drain_notice::DrainNotice;
@@ -97,6 +97,11 @@ impl Calls {
     /// Returns how far the input of a call has come; none if it does not run here or reads none.
     pub fn input_state(&self, id: &CallId) -> Option<InputState> {
         self.find(id).and_then(|call| call.stdin.get().map(Stdin::state))
+    }
+
+    /// Returns the size of the terminal of a call; none if it does not run here or has none.
+    pub fn terminal_size(&self, id: &CallId) -> Option<TerminalSize> {
+        self.find(id).and_then(|call| call.program.terminal_size())
     }
 
     /// Returns how many calls run or wait.

@@ -11,7 +11,7 @@ use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
     BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, Origin, ServiceEvent, ServiceEventKind,
-    SessionKey, Timestamp, Todo, ToolCall,
+    SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
@@ -27,13 +27,16 @@ use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::doom_loop::LoopGuard;
 use crate::evaluate::Evaluation;
+use crate::live::LiveCall;
 use crate::log::CallLog;
 use crate::log::cursor::{Cursor, OutputMode, WatchError, WatchOptions};
 use crate::parts::{Limits, Parts};
+use crate::program::{Program, ProgramError};
 use crate::prompts::broker::Broker;
 use crate::prompts::exchange::{ApproverReply, ReplyOutcome};
 use crate::restart::{self, Recovered};
 use crate::run::edited;
+use crate::screen::Picture;
 use crate::stdin::{InputError, InputState};
 use crate::{lookup, subagent};
 
@@ -235,25 +238,50 @@ impl Engine {
         data: Bytes,
         close: bool,
     ) -> Result<InputState, InputError> {
-        let live = self.parts.calls.find(id);
-        if let Some(call) = live.filter(|call| !call.record().state.is_terminal()) {
-            let Some(stdin) = call.stdin.get() else {
-                let tool = call.record().tool.clone();
-                return Err(InputError::NotTaken { call: id.clone(), tool });
-            };
-            return stdin.send(offset, data, close);
+        let call = lookup::running(&self.parts, id).await?;
+        let Some(stdin) = call.stdin.get() else {
+            let tool = call.record().tool.clone();
+            return Err(InputError::NotTaken { call: id.clone(), tool });
+        };
+        stdin.send(offset, data, close)
+    }
+
+    /// Changes the size of the terminal of a running call. Before its program runs, it is the size that this gets.
+    ///
+    /// # Errors
+    /// See [`ProgramError`].
+    pub async fn resize(&self, id: &CallId, size: TerminalSize) -> Result<(), ProgramError> {
+        let call = lookup::running(&self.parts, id).await?;
+        let resized = off_runtime(&call, move |program| program.resize(size)).await?;
+        match resized.map_err(ProgramError::Failed)? {
+            true => Ok(()),
+            false => Err(no_terminal(&call)),
         }
-        let call = id.clone();
-        Err(match self.get(id).await? {
-            None => InputError::NotFound(call),
-            Some(record) if record.state.is_terminal() || record.owner == self.parts.calls.instance => {
-                InputError::Ended(call)
-            }
-            Some(record) => InputError::Elsewhere {
-                call,
-                owner: record.owner,
-            },
-        })
+    }
+
+    /// Sends a signal to the program of a running call.
+    ///
+    /// # Errors
+    /// See [`ProgramError`].
+    pub async fn signal(&self, id: &CallId, signal: Signal) -> Result<(), ProgramError> {
+        let call = lookup::running(&self.parts, id).await?;
+        match off_runtime(&call, move |program| program.signal(signal)).await? {
+            true => Ok(()),
+            false => Err(ProgramError::NoProgram(id.clone())),
+        }
+    }
+
+    /// Returns what the terminal of a running call shows, and the number of the call's last event: whoever watches from
+    /// there misses nothing of what comes.
+    ///
+    /// # Errors
+    /// See [`ProgramError`].
+    pub async fn picture(&self, id: &CallId) -> Result<(Picture, u64), ProgramError> {
+        let call = lookup::running(&self.parts, id).await?;
+        // First: what it tells of is drawn by then.
+        let last = call.record().last_sequence;
+        let picture = off_runtime(&call, |program| program.picture()).await?;
+        Ok((picture.ok_or_else(|| no_terminal(&call))?, last))
     }
 
     /// Replies to a prompt. Of an edited reply only the text counts; its digest is made here.
@@ -352,4 +380,21 @@ impl Engine {
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         restart::recover(&self.parts, &self.admission.children()).await
     }
+}
+
+fn no_terminal(call: &LiveCall) -> ProgramError {
+    ProgramError::NoTerminal {
+        call: call.id.clone(),
+        tool: call.record().tool.clone(),
+    }
+}
+
+/// Does something with the program of a call that may block.
+async fn off_runtime<T: Send + 'static>(
+    call: &Arc<LiveCall>,
+    work: impl FnOnce(&Program) -> T + Send + 'static,
+) -> Result<T, ProgramError> {
+    let call = Arc::clone(call);
+    let done = tokio::task::spawn_blocking(move || work(&call.program)).await;
+    done.map_err(|error| ProgramError::Failed(error.into()))
 }

@@ -24,7 +24,7 @@ use toolgate_permission::{Refusal, Rights};
 use toolgate_tool::registry::{Entry, Registry};
 use toolgate_tool::{
     ChangesHandle, Child, ChildCall, ChildrenHandle, Delegated, HooksHandle, LateMetadata, OutputHandle,
-    PermissionHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
+    PermissionHandle, ProgramHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
 };
 
 use crate::admission::arguments::{Checked, checked};
@@ -165,6 +165,7 @@ impl Rehearsal {
             children: self.clone(),
             hooks: self.clone(),
             stdin: self.clone(),
+            program: self.clone(),
         }
     }
 
@@ -348,6 +349,8 @@ impl HooksHandle for Rehearsal {
         Err(self.end())
     }
 }
+
+impl ProgramHandle for Rehearsal {}
 
 #[async_trait]
 impl StdinHandle for Rehearsal {

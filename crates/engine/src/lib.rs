@@ -9,7 +9,8 @@
 //! - `engine`: the public verbs. `parts`: the parts that an engine owns.
 //! - `admission`: from a request to a recorded call (`arguments`, `reserve`, `started`), or why not (`refusal`). `input`: from
 //!   what a model wrote to the frozen input.
-//! - `calls`: the calls that run here or wait. `live`: one of them, with its `clock`, `stdin` and `handover`.
+//! - `calls`: the calls that run here or wait. `live`: one of them, with its `clock`, `stdin`, `handover` and `program`, whose
+//!   terminal shows a `screen`; `not_running`: why it is not there.
 //! - `scheduler`: which calls run and which wait for their turn (`fair` is its pure part).
 //! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`); `run::context` is
 //!   what a running tool can ask of the engine.
@@ -44,13 +45,16 @@ mod log;
 mod lookup;
 mod lossy;
 mod metrics;
+mod not_running;
 mod outcome;
 pub mod outputs;
 mod parts;
+mod program;
 pub mod prompts;
 mod restart;
 mod run;
 mod scheduler;
+mod screen;
 mod stdin;
 mod subagent;
 
@@ -68,8 +72,11 @@ pub use in_force::{Current, InForce};
 pub use input::digest_of;
 pub use live::Attached;
 pub use log::cursor::{Cursor, Item, OutputMode, WatchError};
+pub use not_running::NotRunning;
 pub use parts::Limits;
+pub use program::ProgramError;
 pub use restart::Recovered;
 pub use run::truncate;
 pub use scheduler::RunLimits;
+pub use screen::Picture;
 pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::handover::Handover;
 use crate::log::event::LoggedEvent;
 use crate::log::ring::Ring;
+use crate::program::Program;
 use crate::scheduler::Ticket;
 use crate::stdin::Stdin;
 
@@ -47,6 +48,8 @@ pub(crate) struct LiveCall {
     pub(crate) trace: OnceLock<CallTrace>,
     /// What clients send to the call, once it is known that its tool reads that.
     pub(crate) stdin: OnceLock<Stdin>,
+    /// The program that its tool runs for clients.
+    pub(crate) program: Program,
     /// What the tool said when what it starts was under way.
     pub(crate) launched: Mutex<Option<JsonMap>>,
     /// What its programs have used; none if it has started none.
@@ -82,6 +85,7 @@ impl LiveCall {
             clock: Clock::default(),
             trace: OnceLock::new(),
             stdin: OnceLock::new(),
+            program: Program::default(),
             launched: Mutex::default(),
             resources: Mutex::default(),
             afterwards: Mutex::default(),

@@ -2,10 +2,14 @@
 //!
 //! *Invariant:* reads only.
 
+use std::sync::Arc;
+
 use toolgate_model::{CallId, CallRecord, FileChange, Origin, SessionKey};
 use toolgate_store::{CallFilter, PageRequest, StoreError};
 use toolgate_tool::ToolError;
 
+use crate::live::LiveCall;
+use crate::not_running::NotRunning;
 use crate::parts::Parts;
 
 /// Returns the record of a call, as it is shown.
@@ -16,6 +20,23 @@ pub(crate) async fn record(parts: &Parts, id: &CallId) -> Result<Option<CallReco
         Some(_) | None => parts.store.get(id).await?,
     };
     Ok(record.map(|record| parts.log.redacted(record)))
+}
+
+/// Finds a call that runs here.
+pub(crate) async fn running(parts: &Parts, id: &CallId) -> Result<Arc<LiveCall>, NotRunning> {
+    let live = parts.calls.find(id);
+    if let Some(call) = live.filter(|call| !call.record().state.is_terminal()) {
+        return Ok(call);
+    }
+    let call = id.clone();
+    Err(match record(parts, id).await? {
+        None => NotRunning::NotFound(call),
+        Some(record) if record.state.is_terminal() || record.owner == parts.calls.instance => NotRunning::Ended(call),
+        Some(record) => NotRunning::Elsewhere {
+            call,
+            owner: record.owner,
+        },
+    })
 }
 
 /// Returns whose a call is, also of one that is not recorded yet.

@@ -11,8 +11,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use toolgate_model::{CallId, InstanceId};
-use toolgate_store::StoreError;
+use toolgate_model::CallId;
+
+use crate::not_running::NotRunning;
 
 /// Bytes that may wait to be fetched.
 pub const MAX_WAITING_INPUT: usize = 1024 * 1024;
@@ -32,9 +33,9 @@ pub struct InputState {
 /// Why input was not accepted. Nothing of it was.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// No such call.
-    #[error("there is no call {0}")]
-    NotFound(CallId),
+    /// The call does not run here.
+    #[error(transparent)]
+    NotRunning(#[from] NotRunning),
     /// The call's tool reads no input.
     #[error("the call {call} reads no input: its tool is {tool}")]
     NotTaken {
@@ -42,17 +43,6 @@ pub enum InputError {
         call: CallId,
         /// Its tool.
         tool: String,
-    },
-    /// The call has ended.
-    #[error("the call {0} has ended and reads nothing more")]
-    Ended(CallId),
-    /// Another instance of the service runs the call.
-    #[error("another instance of the service ({owner}) runs the call {call}")]
-    Elsewhere {
-        /// The call.
-        call: CallId,
-        /// Who runs it.
-        owner: InstanceId,
     },
     /// The input was closed, by a client or by the program.
     #[error("the input is closed after {next_offset} bytes{}", if *.by_program { ": the program reads no more" } else { "" })]
@@ -76,9 +66,6 @@ pub enum InputError {
         /// Where to go on.
         next_offset: u64,
     },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// The input of one call.

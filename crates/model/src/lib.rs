@@ -14,7 +14,8 @@
 //!   result, for programs; `event`: its log; `invalid`: calls that were
 //!   not understood; `change`: the files that it changed and the processes that it left.
 //! - `prompt`: what is asked of people, by which rule, what they reply, what a reply leaves behind.
-//! - `service_event`: what watchers of a workspace are sent; `todo`: an agent's list of tasks.
+//! - `service_event`: what watchers of a workspace are sent; `todo`: an agent's list of tasks; `terminal`: how large a
+//!   terminal is, and signals.
 //! - [`redact`]: takes secrets out of what is shown or kept for showing.
 //! - [`audit_key`], [`frontmatter`], [`skills`], `itself`: the key of the audit's chain, the head of a Markdown file,
 //!   where skills are looked for, and how a service recognises itself over MCP; `login`: logins at servers of tools.
@@ -40,6 +41,7 @@ pub mod redact;
 mod result;
 mod service_event;
 pub mod skills;
+mod terminal;
 mod time;
 mod todo;
 mod tool;
@@ -65,6 +67,7 @@ pub use result::{
     SearchResult, ToolResult, Verdict,
 };
 pub use service_event::{ServiceEvent, ServiceEventKind, SourceState};
+pub use terminal::{Signal, TerminalSize};
 pub use time::Timestamp;
 pub use todo::Todo;
 pub use tool::{Definition, Effect, OutputText, Source, ToolOutput};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::environment::{Environment, Filter};
+use super::pty::PtySize;
 use super::sandbox::Confinement;
 
 /// What to start.
@@ -40,6 +41,8 @@ pub enum Stdin {
     Null,
     /// What [`Running::take_input`](super::Running::take_input) is given.
     Pipe,
+    /// The same, through a terminal of this size, which is its output too.
+    Terminal(PtySize),
 }
 
 /// Why a program could not be started.
@@ -70,6 +73,12 @@ pub enum StartError {
     /// No process can be made.
     #[error("cannot make a process: {source}")]
     Process {
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no terminal for it.
+    #[error("cannot make a terminal: {source}")]
+    Terminal {
         /// Why.
         source: io::Error,
     },

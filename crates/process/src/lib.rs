@@ -1,7 +1,7 @@
 //! Programs: the only place that starts one, reads what it prints, and ends it with all that it started.
 //!
 //! A started program leads a session and a process group of its own, reads nothing or what a pipe brings it, prints into
-//! a pipe (two pipes, if it speaks a protocol) and is killed by the kernel when the service dies. Everything that descends
+//! a pipe (two pipes, if it speaks a protocol), or has a terminal for both, and is killed by the kernel when the service dies. Everything that descends
 //! from it is found again by a tag that it cannot shed by leaving the group, forgetting its parents or emptying its
 //! environment (see `sys::tag_of`), and by its control group where those can be written, so ending a call ends all of it.
 //! Requires Linux 5.4; the service should adopt orphans ([`adopt_orphans`]).
@@ -15,6 +15,7 @@
 //!
 //! - `launch`, `environment`: what to start, with which variables, and how it ended.
 //! - `programs`, `running`: starting and ending programs by call; one program that runs.
+//! - `pty`: terminals that they run in, and reaching them from outside.
 //! - `input`, `output`, `stdio_child`, [`stderr_log`]: their pipes; programs that speak a protocol, and their complaints.
 //! - `spawn`, `sys`, `notify`: the threads that start programs, and all unsafe code.
 //! - `reaper`, `tree`, `cgroup`: ending what a call started, found by tag, by parents and by control group.
@@ -33,6 +34,7 @@ mod notify;
 mod output;
 mod peer;
 mod programs;
+mod pty;
 mod reaper;
 mod running;
 pub mod sandbox;
@@ -55,6 +57,7 @@ pub use launch::{Cause, Ending, Exit, Launch, Process, Settings, StartError, Std
 pub use output::Output;
 pub use peer::{Peer, PeerOrigin};
 pub use programs::Programs;
+pub use pty::{Control, ProgramSignal, PtySize};
 pub use running::Running;
 pub use stdio_child::StdioChild;
 pub use temporary::{Temporary, sweep_temporary};

@@ -1,4 +1,5 @@
-//! What a program prints: one pipe for standard output and standard error, read as a stream of whole characters.
+//! What a program prints: one pipe for standard output and standard error, or a terminal, read as a stream of whole
+//! characters.
 //!
 //! *Invariant:* bytes are never changed and never reordered: what is read is what was written, in that order, whichever
 //! of the two it was written to. An unfinished character is kept back until its rest has come.
@@ -31,6 +32,9 @@ const QUIET_AFTER_EXIT: Duration = Duration::from_millis(100);
 
 /// How long after the program's end the pipe is read at most, beyond what it had printed.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// More than the kernel keeps of what was printed into a terminal. It does not tell how much that is.
+const TERMINAL_BYTES: u64 = 32 * 1024;
 
 /// The least time between two reads of a pipe that nobody listens to: a job that never stops printing is slowed down.
 const DISCARD_INTERVAL: Duration = Duration::from_millis(10);
@@ -77,7 +81,16 @@ impl Output {
     /// Reads from the pipe; `ended` is completed (or dropped) when the program has ended.
     pub(super) fn new(pipe: OwnedFd, ended: oneshot::Receiver<()>, discards: Discards) -> io::Result<Self> {
         Ok(Self {
-            stream: Stream::new(pipe)?,
+            stream: Stream::new(Receiver::from_owned_fd(pipe)?, false),
+            phase: Phase::Running(ended),
+            discards,
+        })
+    }
+
+    /// The same for the service's end of a terminal.
+    pub(super) fn of_terminal(terminal: OwnedFd, ended: oneshot::Receiver<()>, discards: Discards) -> io::Result<Self> {
+        Ok(Self {
+            stream: Stream::new(Receiver::from_owned_fd_unchecked(terminal)?, true),
             phase: Phase::Running(ended),
             discards,
         })
@@ -133,22 +146,24 @@ impl Output {
     }
 }
 
-/// The pipe.
+/// The pipe, or the service's end of the terminal.
 struct Stream {
     pipe: Option<Receiver>,
+    is_terminal: bool,
     held: Vec<u8>,
     owed: u64,
     busy: bool,
 }
 
 impl Stream {
-    fn new(pipe: OwnedFd) -> io::Result<Self> {
-        Ok(Self {
-            pipe: Some(Receiver::from_owned_fd(pipe)?),
+    fn new(pipe: Receiver, is_terminal: bool) -> Self {
+        Self {
+            pipe: Some(pipe),
+            is_terminal,
             held: Vec::new(),
             owed: 0,
             busy: false,
-        })
+        }
     }
 
     fn is_open(&self) -> bool {
@@ -165,7 +180,11 @@ impl Stream {
 
     /// Remembers how much lies in the pipe: that much was printed before the end and is read in any case.
     fn note_owed(&mut self) {
-        self.owed = self.pipe.as_ref().map_or(0, lies_in) as u64;
+        self.owed = match &self.pipe {
+            Some(_) if self.is_terminal => TERMINAL_BYTES,
+            Some(pipe) => lies_in(pipe) as u64,
+            None => 0,
+        };
     }
 
     fn read(&mut self) -> Option<Bytes> {

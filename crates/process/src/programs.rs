@@ -4,6 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::environment::Environment;
 use super::input::Input;
 use super::launch::{Launch, Process, Settings, StartError, Stdin};
 use super::output::{Discards, Output};
+use super::pty::{Pty, PtySize};
 use super::reaper::{Entry, ProcessTag, Reaper};
 use super::running::Running;
 use super::spawn::{self, Launcher, Order};
@@ -126,20 +128,20 @@ impl Programs {
             return Err(StartError::Closed);
         }
         let streams = |source: io::Error| StartError::Streams { source };
-        // One pipe for both: of two nobody could tell in which order they were written to.
-        let (output, program_stdout) = io::pipe().map_err(streams)?;
-        let program_stderr = program_stdout.try_clone().map_err(streams)?;
         let (ended, was_ended) = oneshot::channel();
-        let output = Output::new(output.into(), was_ended, self.discards()).map_err(streams)?;
-        let (program_stdin, input) = match launch.stdin {
-            Stdin::Null => (None, None),
-            Stdin::Pipe => {
-                let (program_stdin, input) = io::pipe().map_err(streams)?;
-                let input = Input::new(input.into()).map_err(streams)?;
-                (Some(program_stdin.into()), Some(input))
+        let wires = match launch.stdin {
+            Stdin::Null | Stdin::Pipe => {
+                Wires::pipes(launch.stdin == Stdin::Pipe, was_ended, self.discards()).map_err(streams)?
+            }
+            Stdin::Terminal(size) => {
+                Wires::terminal(size, was_ended, self.discards()).map_err(|source| StartError::Terminal { source })?
             }
         };
-        let order = Order::new(launch, program_stdin, program_stdout.into(), program_stderr.into())?;
+        let Wires {
+            ours: (input, output, terminal),
+            theirs: (program_stdin, program_stdout, program_stderr),
+        } = wires;
+        let order = Order::new(launch, program_stdin, program_stdout, program_stderr)?;
         let child = self.0.launcher.launch(order).await?;
         if self.0.closed.is_cancelled() {
             // The shutdown came in between and has not seen it; its guard ends it here.
@@ -147,6 +149,7 @@ impl Programs {
         }
         Ok(Running {
             exit: sys::watch(child.pidfd()).map_err(streams)?,
+            control: Some(child.control(terminal)),
             child,
             input,
             output: Some(output),
@@ -226,5 +229,41 @@ impl Programs {
             survivors += stop.await.unwrap_or(0);
         }
         survivors
+    }
+}
+
+/// The standard streams of one program, both ends of each.
+struct Wires {
+    /// What is written to it, what it prints, and its terminal.
+    ours: (Option<Input>, Output, Option<OwnedFd>),
+    /// Its standard input, `/dev/null` if none, its output and its errors.
+    theirs: (Option<OwnedFd>, OwnedFd, OwnedFd),
+}
+
+impl Wires {
+    fn pipes(has_input: bool, ended: oneshot::Receiver<()>, discards: Discards) -> io::Result<Self> {
+        // One pipe for both: of two nobody could tell in which order they were written to.
+        let (output, stdout) = io::pipe()?;
+        let stderr = stdout.try_clone()?;
+        let (stdin, input) = if has_input {
+            let (stdin, input) = io::pipe()?;
+            (Some(stdin.into()), Some(Input::new(input.into())?))
+        } else {
+            (None, None)
+        };
+        Ok(Self {
+            ours: (input, Output::new(output.into(), ended, discards)?, None),
+            theirs: (stdin, stdout.into(), stderr.into()),
+        })
+    }
+
+    fn terminal(size: PtySize, ended: oneshot::Receiver<()>, discards: Discards) -> io::Result<Self> {
+        let Pty { ours, theirs } = Pty::open(size)?;
+        let input = Input::of_terminal(ours.try_clone()?)?;
+        let output = Output::of_terminal(ours.try_clone()?, ended, discards)?;
+        Ok(Self {
+            ours: (Some(input), output, Some(ours)),
+            theirs: (Some(theirs.try_clone()?), theirs.try_clone()?, theirs),
+        })
     }
 }

@@ -14,6 +14,7 @@ use super::input::Input;
 use super::launch::{Cause, Ending};
 use super::output::Output;
 use super::programs::{Programs, TERM_GRACE};
+use super::pty::Control;
 use super::spawn::Child;
 
 /// How long a program that seems to have ended, and has not, is left alone.
@@ -25,6 +26,7 @@ pub struct Running {
     pub(super) exit: AsyncFd<Arc<OwnedFd>>,
     pub(super) input: Option<Input>,
     pub(super) output: Option<Output>,
+    pub(super) control: Option<Control>,
     pub(super) ended: Option<oneshot::Sender<()>>,
     /// Keeps the starting thread alive, on which the program's life depends.
     pub(super) programs: Programs,
@@ -36,10 +38,15 @@ impl Running {
         self.child.pid()
     }
 
-    /// Returns the program's standard input, once, if it was started with a pipe. Until it is dropped, the program waits
-    /// for more.
+    /// Returns the program's standard input, once, if it was started with a pipe or a terminal. Until a pipe is
+    /// dropped, the program waits for more.
     pub fn take_input(&mut self) -> Option<Input> {
         self.input.take()
+    }
+
+    /// Returns what reaches the program from outside, once.
+    pub fn take_control(&mut self) -> Option<Control> {
+        self.control.take()
     }
 
     /// Returns what the program prints, once. Somebody must read it, or the program blocks.

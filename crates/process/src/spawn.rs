@@ -24,7 +24,8 @@ use tokio::time::timeout;
 
 use super::cgroup::Groups;
 use super::environment::{Environment, Filter};
-use super::launch::{Exit, Launch, StartError, Usage};
+use super::launch::{Exit, Launch, StartError, Stdin, Usage};
+use super::pty::{Control, TERM};
 use super::reaper::{Entry, ProcessTag, Reaper, owner_of};
 use super::sys::{self, Plan, Spawned, Stack, Step};
 use super::tree;
@@ -75,6 +76,13 @@ impl Order {
         let directory = c_string(launch.directory.as_os_str().as_bytes(), "the directory's path")?;
         let shown = [b"PWD=", launch.shown_directory.as_os_str().as_bytes()].concat();
         let mut own_environment = vec![c_string(&shown, "the directory's path")?];
+        let has_terminal = matches!(launch.stdin, Stdin::Terminal(_));
+        if has_terminal && !launch.environment.contains_key(OsStr::new(TERM.0)) {
+            own_environment.push(c_string(
+                [TERM.0, "=", TERM.1].concat().as_bytes(),
+                "the kind of terminal",
+            )?);
+        }
         for (name, value) in &launch.environment {
             let variable = [name.as_bytes(), b"=", value.as_bytes()].concat();
             own_environment.push(c_string(&variable, "a variable of the environment")?);
@@ -286,6 +294,7 @@ fn launch(
             order.stdout.as_fd(),
             order.stderr.as_fd(),
         ],
+        has_terminal: matches!(order.launch.stdin, Stdin::Terminal(_)),
         mark: mark.0,
         restriction: order
             .launch
@@ -361,6 +370,15 @@ impl Child {
     /// Returns the descriptor that becomes readable when the program ends.
     pub(super) fn pidfd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.pidfd)
+    }
+
+    /// Returns what reaches the program from outside.
+    pub(super) fn control(&self, terminal: Option<OwnedFd>) -> Control {
+        Control {
+            mark: self.mark,
+            reaper: Arc::clone(&self.reaper),
+            terminal,
+        }
     }
 
     /// Returns the call's tag.

@@ -77,6 +77,8 @@ pub(super) struct Plan<'a> {
     pub(super) directory: &'a CStr,
     /// Standard input, output and error; none of them is itself 0, 1 or 2.
     pub(super) stdio: [BorrowedFd<'a>; 3],
+    /// Whether these are a terminal, which is to control its session.
+    pub(super) has_terminal: bool,
     /// The tag that it and all its descendants bear.
     pub(super) mark: u64,
     /// What it is confined to.
@@ -134,6 +136,7 @@ struct Order {
     environment: *const *const c_char,
     directory: *const c_char,
     stdio: [c_int; 3],
+    has_terminal: bool,
     marks: [Rlimit; 2],
     is_confined: bool,
     /// The descriptor of the ruleset, or -1.
@@ -176,6 +179,7 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<Spawned, (Step
         environment: environment.as_ptr(),
         directory: plan.directory.as_ptr(),
         stdio: plan.stdio.map(|stream| stream.as_raw_fd()),
+        has_terminal: plan.has_terminal,
         marks: limits_for(plan.mark).map(|limit| [limit, limit]),
         is_confined: plan.restriction.is_some(),
         ruleset: ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
@@ -331,6 +335,9 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
             if libc::dup2(stream, number) < 0 {
                 return fail(order, 2);
             }
+        }
+        if order.has_terminal && libc::ioctl(0, libc::TIOCSCTTY as _, 0) != 0 {
+            return fail(order, 2);
         }
         // Ours are closed on exec anyway; this is for what the service inherited. Unknown before Linux 5.11.
         libc::syscall(libc::SYS_close_range, 3, c_int::MAX, libc::CLOSE_RANGE_CLOEXEC);

@@ -10,6 +10,8 @@ use tokio_util::task::TaskTracker;
 use super::cgroup::Groups;
 use super::*;
 
+mod terminals;
+
 /// The variable by which a test finds its own processes, whoever their parents are.
 const MARKER: &str = "PROBE_OF_A_TEST";
 

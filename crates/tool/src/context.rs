@@ -44,6 +44,8 @@ pub struct ToolContext {
     pub hooks: Arc<dyn HooksHandle>,
     /// What clients send to it.
     pub stdin: Arc<dyn StdinHandle>,
+    /// The program that it runs.
+    pub program: Arc<dyn ProgramHandle>,
 }
 
 impl ToolContext {

@@ -4,14 +4,18 @@
 //! *Invariant:* nothing here outlives the call.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
-use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Resources, Todo, WarningKind};
+use toolgate_model::{
+    Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Resources, Signal, TerminalSize, Todo, WarningKind,
+};
 use toolgate_permission::Refusal;
 
 use super::{Child, ChildCall, Delegated, ToolError};
@@ -170,4 +174,27 @@ pub trait StdinHandle: Send + Sync + 'static {
 
     /// Takes no more input: what was sent and not fetched is dropped, and clients that send more are told.
     fn end(&self);
+}
+
+/// The program that a call runs, for clients that look at its terminal, change its size, and send signals.
+pub trait ProgramHandle: Send + Sync + 'static {
+    /// Says that the program runs in a terminal, or is about to: what is written to the call's output from now on is what
+    /// the terminal shows.
+    fn open_terminal(&self, _size: TerminalSize) {}
+
+    /// Says that the program runs, and how to reach it. If the size of the terminal was changed meanwhile, the program is
+    /// told.
+    fn attach(&self, _program: Arc<dyn ProgramControl>) {}
+}
+
+/// A program that runs. It may end at any moment.
+pub trait ProgramControl: Send + Sync + 'static {
+    /// Changes the size of its terminal.
+    ///
+    /// # Errors
+    /// It has none.
+    fn resize(&self, size: TerminalSize) -> io::Result<()>;
+
+    /// Sends it a signal, and says whether there was anybody to get it. Blocking.
+    fn signal(&self, signal: Signal) -> bool;
 }

@@ -72,7 +72,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns the tool's name.
     fn name(&self) -> &str;
 
-    /// Returns the JSON Schema of the input, as models see it.
+    /// Returns the JSON Schema of the input, which every input is checked against.
     fn input_schema(&self) -> Value;
 
     /// Returns what is told about the tool in a list made for `offer`.
@@ -187,6 +187,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Returns the text for the model.
     fn description(&self, offer: &Offer<'_>) -> String;
 
+    /// Returns the schema that models are told, which may leave out what is for front ends alone.
+    fn told_schema(&self) -> Value {
+        schema_of::<Self::Input>()
+    }
+
     /// Says whether the tool is one for this model and client: see [`Tool::is_offered`].
     fn is_offered(&self, _offer: &Offer<'_>) -> bool {
         true
@@ -236,7 +241,7 @@ impl<T: TypedTool> Tool for T {
         Definition {
             name: T::ABOUT.name.to_owned(),
             description: self.description(offer),
-            input_schema: self.input_schema(),
+            input_schema: self.told_schema(),
             source: Source::Builtin,
             effects: T::ABOUT.effects.to_vec(),
             permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),

@@ -46,8 +46,8 @@ pub use context::{ToolContext, edit_of, outside};
 pub use error::{ToolError, invalid_arguments};
 pub use guard::{ask_by_name, guarded_file, guarded_part};
 pub use handles::{
-    ChangesHandle, ChildrenHandle, HooksHandle, LateMetadata, OutputHandle, PermissionHandle, SessionHandle,
-    StdinHandle,
+    ChangesHandle, ChildrenHandle, HooksHandle, LateMetadata, OutputHandle, PermissionHandle, ProgramControl,
+    ProgramHandle, SessionHandle, StdinHandle,
 };
 pub use hook::{Hook, HookError, HookPoint};
 pub use interface::{About, InputProblem, Offer, Properties, Tool, TypedTool, uses_apply_patch};

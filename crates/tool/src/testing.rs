@@ -245,6 +245,12 @@ impl StdinHandle for FakeStdin {
     fn end(&self) {}
 }
 
+/// Has no terminal.
+#[derive(Debug, Default)]
+pub struct FakeProgram;
+
+impl ProgramHandle for FakeProgram {}
+
 /// The fakes whose state tests look at.
 #[derive(Clone, Default)]
 pub struct Fakes {
@@ -291,6 +297,7 @@ impl Fakes {
             children: Arc::new(FakeChildren),
             hooks: Arc::new(FakeHooks),
             stdin: Arc::new(FakeStdin),
+            program: Arc::new(FakeProgram),
         }
     }
 

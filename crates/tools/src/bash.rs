@@ -17,9 +17,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use toolgate_model::{Effect, ToolOutput};
 use toolgate_process::{Cause, Ending, Exit, Stdin};
-use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, schema_of};
 
-use self::input::{Limit, check_command};
+use self::input::{Limit, check_command, check_terminal};
 use self::report::Report;
 use self::shell::follow;
 
@@ -75,6 +75,15 @@ impl TypedTool for Bash {
             .replace("{directory}", &offer.workspace.directory().to_string_lossy())
     }
 
+    fn told_schema(&self) -> Value {
+        let mut schema = schema_of::<Input>();
+        // For front ends: a model has no use for what a terminal shows.
+        if let Some(Value::Object(arguments)) = schema.get_mut("properties") {
+            arguments.shift_remove("terminal");
+        }
+        schema
+    }
+
     fn outline(&self, input: &Value) -> Outline {
         Outline::of(input, &["command"]).titled(input, "description")
     }
@@ -82,6 +91,7 @@ impl TypedTool for Bash {
     async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let limit = Limit::new(input.timeout, self.default_timeout)?;
         check_command(&input.command)?;
+        check_terminal(&input)?;
         if input.background == Some(true) {
             return background::start(input, ctx).await;
         }

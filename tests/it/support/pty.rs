@@ -13,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::{PROGRAM, eventually};
 
@@ -69,6 +70,28 @@ impl Pty {
         }
     }
 
+    /// Changes the size of the terminal, of which the program is told.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize {
+            ws_col: columns,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.keyboard, size).unwrap();
+    }
+
+    /// Waits for the end of the program and returns its exit code.
+    pub(crate) async fn ended(&mut self) -> i32 {
+        let mut code = None;
+        eventually("the program has ended", async || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        })
+        .await;
+        code.unwrap().code().unwrap()
+    }
+
     /// Everything that was shown, without the carriage returns of a terminal.
     pub(crate) fn screen(&self) -> String {
         self.screen.lock().unwrap().replace('\r', "")
@@ -99,6 +122,16 @@ impl Pty {
     /// Presses a key, whatever the program does.
     pub(crate) fn press_now(&mut self, key: char) {
         write!(self.keyboard, "{key}").unwrap();
+    }
+
+    /// Types a text, whatever the program does.
+    pub(crate) fn press_now_all(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Sends the program a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Says whether the program waits for a key.

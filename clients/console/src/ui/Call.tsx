@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { at, problem, tools } from "../api";
-import { reason, type CallView } from "../call";
+import { hasTerminal, reason, type CallView } from "../call";
 import { hasEnded, row as rowOf, take, version } from "../calls";
 import { now } from "../clock";
 import { current } from "../current";
@@ -19,8 +19,9 @@ import { Output } from "./Output";
 import { Fact, PromptPanel, takeFocus } from "./Prompts";
 import { Rows } from "./Rows";
 import { State } from "./State";
+import { TerminalPanel } from "./Terminal";
 
-const TABS = { output: "Output", events: "Events", input: "Input", result: "Result" } as const;
+const TABS = { terminal: "Terminal", output: "Output", events: "Events", input: "Input", result: "Result" } as const;
 
 type Tab = keyof typeof TABS;
 
@@ -42,7 +43,9 @@ export function CallPanel({ id }: { id: string }): JSX.Element {
 
 function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
   void version.value;
-  const [tab, setTab] = useState<Tab>("output");
+  const [chosen, setTab] = useState<Tab>("output");
+  const isTerminal = hasTerminal(call);
+  const tab = chosen === "terminal" && !isTerminal ? "output" : chosen;
   const row = rowOf(call.callId);
   const how = row ?? { state: call.state, reason: FailureReason.UNSPECIFIED, outcome: "" };
   const prompt = asking.value.get(call.callId);
@@ -76,8 +79,9 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
         )}
       </header>
       {prompt !== undefined && <PromptPanel key={prompt.promptId} prompt={prompt} />}
-      <Tabs tab={tab} onTab={setTab} />
+      <Tabs tab={tab} without={isTerminal ? "" : "terminal"} onTab={setTab} />
       <div class="tabpanel" role="tabpanel" id={`panel-${tab}`} aria-labelledby={`tab-${tab}`}>
+        {tab === "terminal" && <TerminalPanel key={view.id} view={view} />}
         {tab === "output" && <Output key={view.id} view={view} />}
         {tab === "events" && <Events view={view} />}
         {tab === "input" && <Input call={call} />}
@@ -107,9 +111,7 @@ function CallFacts({ call }: { call: Call }): JSX.Element {
       )}
       {call.resources !== undefined && (
         <>
-          <Fact name="Processor">
-            {duration(length(call.resources.userTime) + length(call.resources.systemTime))}
-          </Fact>
+          <Fact name="Processor">{duration(length(call.resources.userTime) + length(call.resources.systemTime))}</Fact>
           {call.resources.peakMemoryBytes !== undefined && (
             <Fact name="Memory">{bytes(Number(call.resources.peakMemoryBytes))} at most</Fact>
           )}
@@ -175,8 +177,8 @@ function Cancel({ call, background, ended }: { call: Call; background: number; e
   );
 }
 
-function Tabs({ tab, onTab }: { tab: Tab; onTab: (tab: Tab) => void }): JSX.Element {
-  const names = Object.keys(TABS) as Tab[];
+function Tabs({ tab, without, onTab }: { tab: Tab; without: string; onTab: (tab: Tab) => void }): JSX.Element {
+  const names = (Object.keys(TABS) as Tab[]).filter((name) => name !== without);
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step === undefined) return;

@@ -351,6 +351,8 @@ impl LogWriter {
     async fn store_piece(&mut self, piece: Bytes) -> Result<(), StoreError> {
         self.output_writer().await?.append(piece.clone()).await?;
         self.output.stored += piece.len() as u64;
+        let end = self.output.stored;
+        self.call.program.draw(&piece, end, self.call.stopping()).await;
         self.log.metrics.output_stored(piece.len() as u64);
         self.output.batch.push(piece);
         Ok(())

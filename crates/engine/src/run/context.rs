@@ -17,8 +17,8 @@ use toolgate_fs::changes::PlannedChange;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
     Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, Timestamp, Todo,
-    WarningKind,
+    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp,
+    Todo, WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -28,7 +28,7 @@ use toolgate_tool::Registry;
 use toolgate_tool::hooks::{HookAnswer, HookedCall};
 use toolgate_tool::{
     ChangesHandle, Child, ChildCall, ChildrenHandle, Delegated, HookPoint, HooksHandle, LateMetadata, OutputHandle,
-    PermissionHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
+    PermissionHandle, ProgramControl, ProgramHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
 };
 
 use crate::live::LiveCall;
@@ -369,6 +369,7 @@ impl RunContext {
             children: self.clone(),
             hooks: self.clone(),
             stdin: self.clone(),
+            program: self.clone(),
         }
     }
 }
@@ -577,6 +578,16 @@ impl StdinHandle for RunContext {
         if let Some(stdin) = self.call.stdin.get() {
             stdin.end();
         }
+    }
+}
+
+impl ProgramHandle for RunContext {
+    fn open_terminal(&self, size: TerminalSize) {
+        self.call.program.open_terminal(size);
+    }
+
+    fn attach(&self, program: Arc<dyn ProgramControl>) {
+        self.call.program.attach(program);
     }
 }
 

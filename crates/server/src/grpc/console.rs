@@ -40,12 +40,17 @@ const FILES: [(&str, &str, &str); 0] = [];
 
 /// The files, by their names below [`PATH`].
 #[cfg(feature = "console")]
-const FILES: [(&str, &str, &str); 4] = [
+const FILES: [(&str, &str, &str); 5] = [
     ("", "text/html; charset=utf-8", include_str!("console/index.html")),
     (
         "app.js",
         "text/javascript; charset=utf-8",
         include_str!("console/app.js"),
+    ),
+    (
+        "emulator.js",
+        "text/javascript; charset=utf-8",
+        include_str!("console/emulator.js"),
     ),
     ("app.css", "text/css; charset=utf-8", include_str!("console/app.css")),
     ("icon.svg", "image/svg+xml", include_str!("console/icon.svg")),

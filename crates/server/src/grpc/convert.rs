@@ -87,6 +87,7 @@ same_values!(PromptState <=> PromptState, "state" { Open Resolved Expired Withdr
 same_values!(SourceState => ToolSourceState {
     Connecting Ready Disabled Failed NeedsAuth NeedsClientRegistration Untrusted
 });
+same_values!(Signal <=> Signal, "signal" { Int Term Hup Quit Usr1 Usr2 });
 same_values!(Source => ToolSource { Builtin Custom Plugin Mcp Hosted });
 
 /// The agent of a call that names none.
@@ -228,6 +229,18 @@ impl From<proto::RevertCallRequest> for WireCall {
             unanswered: None,
         }
     }
+}
+
+/// Reads the size of a terminal.
+pub(crate) fn terminal_size(size: Option<proto::TerminalSize>) -> Result<call::TerminalSize, Status> {
+    let size = size.unwrap_or_default();
+    let columns = u16::try_from(size.columns).unwrap_or(0);
+    let rows = u16::try_from(size.rows).unwrap_or(0);
+    call::TerminalSize::new(columns, rows).ok_or_else(|| {
+        let (most_columns, most_rows) = (call::TerminalSize::MAX_COLUMNS, call::TerminalSize::MAX_ROWS);
+        let range = format!("not 1 to {most_columns} columns and 1 to {most_rows} rows");
+        bad_field("size", range)
+    })
 }
 
 /// Reads what prompts mean that nobody answers.
@@ -449,7 +462,17 @@ impl FromCore<call::CallRecord> for proto::Call {
             next_input_offset: 0,
             background_processes: Vec::new(),
             waiting_for: String::new(),
+            terminal: None,
             resources: resources.map(IntoProto::into_proto),
+        }
+    }
+}
+
+impl FromCore<call::TerminalSize> for proto::TerminalSize {
+    fn from_core(size: call::TerminalSize) -> Self {
+        Self {
+            columns: size.columns().into(),
+            rows: size.rows().into(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use toolgate_contract::ErrorReason;
-use toolgate_engine::{AdmitError, InputError, WatchError};
+use toolgate_engine::{AdmitError, InputError, NotRunning, ProgramError, WatchError};
 use toolgate_extensions::hosted::HostError;
 use toolgate_store::StoreError;
 
@@ -259,14 +259,34 @@ pub(crate) fn admit(error: AdmitError) -> Status {
     }
 }
 
+/// A call does not run here.
+fn not_running(error: NotRunning) -> Status {
+    let message = error.to_string();
+    match error {
+        NotRunning::NotFound(id) => not_found("call", id.as_str()),
+        NotRunning::Ended(call) => precondition(ErrorReason::CallEnded, call.as_str(), message),
+        NotRunning::Elsewhere { call, .. } => precondition(ErrorReason::OtherInstance, call.as_str(), message),
+        NotRunning::Store(error) => store(error),
+    }
+}
+
+/// The program of a call was not reached.
+pub(crate) fn program(error: ProgramError) -> Status {
+    let message = error.to_string();
+    match error {
+        ProgramError::NotRunning(error) => not_running(error),
+        ProgramError::NoTerminal { call, .. } => precondition(ErrorReason::NoTerminal, call.as_str(), message),
+        ProgramError::NoProgram(call) => precondition(ErrorReason::NoProgram, call.as_str(), message),
+        ProgramError::Failed(error) => internal("the program of a call could not be reached", &error),
+    }
+}
+
 /// Input for a call was not accepted.
 pub(crate) fn input(error: InputError) -> Status {
     let message = error.to_string();
     match error {
-        InputError::NotFound(id) => not_found("call", id.as_str()),
+        InputError::NotRunning(error) => not_running(error),
         InputError::NotTaken { call, .. } => precondition(ErrorReason::NoInput, call.as_str(), message),
-        InputError::Ended(call) => precondition(ErrorReason::CallEnded, call.as_str(), message),
-        InputError::Elsewhere { call, .. } => precondition(ErrorReason::OtherInstance, call.as_str(), message),
         InputError::Closed { .. } => precondition(ErrorReason::InputClosed, "input", message),
         InputError::Ahead { next_offset } => {
             let mut details = details_with(ErrorReason::InputOffset, [("next_offset", next_offset.to_string())]);
@@ -279,7 +299,6 @@ pub(crate) fn input(error: InputError) -> Status {
             details.add_quota_failure_violation("input", message.clone());
             Status::with_error_details(Code::ResourceExhausted, message, details)
         }
-        InputError::Store(error) => store(error),
     }
 }
 

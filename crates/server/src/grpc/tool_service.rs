@@ -14,7 +14,7 @@ use toolgate_store::{CallFilter, PageRequest};
 use toolgate_tool::{Offer, dialect};
 
 use super::auth::Caller;
-use super::convert::{self, WireCall, int, non_empty, page_size, unsigned};
+use super::convert::{self, WireCall, int, int32, non_empty, page_size, unsigned};
 use super::events::{ResponseStream, deadline, stream_events};
 use super::status::bad_field;
 use super::{Shared, status};
@@ -313,6 +313,8 @@ impl ToolService for Tools {
             call.accepts_input = call.ending.is_none() && !input.closed;
             call.next_input_offset = int(input.next_offset);
         }
+        let terminal = self.0.engine.calls().terminal_size(&id);
+        call.terminal = terminal.filter(|_| call.ending.is_none()).map(TerminalSize::from_core);
         Ok(Response::new(GetCallResponse { call: Some(call) }))
     }
 
@@ -399,6 +401,44 @@ impl ToolService for Tools {
         }))
     }
 
+    async fn resize_terminal(
+        &self,
+        request: Request<ResizeTerminalRequest>,
+    ) -> Result<Response<ResizeTerminalResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        let id = self.known(&caller, &request.call_id).await?;
+        let size = convert::terminal_size(request.size)?;
+        self.0.engine.resize(&id, size).await.map_err(status::program)?;
+        Ok(Response::new(ResizeTerminalResponse {}))
+    }
+
+    async fn get_terminal(
+        &self,
+        request: Request<GetTerminalRequest>,
+    ) -> Result<Response<GetTerminalResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        let id = self.known(&caller, &request.call_id).await?;
+        let (picture, last) = self.0.engine.picture(&id).await.map_err(status::program)?;
+        Ok(Response::new(GetTerminalResponse {
+            size: Some(TerminalSize::from_core(picture.size)),
+            contents: picture.contents,
+            cursor_column: int32(picture.cursor.0),
+            cursor_row: int32(picture.cursor.1),
+            cursor_visible: picture.is_cursor_visible,
+            title: picture.title,
+            output_offset: int(picture.drawn),
+            last_sequence: int(last),
+        }))
+    }
+
+    async fn signal_call(&self, request: Request<SignalCallRequest>) -> Result<Response<SignalCallResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        let id = self.known(&caller, &request.call_id).await?;
+        let signal = toolgate_model::Signal::from_number("signal", request.signal)?;
+        self.0.engine.signal(&id, signal).await.map_err(status::program)?;
+        Ok(Response::new(SignalCallResponse {}))
+    }
+
     type RevertCallStream = ResponseStream<RevertCallResponse>;
 
     async fn revert_call(
@@ -441,6 +481,12 @@ impl Tools {
         let found = self.0.engine.prompts().get(&PromptId::from(prompt)).await;
         let found = found.map_err(status::store)?;
         Ok(found.as_ref().map(convert::waits_for).unwrap_or_default())
+    }
+
+    /// Returns the call that a request names.
+    async fn known(&self, caller: &Caller, id: &str) -> Result<CallId, Status> {
+        let id = convert::known_call_id("call_id", id)?;
+        self.0.call(caller, &id).await
     }
 
     async fn find(&self, id: &CallId) -> Result<Call, Status> {

@@ -86,7 +86,10 @@ pub(super) async fn approve(input: &Input, ctx: &ToolContext) -> Result<Approved
         check_workdir(&before)?;
     }
     let home = ctx.workspace.home();
-    let commands = for_commands(&input.command, &input.description, &line, &before, home);
+    let mut commands = for_commands(&input.command, &input.description, &line, &before, home);
+    if let (Some(ask), Some(terminal)) = (&mut commands, input.terminal) {
+        ask.metadata.insert("terminal".to_owned(), json!(terminal.note()));
+    }
     if let Some(ask) = for_outside(&input.command, &before) {
         let then = commands.iter().cloned().collect();
         ctx.permission.ask(Ask { then, ..ask }).await?;

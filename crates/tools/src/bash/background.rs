@@ -7,16 +7,18 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_model::{CommandResult, OutputText, ToolOutput, ToolResult, json_map};
-use toolgate_process::{self as process, Stdin};
-use toolgate_tool::{About, ChildCall, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
+use toolgate_model::{CommandResult, OutputText, Signal, TerminalSize, ToolOutput, ToolResult, json_map};
+use toolgate_process::{self as process, Control, ProgramSignal, PtySize, Stdin};
+use toolgate_tool::{About, ChildCall, Offer, Outline, ProgramControl, Properties, ToolContext, ToolError, TypedTool};
 
-use super::input::{Input as BashInput, Limit, check_command};
+use super::input::{Input as BashInput, Limit, Terminal, check_command};
 use super::report::Report;
 use super::shell::{Shell, follow};
 
@@ -43,6 +45,8 @@ pub struct Input {
     workdir: Option<String>,
     /// What the command does, for people, in five to ten words
     description: String,
+    /// The size of the terminal that the command runs in; without it the command has pipes
+    terminal: Option<Terminal>,
 }
 
 #[async_trait]
@@ -87,11 +91,21 @@ impl Background {
             workdir: input.workdir,
             description: input.description,
             background: None,
+            terminal: input.terminal,
         };
-        let mut prepared = self.shell.prepare(&input, Stdin::Pipe, ctx).await?;
+        let size = input.terminal.map(Terminal::size).transpose()?;
+        if let Some(size) = size {
+            // Before a person is asked: whoever is to type may look and change the size meanwhile.
+            ctx.program.open_terminal(size);
+        }
+        let stdin = size.map_or(Stdin::Pipe, |size| Stdin::Terminal(pty_size(size)));
+        let mut prepared = self.shell.prepare(&input, stdin, ctx).await?;
         let path = ctx.output.open().await?;
         let mut running = prepared.start().await?;
         let program_input = running.take_input();
+        if let Some(control) = running.take_control() {
+            ctx.program.attach(Arc::new(Program(control)));
+        }
         let facts = json_map([("outputPath", json!(path)), ("pid", json!(running.pid()))]);
         ctx.output.progress(None, facts.clone()).await;
         ctx.children.report_launched(facts);
@@ -113,8 +127,11 @@ async fn feed(input: Option<process::Input>, ctx: &ToolContext) -> Infallible {
                 piece = ctx.stdin.next() => piece,
                 () = input.abandoned() => break,
             };
-            // None: the end of the input, which the program sees when the pipe is dropped.
-            let Some(piece) = piece else { break };
+            let Some(piece) = piece else {
+                // If it fails, nobody is left to be told of the end.
+                let _ = input.end().await;
+                break;
+            };
             if input.write(&piece).await.is_err() {
                 break;
             }
@@ -122,6 +139,33 @@ async fn feed(input: Option<process::Input>, ctx: &ToolContext) -> Infallible {
     }
     ctx.stdin.end();
     pending().await
+}
+
+/// The program, as the engine reaches it.
+struct Program(Control);
+
+impl ProgramControl for Program {
+    fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        self.0.resize(pty_size(size))
+    }
+
+    fn signal(&self, signal: Signal) -> bool {
+        self.0.signal(match signal {
+            Signal::Int => ProgramSignal::Int,
+            Signal::Term => ProgramSignal::Term,
+            Signal::Hup => ProgramSignal::Hup,
+            Signal::Quit => ProgramSignal::Quit,
+            Signal::Usr1 => ProgramSignal::Usr1,
+            Signal::Usr2 => ProgramSignal::Usr2,
+        })
+    }
+}
+
+fn pty_size(size: TerminalSize) -> PtySize {
+    PtySize {
+        columns: size.columns(),
+        rows: size.rows(),
+    }
 }
 
 /// Starts a command line as a call of its own, and returns what the model should know when it runs.
@@ -133,6 +177,8 @@ pub(super) async fn start(input: BashInput, ctx: &ToolContext) -> Result<ToolOut
     // What is absent must stay absent: the schema takes no null.
     arguments.extend(input.timeout.map(|timeout| ("timeout".to_owned(), json!(timeout))));
     arguments.extend(input.workdir.map(|workdir| ("workdir".to_owned(), json!(workdir))));
+    let terminal = input.terminal.map(Terminal::as_input);
+    arguments.extend(terminal.map(|terminal| ("terminal".to_owned(), terminal)));
     let child = ctx
         .children
         .start(ChildCall {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_model::TerminalSize;
 use toolgate_tool::ToolError;
 
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
@@ -30,6 +32,53 @@ pub struct Input {
     pub(super) description: String,
     /// Starts the command and returns at once; the command goes on until it ends or is stopped
     pub(super) background: Option<bool>,
+    /// The size of the terminal that a command in the background runs in; without it the command has pipes
+    pub(super) terminal: Option<Terminal>,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Terminal {
+    /// Columns
+    #[schemars(range(min = 1, max = 500))]
+    columns: u16,
+    /// Rows
+    #[schemars(range(min = 1, max = 200))]
+    rows: u16,
+}
+
+impl Terminal {
+    /// Checks it once more: the schema, which says the same, is for the one who wrote the input.
+    pub(super) fn size(self) -> Result<TerminalSize, ToolError> {
+        TerminalSize::new(self.columns, self.rows).ok_or_else(|| {
+            ToolError::Failed(format!(
+                "A terminal has 1 to {} columns and 1 to {} rows.",
+                TerminalSize::MAX_COLUMNS,
+                TerminalSize::MAX_ROWS
+            ))
+        })
+    }
+
+    /// Returns it as it stands in an input.
+    pub(super) fn as_input(self) -> Value {
+        json!({ "columns": self.columns, "rows": self.rows })
+    }
+
+    /// Returns what a person is shown of it.
+    pub(super) fn note(self) -> String {
+        format!("{} x {}, input may follow", self.columns, self.rows)
+    }
+}
+
+/// Refuses a terminal for a command that nobody could type to.
+pub(super) fn check_terminal(input: &Input) -> Result<(), ToolError> {
+    if input.terminal.is_some() && input.background != Some(true) {
+        return Err(ToolError::failed(
+            "A terminal is for commands in the background: add background: true, or leave terminal out.",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses what no shell can be started with, before a person is asked about it.

@@ -163,7 +163,7 @@ fn not_started(error: StartError) -> ToolError {
             ToolError::Failed(format!("The command could not be started: {error}"))
         }
         StartError::Confine { .. } => ToolError::Failed(format!("The command was not run: {error}")),
-        StartError::Process { .. } | StartError::Closed => ToolError::Quota(format!(
+        StartError::Process { .. } | StartError::Terminal { .. } | StartError::Closed => ToolError::Quota(format!(
             "The command could not be started: {error}. Nothing was run; try again later."
         )),
         StartError::Streams { .. } => ToolError::Internal(error.into()),

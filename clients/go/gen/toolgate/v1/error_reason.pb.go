@@ -108,6 +108,10 @@ const (
 	ErrorReason_ERROR_REASON_WAITS_FOR_PERSON ErrorReason = 35
 	// INTERNAL: a fault of the service; its log has the cause.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 36
+	// FAILED_PRECONDITION: the call has no terminal.
+	ErrorReason_ERROR_REASON_NO_TERMINAL ErrorReason = 43
+	// FAILED_PRECONDITION: no program of the call runs that could be sent a signal.
+	ErrorReason_ERROR_REASON_NO_PROGRAM ErrorReason = 44
 )
 
 // Enum value maps for ErrorReason.
@@ -150,6 +154,8 @@ var (
 		34: "ERROR_REASON_DEADLINE",
 		35: "ERROR_REASON_WAITS_FOR_PERSON",
 		36: "ERROR_REASON_INTERNAL",
+		43: "ERROR_REASON_NO_TERMINAL",
+		44: "ERROR_REASON_NO_PROGRAM",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -189,6 +195,8 @@ var (
 		"ERROR_REASON_DEADLINE":              34,
 		"ERROR_REASON_WAITS_FOR_PERSON":      35,
 		"ERROR_REASON_INTERNAL":              36,
+		"ERROR_REASON_NO_TERMINAL":           43,
+		"ERROR_REASON_NO_PROGRAM":            44,
 	}
 )
 
@@ -223,7 +231,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xaf\t\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xea\t\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -262,7 +270,9 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x15ERROR_REASON_REPLACED\x10!\x12\x19\n" +
 	"\x15ERROR_REASON_DEADLINE\x10\"\x12!\n" +
 	"\x1dERROR_REASON_WAITS_FOR_PERSON\x10#\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10$B\x98\x01\n" +
+	"\x15ERROR_REASON_INTERNAL\x10$\x12\x1c\n" +
+	"\x18ERROR_REASON_NO_TERMINAL\x10+\x12\x1b\n" +
+	"\x17ERROR_REASON_NO_PROGRAM\x10,B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -1802,7 +1802,7 @@ var File_toolgate_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x9a\x02\n" +
+	"\x1etoolgate/v1/tool_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x1atoolgate/v1/terminal.proto\"\x9a\x02\n" +
 	"\x10ListToolsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12+\n" +
@@ -1935,7 +1935,7 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"Unattended\x12\x1a\n" +
 	"\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n" +
-	"\x0fUNATTENDED_WAIT\x10\x022\xd5\x06\n" +
+	"\x0fUNATTENDED_WAIT\x10\x022\xe3\b\n" +
 	"\vToolService\x12R\n" +
 	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x06\xb8T\x02\x90\x02\x01\x12W\n" +
 	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x03\xb8T\x010\x01\x12I\n" +
@@ -1946,7 +1946,11 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
 	"\n" +
 	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x03\xb8T\x01\x12O\n" +
-	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x03\xb8T\x01\x12T\n" +
+	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x03\xb8T\x01\x12^\n" +
+	"\x0eResizeTerminal\x12\".toolgate.v1.ResizeTerminalRequest\x1a#.toolgate.v1.ResizeTerminalResponse\"\x03\xb8T\x01\x12X\n" +
+	"\vGetTerminal\x12\x1f.toolgate.v1.GetTerminalRequest\x1a .toolgate.v1.GetTerminalResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"\n" +
+	"SignalCall\x12\x1e.toolgate.v1.SignalCallRequest\x1a\x1f.toolgate.v1.SignalCallResponse\"\x03\xb8T\x01\x12T\n" +
 	"\n" +
 	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x03\xb8T\x010\x01B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
@@ -1966,44 +1970,50 @@ func file_toolgate_v1_tool_service_proto_rawDescGZIP() []byte {
 var file_toolgate_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_toolgate_v1_tool_service_proto_goTypes = []any{
-	(Unattended)(0),               // 0: toolgate.v1.Unattended
-	(*ListToolsRequest)(nil),      // 1: toolgate.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),     // 2: toolgate.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),    // 3: toolgate.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil),   // 4: toolgate.v1.ExecuteToolResponse
-	(*RunToolRequest)(nil),        // 5: toolgate.v1.RunToolRequest
-	(*RunToolResponse)(nil),       // 6: toolgate.v1.RunToolResponse
-	(*EvaluateCallRequest)(nil),   // 7: toolgate.v1.EvaluateCallRequest
-	(*EvaluateCallResponse)(nil),  // 8: toolgate.v1.EvaluateCallResponse
-	(*CallEvaluation)(nil),        // 9: toolgate.v1.CallEvaluation
-	(*EvaluatedRequest)(nil),      // 10: toolgate.v1.EvaluatedRequest
-	(*WatchCallRequest)(nil),      // 11: toolgate.v1.WatchCallRequest
-	(*WatchCallResponse)(nil),     // 12: toolgate.v1.WatchCallResponse
-	(*GetCallRequest)(nil),        // 13: toolgate.v1.GetCallRequest
-	(*GetCallResponse)(nil),       // 14: toolgate.v1.GetCallResponse
-	(*ListCallsRequest)(nil),      // 15: toolgate.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),     // 16: toolgate.v1.ListCallsResponse
-	(*CancelCallRequest)(nil),     // 17: toolgate.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),    // 18: toolgate.v1.CancelCallResponse
-	(*SendInputRequest)(nil),      // 19: toolgate.v1.SendInputRequest
-	(*SendInputResponse)(nil),     // 20: toolgate.v1.SendInputResponse
-	(*RevertCallRequest)(nil),     // 21: toolgate.v1.RevertCallRequest
-	(*RevertCallResponse)(nil),    // 22: toolgate.v1.RevertCallResponse
-	(*ModelRef)(nil),              // 23: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),        // 24: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),           // 25: toolgate.v1.CallContext
-	(*structpb.Struct)(nil),       // 26: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(OnDisconnect)(0),             // 28: toolgate.v1.OnDisconnect
-	(OutputMode)(0),               // 29: toolgate.v1.OutputMode
-	(*CallEvent)(nil),             // 30: toolgate.v1.CallEvent
-	(*Call)(nil),                  // 31: toolgate.v1.Call
-	(PermissionAction)(0),         // 32: toolgate.v1.PermissionAction
-	(*PermissionRequest)(nil),     // 33: toolgate.v1.PermissionRequest
-	(*QuestionRequest)(nil),       // 34: toolgate.v1.QuestionRequest
-	(CallState)(0),                // 35: toolgate.v1.CallState
-	(FailureReason)(0),            // 36: toolgate.v1.FailureReason
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(Unattended)(0),                // 0: toolgate.v1.Unattended
+	(*ListToolsRequest)(nil),       // 1: toolgate.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),      // 2: toolgate.v1.ListToolsResponse
+	(*ExecuteToolRequest)(nil),     // 3: toolgate.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil),    // 4: toolgate.v1.ExecuteToolResponse
+	(*RunToolRequest)(nil),         // 5: toolgate.v1.RunToolRequest
+	(*RunToolResponse)(nil),        // 6: toolgate.v1.RunToolResponse
+	(*EvaluateCallRequest)(nil),    // 7: toolgate.v1.EvaluateCallRequest
+	(*EvaluateCallResponse)(nil),   // 8: toolgate.v1.EvaluateCallResponse
+	(*CallEvaluation)(nil),         // 9: toolgate.v1.CallEvaluation
+	(*EvaluatedRequest)(nil),       // 10: toolgate.v1.EvaluatedRequest
+	(*WatchCallRequest)(nil),       // 11: toolgate.v1.WatchCallRequest
+	(*WatchCallResponse)(nil),      // 12: toolgate.v1.WatchCallResponse
+	(*GetCallRequest)(nil),         // 13: toolgate.v1.GetCallRequest
+	(*GetCallResponse)(nil),        // 14: toolgate.v1.GetCallResponse
+	(*ListCallsRequest)(nil),       // 15: toolgate.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),      // 16: toolgate.v1.ListCallsResponse
+	(*CancelCallRequest)(nil),      // 17: toolgate.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),     // 18: toolgate.v1.CancelCallResponse
+	(*SendInputRequest)(nil),       // 19: toolgate.v1.SendInputRequest
+	(*SendInputResponse)(nil),      // 20: toolgate.v1.SendInputResponse
+	(*RevertCallRequest)(nil),      // 21: toolgate.v1.RevertCallRequest
+	(*RevertCallResponse)(nil),     // 22: toolgate.v1.RevertCallResponse
+	(*ModelRef)(nil),               // 23: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),         // 24: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),            // 25: toolgate.v1.CallContext
+	(*structpb.Struct)(nil),        // 26: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
+	(OnDisconnect)(0),              // 28: toolgate.v1.OnDisconnect
+	(OutputMode)(0),                // 29: toolgate.v1.OutputMode
+	(*CallEvent)(nil),              // 30: toolgate.v1.CallEvent
+	(*Call)(nil),                   // 31: toolgate.v1.Call
+	(PermissionAction)(0),          // 32: toolgate.v1.PermissionAction
+	(*PermissionRequest)(nil),      // 33: toolgate.v1.PermissionRequest
+	(*QuestionRequest)(nil),        // 34: toolgate.v1.QuestionRequest
+	(CallState)(0),                 // 35: toolgate.v1.CallState
+	(FailureReason)(0),             // 36: toolgate.v1.FailureReason
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*ResizeTerminalRequest)(nil),  // 38: toolgate.v1.ResizeTerminalRequest
+	(*GetTerminalRequest)(nil),     // 39: toolgate.v1.GetTerminalRequest
+	(*SignalCallRequest)(nil),      // 40: toolgate.v1.SignalCallRequest
+	(*ResizeTerminalResponse)(nil), // 41: toolgate.v1.ResizeTerminalResponse
+	(*GetTerminalResponse)(nil),    // 42: toolgate.v1.GetTerminalResponse
+	(*SignalCallResponse)(nil),     // 43: toolgate.v1.SignalCallResponse
 }
 var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
 	23, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
@@ -2051,19 +2061,25 @@ var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
 	15, // 42: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
 	17, // 43: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
 	19, // 44: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
-	21, // 45: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
-	2,  // 46: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
-	4,  // 47: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
-	6,  // 48: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
-	8,  // 49: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
-	12, // 50: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
-	14, // 51: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
-	16, // 52: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
-	18, // 53: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
-	20, // 54: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
-	22, // 55: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
-	46, // [46:56] is the sub-list for method output_type
-	36, // [36:46] is the sub-list for method input_type
+	38, // 45: toolgate.v1.ToolService.ResizeTerminal:input_type -> toolgate.v1.ResizeTerminalRequest
+	39, // 46: toolgate.v1.ToolService.GetTerminal:input_type -> toolgate.v1.GetTerminalRequest
+	40, // 47: toolgate.v1.ToolService.SignalCall:input_type -> toolgate.v1.SignalCallRequest
+	21, // 48: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
+	2,  // 49: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
+	4,  // 50: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
+	6,  // 51: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
+	8,  // 52: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
+	12, // 53: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
+	14, // 54: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
+	16, // 55: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
+	18, // 56: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
+	20, // 57: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
+	41, // 58: toolgate.v1.ToolService.ResizeTerminal:output_type -> toolgate.v1.ResizeTerminalResponse
+	42, // 59: toolgate.v1.ToolService.GetTerminal:output_type -> toolgate.v1.GetTerminalResponse
+	43, // 60: toolgate.v1.ToolService.SignalCall:output_type -> toolgate.v1.SignalCallResponse
+	22, // 61: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
+	49, // [49:62] is the sub-list for method output_type
+	36, // [36:49] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
 	36, // [36:36] is the sub-list for extension extendee
 	0,  // [0:36] is the sub-list for field type_name
@@ -2077,6 +2093,7 @@ func file_toolgate_v1_tool_service_proto_init() {
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
 	file_toolgate_v1_prompt_proto_init()
+	file_toolgate_v1_terminal_proto_init()
 	file_toolgate_v1_tool_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*ExecuteToolRequest_InputJson)(nil),
 		(*ExecuteToolRequest_Input)(nil),

@@ -21,16 +21,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ToolService_ListTools_FullMethodName    = "/toolgate.v1.ToolService/ListTools"
-	ToolService_ExecuteTool_FullMethodName  = "/toolgate.v1.ToolService/ExecuteTool"
-	ToolService_RunTool_FullMethodName      = "/toolgate.v1.ToolService/RunTool"
-	ToolService_EvaluateCall_FullMethodName = "/toolgate.v1.ToolService/EvaluateCall"
-	ToolService_WatchCall_FullMethodName    = "/toolgate.v1.ToolService/WatchCall"
-	ToolService_GetCall_FullMethodName      = "/toolgate.v1.ToolService/GetCall"
-	ToolService_ListCalls_FullMethodName    = "/toolgate.v1.ToolService/ListCalls"
-	ToolService_CancelCall_FullMethodName   = "/toolgate.v1.ToolService/CancelCall"
-	ToolService_SendInput_FullMethodName    = "/toolgate.v1.ToolService/SendInput"
-	ToolService_RevertCall_FullMethodName   = "/toolgate.v1.ToolService/RevertCall"
+	ToolService_ListTools_FullMethodName      = "/toolgate.v1.ToolService/ListTools"
+	ToolService_ExecuteTool_FullMethodName    = "/toolgate.v1.ToolService/ExecuteTool"
+	ToolService_RunTool_FullMethodName        = "/toolgate.v1.ToolService/RunTool"
+	ToolService_EvaluateCall_FullMethodName   = "/toolgate.v1.ToolService/EvaluateCall"
+	ToolService_WatchCall_FullMethodName      = "/toolgate.v1.ToolService/WatchCall"
+	ToolService_GetCall_FullMethodName        = "/toolgate.v1.ToolService/GetCall"
+	ToolService_ListCalls_FullMethodName      = "/toolgate.v1.ToolService/ListCalls"
+	ToolService_CancelCall_FullMethodName     = "/toolgate.v1.ToolService/CancelCall"
+	ToolService_SendInput_FullMethodName      = "/toolgate.v1.ToolService/SendInput"
+	ToolService_ResizeTerminal_FullMethodName = "/toolgate.v1.ToolService/ResizeTerminal"
+	ToolService_GetTerminal_FullMethodName    = "/toolgate.v1.ToolService/GetTerminal"
+	ToolService_SignalCall_FullMethodName     = "/toolgate.v1.ToolService/SignalCall"
+	ToolService_RevertCall_FullMethodName     = "/toolgate.v1.ToolService/RevertCall"
 )
 
 // ToolServiceClient is the client API for ToolService service.
@@ -116,6 +119,27 @@ type ToolServiceClient interface {
 	// May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
 	// accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
 	SendInput(ctx context.Context, in *SendInputRequest, opts ...grpc.CallOption) (*SendInputResponse, error)
+	// Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
+	// makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
+	// not begun, it is the size that it will begin with.
+	//
+	// INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+	// ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
+	// the call (OTHER_INSTANCE). May be retried.
+	ResizeTerminal(ctx context.Context, in *ResizeTerminalRequest, opts ...grpc.CallOption) (*ResizeTerminalResponse, error)
+	// Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
+	// recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
+	//
+	// Status codes as ResizeTerminal. May be retried.
+	GetTerminal(ctx context.Context, in *GetTerminalRequest, opts ...grpc.CallOption) (*GetTerminalResponse, error)
+	// Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
+	// foreground there, as a key would. The key itself can be sent as input as well.
+	//
+	// INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+	// reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
+	// (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
+	// sent.
+	SignalCall(ctx context.Context, in *SignalCallRequest, opts ...grpc.CallOption) (*SignalCallResponse, error)
 	// Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
 	// before that call, all files or none. Works without git. Only what tools recorded is restored (Call.changes); files
 	// that a command changed stay as they are.
@@ -249,6 +273,36 @@ func (c *toolServiceClient) SendInput(ctx context.Context, in *SendInputRequest,
 	return out, nil
 }
 
+func (c *toolServiceClient) ResizeTerminal(ctx context.Context, in *ResizeTerminalRequest, opts ...grpc.CallOption) (*ResizeTerminalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResizeTerminalResponse)
+	err := c.cc.Invoke(ctx, ToolService_ResizeTerminal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *toolServiceClient) GetTerminal(ctx context.Context, in *GetTerminalRequest, opts ...grpc.CallOption) (*GetTerminalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTerminalResponse)
+	err := c.cc.Invoke(ctx, ToolService_GetTerminal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *toolServiceClient) SignalCall(ctx context.Context, in *SignalCallRequest, opts ...grpc.CallOption) (*SignalCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignalCallResponse)
+	err := c.cc.Invoke(ctx, ToolService_SignalCall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *toolServiceClient) RevertCall(ctx context.Context, in *RevertCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RevertCallResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[2], ToolService_RevertCall_FullMethodName, cOpts...)
@@ -351,6 +405,27 @@ type ToolServiceServer interface {
 	// May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
 	// accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
 	SendInput(context.Context, *SendInputRequest) (*SendInputResponse, error)
+	// Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
+	// makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
+	// not begun, it is the size that it will begin with.
+	//
+	// INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+	// ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
+	// the call (OTHER_INSTANCE). May be retried.
+	ResizeTerminal(context.Context, *ResizeTerminalRequest) (*ResizeTerminalResponse, error)
+	// Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
+	// recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
+	//
+	// Status codes as ResizeTerminal. May be retried.
+	GetTerminal(context.Context, *GetTerminalRequest) (*GetTerminalResponse, error)
+	// Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
+	// foreground there, as a key would. The key itself can be sent as input as well.
+	//
+	// INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+	// reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
+	// (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
+	// sent.
+	SignalCall(context.Context, *SignalCallRequest) (*SignalCallResponse, error)
 	// Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
 	// before that call, all files or none. Works without git. Only what tools recorded is restored (Call.changes); files
 	// that a command changed stay as they are.
@@ -402,6 +477,15 @@ func (UnimplementedToolServiceServer) CancelCall(context.Context, *CancelCallReq
 }
 func (UnimplementedToolServiceServer) SendInput(context.Context, *SendInputRequest) (*SendInputResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SendInput not implemented")
+}
+func (UnimplementedToolServiceServer) ResizeTerminal(context.Context, *ResizeTerminalRequest) (*ResizeTerminalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResizeTerminal not implemented")
+}
+func (UnimplementedToolServiceServer) GetTerminal(context.Context, *GetTerminalRequest) (*GetTerminalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTerminal not implemented")
+}
+func (UnimplementedToolServiceServer) SignalCall(context.Context, *SignalCallRequest) (*SignalCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalCall not implemented")
 }
 func (UnimplementedToolServiceServer) RevertCall(*RevertCallRequest, grpc.ServerStreamingServer[RevertCallResponse]) error {
 	return status.Error(codes.Unimplemented, "method RevertCall not implemented")
@@ -575,6 +659,60 @@ func _ToolService_SendInput_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ToolService_ResizeTerminal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResizeTerminalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).ResizeTerminal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_ResizeTerminal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).ResizeTerminal(ctx, req.(*ResizeTerminalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ToolService_GetTerminal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTerminalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).GetTerminal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_GetTerminal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).GetTerminal(ctx, req.(*GetTerminalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ToolService_SignalCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).SignalCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_SignalCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).SignalCall(ctx, req.(*SignalCallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ToolService_RevertCall_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(RevertCallRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -620,6 +758,18 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SendInput",
 			Handler:    _ToolService_SendInput_Handler,
+		},
+		{
+			MethodName: "ResizeTerminal",
+			Handler:    _ToolService_ResizeTerminal_Handler,
+		},
+		{
+			MethodName: "GetTerminal",
+			Handler:    _ToolService_GetTerminal_Handler,
+		},
+		{
+			MethodName: "SignalCall",
+			Handler:    _ToolService_SignalCall_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -102,6 +102,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 36
     """INTERNAL: a fault of the service; its log has the cause."""
+    ERROR_REASON_NO_TERMINAL: _ErrorReason.ValueType  # 43
+    """FAILED_PRECONDITION: the call has no terminal."""
+    ERROR_REASON_NO_PROGRAM: _ErrorReason.ValueType  # 44
+    """FAILED_PRECONDITION: no program of the call runs that could be sent a signal."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -191,4 +195,8 @@ say which call waits for which prompt.
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 36
 """INTERNAL: a fault of the service; its log has the cause."""
+ERROR_REASON_NO_TERMINAL: ErrorReason.ValueType  # 43
+"""FAILED_PRECONDITION: the call has no terminal."""
+ERROR_REASON_NO_PROGRAM: ErrorReason.ValueType  # 44
+"""FAILED_PRECONDITION: no program of the call runs that could be sent a signal."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

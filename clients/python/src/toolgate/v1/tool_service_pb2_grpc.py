@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from toolgate.v1 import terminal_pb2 as toolgate_dot_v1_dot_terminal__pb2
 from toolgate.v1 import tool_service_pb2 as toolgate_dot_v1_dot_tool__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -87,6 +88,21 @@ class ToolServiceStub:
                 '/toolgate.v1.ToolService/SendInput',
                 request_serializer=toolgate_dot_v1_dot_tool__service__pb2.SendInputRequest.SerializeToString,
                 response_deserializer=toolgate_dot_v1_dot_tool__service__pb2.SendInputResponse.FromString,
+                _registered_method=True)
+        self.ResizeTerminal = channel.unary_unary(
+                '/toolgate.v1.ToolService/ResizeTerminal',
+                request_serializer=toolgate_dot_v1_dot_terminal__pb2.ResizeTerminalRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_terminal__pb2.ResizeTerminalResponse.FromString,
+                _registered_method=True)
+        self.GetTerminal = channel.unary_unary(
+                '/toolgate.v1.ToolService/GetTerminal',
+                request_serializer=toolgate_dot_v1_dot_terminal__pb2.GetTerminalRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_terminal__pb2.GetTerminalResponse.FromString,
+                _registered_method=True)
+        self.SignalCall = channel.unary_unary(
+                '/toolgate.v1.ToolService/SignalCall',
+                request_serializer=toolgate_dot_v1_dot_terminal__pb2.SignalCallRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_terminal__pb2.SignalCallResponse.FromString,
                 _registered_method=True)
         self.RevertCall = channel.unary_stream(
                 '/toolgate.v1.ToolService/RevertCall',
@@ -221,6 +237,42 @@ class ToolServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResizeTerminal(self, request, context):
+        """Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
+        makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
+        not begun, it is the size that it will begin with.
+
+        INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+        ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
+        the call (OTHER_INSTANCE). May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTerminal(self, request, context):
+        """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
+        recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
+
+        Status codes as ResizeTerminal. May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalCall(self, request, context):
+        """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
+        foreground there, as a key would. The key itself can be sent as input as well.
+
+        INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+        reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
+        (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
+        sent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RevertCall(self, request, context):
         """Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
         before that call, all files or none. Works without git. Only what tools recorded is restored (Call.changes); files
@@ -288,6 +340,21 @@ def add_ToolServiceServicer_to_server(servicer, server):
                     servicer.SendInput,
                     request_deserializer=toolgate_dot_v1_dot_tool__service__pb2.SendInputRequest.FromString,
                     response_serializer=toolgate_dot_v1_dot_tool__service__pb2.SendInputResponse.SerializeToString,
+            ),
+            'ResizeTerminal': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResizeTerminal,
+                    request_deserializer=toolgate_dot_v1_dot_terminal__pb2.ResizeTerminalRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_terminal__pb2.ResizeTerminalResponse.SerializeToString,
+            ),
+            'GetTerminal': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTerminal,
+                    request_deserializer=toolgate_dot_v1_dot_terminal__pb2.GetTerminalRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_terminal__pb2.GetTerminalResponse.SerializeToString,
+            ),
+            'SignalCall': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalCall,
+                    request_deserializer=toolgate_dot_v1_dot_terminal__pb2.SignalCallRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_terminal__pb2.SignalCallResponse.SerializeToString,
             ),
             'RevertCall': grpc.unary_stream_rpc_method_handler(
                     servicer.RevertCall,
@@ -547,6 +614,87 @@ class ToolService:
             '/toolgate.v1.ToolService/SendInput',
             toolgate_dot_v1_dot_tool__service__pb2.SendInputRequest.SerializeToString,
             toolgate_dot_v1_dot_tool__service__pb2.SendInputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResizeTerminal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.ToolService/ResizeTerminal',
+            toolgate_dot_v1_dot_terminal__pb2.ResizeTerminalRequest.SerializeToString,
+            toolgate_dot_v1_dot_terminal__pb2.ResizeTerminalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTerminal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.ToolService/GetTerminal',
+            toolgate_dot_v1_dot_terminal__pb2.GetTerminalRequest.SerializeToString,
+            toolgate_dot_v1_dot_terminal__pb2.GetTerminalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.ToolService/SignalCall',
+            toolgate_dot_v1_dot_terminal__pb2.SignalCallRequest.SerializeToString,
+            toolgate_dot_v1_dot_terminal__pb2.SignalCallResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ The service that lists and runs tools."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from toolgate.v1 import terminal_pb2 as _terminal_pb2
 from toolgate.v1 import tool_service_pb2 as _tool_service_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -120,6 +121,30 @@ class ToolServiceStub:
     May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
     accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
     """
+    ResizeTerminal: _grpc.UnaryUnaryMultiCallable[_terminal_pb2.ResizeTerminalRequest, _terminal_pb2.ResizeTerminalResponse]
+    """Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
+    makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
+    not begun, it is the size that it will begin with.
+
+    INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+    ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
+    the call (OTHER_INSTANCE). May be retried.
+    """
+    GetTerminal: _grpc.UnaryUnaryMultiCallable[_terminal_pb2.GetTerminalRequest, _terminal_pb2.GetTerminalResponse]
+    """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
+    recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
+
+    Status codes as ResizeTerminal. May be retried.
+    """
+    SignalCall: _grpc.UnaryUnaryMultiCallable[_terminal_pb2.SignalCallRequest, _terminal_pb2.SignalCallResponse]
+    """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
+    foreground there, as a key would. The key itself can be sent as input as well.
+
+    INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+    reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
+    (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
+    sent.
+    """
     RevertCall: _grpc.UnaryStreamMultiCallable[_tool_service_pb2.RevertCallRequest, _tool_service_pb2.RevertCallResponse]
     """Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
     before that call, all files or none. Works without git. Only what tools recorded is restored (Call.changes); files
@@ -228,6 +253,30 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
     accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
+    """
+    ResizeTerminal: _aio.UnaryUnaryMultiCallable[_terminal_pb2.ResizeTerminalRequest, _terminal_pb2.ResizeTerminalResponse]  # type: ignore[assignment]
+    """Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
+    makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
+    not begun, it is the size that it will begin with.
+
+    INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+    ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
+    the call (OTHER_INSTANCE). May be retried.
+    """
+    GetTerminal: _aio.UnaryUnaryMultiCallable[_terminal_pb2.GetTerminalRequest, _terminal_pb2.GetTerminalResponse]  # type: ignore[assignment]
+    """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
+    recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
+
+    Status codes as ResizeTerminal. May be retried.
+    """
+    SignalCall: _aio.UnaryUnaryMultiCallable[_terminal_pb2.SignalCallRequest, _terminal_pb2.SignalCallResponse]  # type: ignore[assignment]
+    """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
+    foreground there, as a key would. The key itself can be sent as input as well.
+
+    INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+    reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
+    (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
+    sent.
     """
     RevertCall: _aio.UnaryStreamMultiCallable[_tool_service_pb2.RevertCallRequest, _tool_service_pb2.RevertCallResponse]  # type: ignore[assignment]
     """Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
@@ -388,6 +437,48 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
 
         May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
         accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
+        """
+
+    @_abc_1.abstractmethod
+    def ResizeTerminal(
+        self,
+        request: _terminal_pb2.ResizeTerminalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_terminal_pb2.ResizeTerminalResponse, _abc.Awaitable[_terminal_pb2.ResizeTerminalResponse]]:
+        """Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
+        makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
+        not begun, it is the size that it will begin with.
+
+        INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+        ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
+        the call (OTHER_INSTANCE). May be retried.
+        """
+
+    @_abc_1.abstractmethod
+    def GetTerminal(
+        self,
+        request: _terminal_pb2.GetTerminalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_terminal_pb2.GetTerminalResponse, _abc.Awaitable[_terminal_pb2.GetTerminalResponse]]:
+        """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
+        recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
+
+        Status codes as ResizeTerminal. May be retried.
+        """
+
+    @_abc_1.abstractmethod
+    def SignalCall(
+        self,
+        request: _terminal_pb2.SignalCallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_terminal_pb2.SignalCallResponse, _abc.Awaitable[_terminal_pb2.SignalCallResponse]]:
+        """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
+        foreground there, as a key would. The key itself can be sent as input as well.
+
+        INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+        reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
+        (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
+        sent.
         """
 
     @_abc_1.abstractmethod

@@ -132,7 +132,8 @@ impl Asked<'_> {
                 let leads_back = is_link(&place) && !flags.contains(OFlags::NOFOLLOW);
                 match leads_back.then(|| self.follow(&place)) {
                     // A link from elsewhere into the workspace.
-                    Some(Ok(target)) if self.is_guarded(&target) => {
+                    // Or, as `/dev/stdout` is, to a terminal.
+                    Some(Ok(target)) if self.is_guarded(&target) || target.directory == Path::new(TERMINALS) => {
                         place = target;
                         continue;
                     }
@@ -177,17 +178,17 @@ impl Asked<'_> {
         Err(Errno::LOOP)
     }
 
-    /// Opens a terminal whose other end the caller holds, so that it is not somebody else's.
+    /// Opens a terminal that is not somebody else's: the caller holds its other end, or runs in it.
     fn open_terminal(&self, place: &Place, flags: OFlags) -> Outcome {
         let name = place.name.to_str().unwrap_or_default();
-        if name.parse::<u32>().is_err() || !holds_terminal(self.notice.thread, name) {
+        if name.parse::<u32>().is_err() || !has_terminal(self.notice.thread, name) {
             return Ok(Answer::GoOn);
         }
         self.caller()?;
         let ours = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = openat(&place.folder, &place.name, ours, Mode::empty())?;
-        // Held now, it was so when it was opened: the number goes to nobody else meanwhile.
-        if !holds_terminal(self.notice.thread, name) || !self.listener.waits(self.notice.id) {
+        // The caller's now, it was so when it was opened: the number goes to nobody else meanwhile.
+        if !has_terminal(self.notice.thread, name) || !self.listener.waits(self.notice.id) {
             return Err(Errno::ACCESS);
         }
         Ok(Answer::Opened(opened, flags.contains(OFlags::CLOEXEC)))
@@ -336,6 +337,28 @@ pub(super) const AT_FDCWD: u64 = libc::AT_FDCWD as u64;
 
 /// Where terminals are that programs made.
 const TERMINALS: &str = "/dev/pts";
+
+/// Says whether a terminal is a thread's own.
+fn has_terminal(thread: u32, number: &str) -> bool {
+    runs_in_terminal(thread, number) || holds_terminal(thread, number)
+}
+
+/// Says whether a terminal controls a thread's session. It cannot have come to one of others that way: for that it would
+/// have opened it before.
+fn runs_in_terminal(thread: u32, number: &str) -> bool {
+    // Of the devices 136 to 143, whose numbers the kernel writes as the older one of its two forms.
+    let stat = std::fs::read(format!("/proc/{thread}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let device = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(4));
+    let Some(device) = device.and_then(|device| device.parse::<i32>().ok()) else {
+        return false;
+    };
+    let device = u64::from(device.cast_unsigned());
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    (136..144).contains(&major) && ((major - 136) * 256 + minor).to_string() == number
+}
 
 /// Says whether a thread has the controlling end of a terminal open: the kernel tells its number of that end only.
 fn holds_terminal(thread: u32, number: &str) -> bool {
