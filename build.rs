@@ -6,9 +6,10 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
+    "toolgate/v1/file_service.proto",
     "toolgate/v1/host_service.proto",
     "toolgate/v1/info_service.proto",
     "toolgate/v1/options.proto",
@@ -39,6 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.CallOutput")
         .bytes(".toolgate.v1.ReadOutputResponse")
         .bytes(".toolgate.v1.Attachment")
+        .bytes(".toolgate.v1.ReadFileResponse")
+        .bytes(".toolgate.v1.WriteFileRequest")
+        .bytes(".toolgate.v1.UploadFileRequest")
         .bytes(".toolgate.v1.SendInputRequest")
         .bytes(".toolgate.v1.HostOutput")
         .emit_rerun_if_changed(false)

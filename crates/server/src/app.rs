@@ -62,7 +62,7 @@ use toolgate_web::Network;
 use self::extensions::Extensions;
 use self::mcp::Servers;
 pub use self::places::UnusableFolder;
-use self::places::{Common, Sources, places};
+use self::places::{Common, Sources, places, uploads};
 use self::rules::Watched;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
@@ -234,6 +234,7 @@ impl App {
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             outputs: store.clone(),
+            uploads: uploads(&data_dir),
             journal: store.clone(),
             audit: store.clone(),
             hosts,

@@ -11,6 +11,7 @@ pub(crate) mod console;
 mod convert;
 mod delegate;
 mod events;
+mod file_service;
 mod host_service;
 mod info_service;
 pub mod limits;
@@ -45,6 +46,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use toolgate_contract as proto;
 use toolgate_contract::audit_service_server::AuditServiceServer;
+use toolgate_contract::file_service_server::FileServiceServer;
 use toolgate_contract::host_service_server::HostServiceServer;
 use toolgate_contract::info_service_server::InfoServiceServer;
 use toolgate_contract::output_service_server::OutputServiceServer;
@@ -150,6 +152,7 @@ impl Services {
             <OutputServiceServer<output_service::StoredOutputs> as tonic::server::NamedService>::NAME,
             <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
+            <FileServiceServer<file_service::WorkspaceFiles> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
         ];
@@ -244,6 +247,7 @@ fn routes(
         .add_service(PermissionServiceServer::new(permission_service::Permissions(
             shared.clone(),
         )))
+        .add_service(FileServiceServer::new(file_service::WorkspaceFiles(shared.clone())).max_decoding_message_size(limit))
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))

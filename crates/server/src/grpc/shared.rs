@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use toolgate_engine::Engine;
 use toolgate_extensions::hosted::Hosts;
+use toolgate_fs::uploads::Uploads;
 use toolgate_model::{CallId, Timestamp};
 use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
@@ -27,6 +28,8 @@ pub struct Shared {
     pub engine: Arc<Engine>,
     /// What calls printed.
     pub outputs: Arc<dyn Outputs>,
+    /// Contents that clients send for calls.
+    pub uploads: Uploads,
     /// What happened in the service, as clients follow it.
     pub journal: Arc<dyn Journal>,
     /// Who did what, by which rule.

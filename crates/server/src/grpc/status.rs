@@ -4,12 +4,15 @@
 //! what the operator must know goes to the log, not to the caller.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use toolgate_contract as proto;
 use toolgate_engine::{AdmitError, InputError, WatchError};
 use toolgate_extensions::hosted::HostError;
+use toolgate_fs::FileError;
 use toolgate_store::StoreError;
 
 const DOMAIN: &str = "toolgate";
@@ -170,6 +173,74 @@ pub(crate) fn limited(problem: &str) -> Status {
 pub(crate) fn ambiguous_call(id: &str) -> Status {
     let problem = format!("calls of several workspaces have the id {id}; write {id}~ and the name of the workspace");
     precondition("AMBIGUOUS_CALL_ID", id, problem)
+}
+
+/// Something is not permitted for a reason that is about it, not about the caller's scopes.
+pub(crate) fn refused(reason: &str, problem: impl Into<String>) -> Status {
+    Status::with_error_details(Code::PermissionDenied, problem, details(reason))
+}
+
+/// What was looked at has changed meanwhile: look again.
+pub(crate) fn changed(reason: &str, problem: impl Into<String>) -> Status {
+    Status::with_error_details(Code::Aborted, problem, details(reason))
+}
+
+/// A file could not be read or listed; `path` is what the request says.
+pub(crate) fn file(error: &FileError, path: &str) -> Status {
+    let text = error.to_string();
+    match error {
+        FileError::PathTooLong { .. } => bad_field("path", text),
+        FileError::NotFound { .. } => not_found("file", path),
+        FileError::IsFolder { .. } => precondition("IS_FOLDER", path, text),
+        FileError::ParentIsFile { .. } => precondition("NOT_A_FOLDER", path, text),
+        FileError::Special { .. } => precondition("NOT_A_FILE", path, text),
+        FileError::Swapped { .. } => changed("PATH_CHANGED", text),
+        FileError::Modified { .. } => changed("FILE_CHANGED", text),
+        FileError::TooLarge { .. } => precondition("FILE_TOO_LARGE", path, text),
+        FileError::Stopped => Status::with_error_details(Code::Cancelled, text, details("CANCELLED")),
+        FileError::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => not_found("file", path),
+            ErrorKind::NotADirectory => precondition("NOT_A_FOLDER", path, text),
+            ErrorKind::PermissionDenied => refused("REFUSED_BY_SYSTEM", text),
+            _ => internal("a file could not be read", error),
+        },
+        FileError::TooManyEntries { .. }
+        | FileError::TooManyFolders { .. }
+        | FileError::OffsetOutOfRange { .. }
+        | FileError::Unread { .. }
+        | FileError::Binary { .. }
+        | FileError::HalfDone { .. }
+        | FileError::Interrupted(_) => internal("a file could not be read", error),
+    }
+}
+
+/// The call of a change of files failed.
+pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
+    use proto::FailureReason as Reason;
+    let problem = failed.metadata.as_ref().and_then(|metadata| metadata.fields.get("problem"));
+    let problem = problem.and_then(|problem| match &problem.kind {
+        Some(prost_types::value::Kind::StringValue(word)) => Some(word.as_str()),
+        _ => None,
+    });
+    let (code, reason) = match (problem, failed.reason()) {
+        (Some(word @ "NOT_FOUND"), _) => (Code::NotFound, word),
+        (Some(word @ "ALREADY_THERE"), _) => (Code::AlreadyExists, word),
+        (Some(word @ "OUTSIDE_WORKSPACE"), _) => (Code::PermissionDenied, word),
+        (Some(word @ "PATH_CHANGED"), _) => (Code::Aborted, word),
+        (Some(word), _) => (Code::FailedPrecondition, word),
+        (None, Reason::Denied) => (Code::PermissionDenied, "DENIED_BY_RULE"),
+        (None, Reason::Rejected | Reason::DoomLoop) => (Code::PermissionDenied, "REJECTED"),
+        (None, Reason::PromptExpired) => (Code::PermissionDenied, "PERMISSION_NEEDED"),
+        (None, Reason::InvalidArguments) => (Code::InvalidArgument, "INVALID_FIELD"),
+        (None, Reason::Cancelled) => (Code::Cancelled, "CANCELLED"),
+        (None, Reason::TimedOut) => (Code::DeadlineExceeded, "DEADLINE"),
+        (None, Reason::Quota) => (Code::ResourceExhausted, "QUOTA"),
+        (None, Reason::Drained | Reason::Lost) => (Code::Unavailable, "DRAINING"),
+        (None, Reason::Internal | Reason::Unspecified) => (Code::Internal, "INTERNAL"),
+        (None, Reason::ToolError) => (Code::FailedPrecondition, "NOT_DONE"),
+    };
+    let details = details_with(reason, [("call_id", call.to_owned())]);
+    Status::with_error_details(code, failed.error.clone(), details)
 }
 
 /// A sequence number that does not exist yet.
