@@ -17,8 +17,8 @@
 //! - [`wildcards`], [`pattern`], `ignore_rules`, [`walk`], [`found`], [`newest`], `listing`: walking trees and naming
 //!   what is found.
 //! - [`search`], [`view`], [`window`], [`instructions`]: searching and reading contents.
-//! - [`tree`], [`reader`], [`uploads`]: what front ends show, entries with their facts and contents by ranges of bytes, and
-//!   the contents that they send.
+//! - [`tree`], [`watch`], [`reader`], [`uploads`]: what front ends show, entries with their facts and contents by ranges of
+//!   bytes; what happens to them; and the contents that front ends send.
 //! - [`guarded`], [`named`]: files that programs obey, and the paths that a text names.
 //! - `blocking`: where work that may block is done.
 
@@ -61,6 +61,7 @@ pub mod uploads;
 mod version;
 pub mod view;
 pub mod walk;
+pub mod watch;
 pub mod wildcards;
 pub mod window;
 mod workspace;

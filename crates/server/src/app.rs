@@ -67,7 +67,7 @@ use self::rules::Watched;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
-use crate::grpc::{self, Listener, ServeError, Services, Shared, console};
+use crate::grpc::{self, Listener, ServeError, Services, Shared, Watches, console};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
@@ -235,6 +235,7 @@ impl App {
             engine: engine.clone(),
             outputs: store.clone(),
             uploads: uploads(&data_dir),
+            watches: Watches::default(),
             journal: store.clone(),
             audit: store.clone(),
             hosts,

@@ -4,10 +4,11 @@
 //! before anything is told of it.
 //!
 //! `wire`: core types as those of the contract. `look`: what is only read. `change`: what is changed, by calls of the tool
-//! `files`.
+//! `files`. `watch`: what happens to files.
 
 mod change;
 mod look;
+mod watch;
 mod wire;
 
 use std::path::Path;
@@ -23,6 +24,7 @@ use toolgate_fs::files::locate;
 use toolgate_model::{Ask, CallId, Origin};
 
 use self::change::Content;
+pub use self::watch::Watches;
 use super::auth::Caller;
 use super::events::{ResponseStream, deadline};
 use super::{Shared, convert, status};
@@ -126,6 +128,17 @@ impl FileService for WorkspaceFiles {
         let (caller, mut request) = Caller::of_request(request)?;
         let glance = self.glance(&caller, request.context.take()).await?;
         look::read(&glance, request).await.map(Response::new)
+    }
+
+    type WatchFilesStream = ResponseStream<WatchFilesResponse>;
+
+    async fn watch_files(
+        &self,
+        request: Request<WatchFilesRequest>,
+    ) -> Result<Response<Self::WatchFilesStream>, Status> {
+        let (caller, mut request) = Caller::of_request(request)?;
+        let glance = self.glance(&caller, request.context.take()).await?;
+        watch::watch(&self.0, glance, &request).await.map(Response::new)
     }
 
     async fn write_file(&self, request: Request<WriteFileRequest>) -> Result<Response<WriteFileResponse>, Status> {

@@ -58,6 +58,7 @@ use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use self::arrival::{Tracer, Untraced, traced};
 pub use self::audit_service::audit_head;
+pub use self::file_service::Watches;
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::authority::AnyAuthority;
 use self::coalesce::CoalescingWriter;

@@ -16,6 +16,7 @@ use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
 
 use super::auth::{Authenticator, Caller};
+use super::file_service::Watches;
 use super::limits::Traffic;
 use super::{convert, status};
 
@@ -30,6 +31,8 @@ pub struct Shared {
     pub outputs: Arc<dyn Outputs>,
     /// Contents that clients send for calls.
     pub uploads: Uploads,
+    /// The workspaces whose files are watched.
+    pub watches: Watches,
     /// What happened in the service, as clients follow it.
     pub journal: Arc<dyn Journal>,
     /// Who did what, by which rule.

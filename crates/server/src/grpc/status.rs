@@ -214,6 +214,12 @@ pub(crate) fn file(error: &FileError, path: &str) -> Status {
     }
 }
 
+/// What happened since a cursor is not known.
+pub(crate) fn cursor_too_old() -> Status {
+    let text = "what happened since the cursor is not known any more: list the folder, and watch without a cursor";
+    Status::with_error_details(Code::OutOfRange, text, details("CURSOR_TOO_OLD"))
+}
+
 /// The call of a change of files failed.
 pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
     use proto::FailureReason as Reason;

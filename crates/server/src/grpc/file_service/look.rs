@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::stream;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use toolgate_contract::*;
@@ -17,7 +16,7 @@ use toolgate_engine::Glance;
 use toolgate_fs::reader::Reader;
 use toolgate_fs::tree::{self, EntryKind, MAX_DEPTH, Wanted};
 use toolgate_fs::{FileError, ResolvedPath};
-use toolgate_model::{Ask, json_map};
+use toolgate_model::Ask;
 
 use super::{inside, may, read_of, shown, wire};
 use crate::grpc::convert::{int, page_size, unsigned};
@@ -64,15 +63,7 @@ pub(super) async fn list(glance: &Glance, request: &ListFilesRequest) -> Result<
         after: after(&request.page_token)?,
         most: page_size(request.page_size, 1000, MAX_ENTRIES)?,
     };
-    let folder = inside(glance, &request.path).await?;
-    let path = folder.display_path().to_string_lossy().into_owned();
-    let ask = Ask {
-        title: path.clone(),
-        metadata: json_map([("path", json!(path))]),
-        ..Ask::new("list", vec![path])
-    };
-    may(glance, &ask).await?;
-    may(glance, &read_of(&folder)).await?;
+    let folder = folder(glance, &request.path).await?;
     let cancelled = CancellationToken::new();
     // Who does not wait any more does not want the rest.
     let _guard = cancelled.clone().drop_guard();
@@ -92,8 +83,21 @@ pub(super) async fn list(glance: &Glance, request: &ListFilesRequest) -> Result<
     })
 }
 
+/// Resolves a folder that may be listed.
+pub(super) async fn folder(glance: &Glance, written: &str) -> Result<ResolvedPath, Status> {
+    let folder = inside(glance, written).await?;
+    let path = folder.display_path().to_string_lossy().into_owned();
+    let ask = Ask {
+        title: path.clone(),
+        ..Ask::new("list", vec![path])
+    };
+    may(glance, &ask).await?;
+    may(glance, &read_of(&folder)).await?;
+    Ok(folder)
+}
+
 /// Returns what says whether a rule denies to read an entry of a folder.
-fn hidden(glance: &Glance, folder: &ResolvedPath) -> impl Fn(&Path) -> bool + Send + 'static {
+pub(super) fn hidden(glance: &Glance, folder: &ResolvedPath) -> impl Fn(&Path) -> bool + Send + 'static {
     let denies = glance.hiding("read");
     let names: Vec<PathBuf> = folder.patterns().into_iter().map(PathBuf::from).collect();
     move |relative| {
