@@ -43,6 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.ReadFileResponse")
         .bytes(".toolgate.v1.WriteFileRequest")
         .bytes(".toolgate.v1.UploadFileRequest")
+        .bytes(".toolgate.v1.DownloadArchiveResponse")
+        .bytes(".toolgate.v1.UploadArchiveRequest")
         .bytes(".toolgate.v1.SendInputRequest")
         .bytes(".toolgate.v1.HostOutput")
         .emit_rerun_if_changed(false)

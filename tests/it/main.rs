@@ -28,6 +28,7 @@ mod edited;
 mod edits;
 mod evaluated;
 mod feedback;
+mod files;
 mod floods;
 mod hooks;
 mod hostile;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use toolgate_fs::Workspace;
 use toolgate_model::{Ask, Origin, Rule};
-use toolgate_permission::{Refusal, Rights, judgement};
+use toolgate_permission::judgement::{self, Judgement};
+use toolgate_permission::{Refusal, Rights};
 use toolgate_store::audit::{Fact, Kind};
 
 use crate::parts::Parts;
@@ -59,6 +60,14 @@ impl Glance {
     pub fn hiding(&self, permission: &'static str) -> impl Fn(&str) -> bool + Send + Sync + use<> {
         let rights = self.rights.clone();
         move |pattern| judgement::denies(permission, pattern, &rights)
+    }
+
+    /// Says whether rules and standing approvals allow something. Nothing is recorded: for parts of what is.
+    pub fn allows(&self, ask: &Ask) -> bool {
+        match self.parts.prompts.judge(&self.origin, &self.rights, ask) {
+            Judgement::Allow { .. } => true,
+            Judgement::Ask { .. } | Judgement::Deny { .. } => false,
+        }
     }
 
     /// Says whether something may be shown; `what` names it in the audit.

@@ -18,12 +18,13 @@
 //!   what is found.
 //! - [`search`], [`view`], [`window`], [`instructions`]: searching and reading contents.
 //! - [`tree`], [`watch`], [`reader`], [`uploads`]: what front ends show, entries with their facts and contents by ranges of
-//!   bytes; what happens to them; and the contents that front ends send.
+//!   bytes; what happens to them; and the contents that front ends send. [`archive`]: many files as one content.
 //! - [`guarded`], [`named`]: files that programs obey, and the paths that a text names.
 //! - `blocking`: where work that may block is done.
 
 #![allow(clippy::disallowed_methods)] // the place that the other modules are sent to
 
+pub mod archive;
 pub mod atomic;
 mod beneath;
 mod blocking;

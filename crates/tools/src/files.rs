@@ -56,6 +56,8 @@ impl Files {
 pub enum Operation {
     /// Write the content that was sent for the call.
     Write,
+    /// Write the files of the tar archive that was sent for the call into a folder.
+    Unpack,
     /// Make a folder.
     CreateFolder,
     /// Move a file, a link or a folder to another path.
@@ -74,15 +76,15 @@ pub struct Input {
     pub path: String,
     /// `move`: the path to move it to, where nothing may be
     pub to: Option<String>,
-    /// `write`: SHA-256 of the content that was sent for the call
+    /// `write`, `unpack`: SHA-256 of the content that was sent for the call
     pub sha256: Option<String>,
-    /// `write`: the bytes of that content
+    /// `write`, `unpack`: the bytes of that content
     pub bytes: Option<u64>,
     /// `write`: the permission bits of the file (default: those that it has, or that new files get)
     pub mode: Option<u32>,
     /// The SHA-256 that the file must have
     pub if_sha256: Option<String>,
-    /// `write`: nothing may be there yet
+    /// `write`, `unpack`: nothing may be there yet
     pub if_absent: Option<bool>,
     /// `delete`: a folder with all that is in it
     pub recursive: Option<bool>,
@@ -96,6 +98,7 @@ enum Problem {
     AlreadyThere,
     ContentDiffers,
     ContentMissing,
+    BadArchive,
     FolderNotEmpty,
     IsFolder,
     NotAFile,
@@ -112,6 +115,7 @@ impl Problem {
             Self::AlreadyThere => "ALREADY_THERE",
             Self::ContentDiffers => "CONTENT_DIFFERS",
             Self::ContentMissing => "CONTENT_MISSING",
+            Self::BadArchive => "BAD_ARCHIVE",
             Self::FolderNotEmpty => "FOLDER_NOT_EMPTY",
             Self::IsFolder => "IS_FOLDER",
             Self::NotAFile => "NOT_A_FILE",
@@ -198,6 +202,7 @@ impl TypedTool for Files {
         let operation = input.operation;
         let done = match operation {
             Operation::Write => self.write(input, ctx).await,
+            Operation::Unpack => self.unpack(input, ctx).await,
             Operation::CreateFolder => create_folder(&input, ctx).await,
             Operation::Move => self.rename(input, ctx).await,
             Operation::Delete => self.delete(input, ctx).await,
@@ -251,17 +256,8 @@ impl Files {
     async fn write(&self, input: Input, ctx: &ToolContext) -> Result<Done, Stop> {
         let path = locate(&ctx.workspace, input.path.clone()).await?.path;
         refuse_outside(&path, ctx)?;
-        let (Some(sha256), Some(bytes)) = (&input.sha256, input.bytes) else {
-            let text = "Say the SHA-256 and the number of bytes of the content that was sent for the call.";
-            return Err(ToolError::failed(text).into());
-        };
-        let call = ctx.call.name();
-        let content = self.uploads.content(ctx.workspace.name(), call, sha256).await?;
-        let content = content.filter(|content| content.len() as u64 == bytes);
-        let Some(content) = content else {
-            let text = "No content of that digest was sent for the call, or it is too long ago. Send it again, for a new call.";
-            return Err(Stop::Told(Problem::ContentMissing, text.to_owned()));
-        };
+        let content = self.content(&input, ctx).await?;
+        let (sha256, bytes) = (&input.sha256, content.len());
         let file = self.lock(path, ctx).await?;
         let old = file.load().await?;
         expect(&file, &old, &input)?;
@@ -299,6 +295,21 @@ impl Files {
             text: format!("Wrote {bytes} bytes to {}.", path.relative()),
             files: vec![became(&path, action)],
             path,
+        })
+    }
+
+    /// Returns what was sent for the call.
+    async fn content(&self, input: &Input, ctx: &ToolContext) -> Result<Bytes, Stop> {
+        let (Some(sha256), Some(bytes)) = (&input.sha256, input.bytes) else {
+            let text = "Say the SHA-256 and the number of bytes of the content that was sent for the call.";
+            return Err(ToolError::failed(text).into());
+        };
+        let call = ctx.call.name();
+        let content = self.uploads.content(ctx.workspace.name(), call, sha256).await?;
+        let content = content.filter(|content| content.len() as u64 == bytes);
+        content.ok_or_else(|| {
+            let text = "No content of that digest was sent for the call, or it is too long ago. Send it again, for a new call.";
+            Stop::Told(Problem::ContentMissing, text.to_owned())
         })
     }
 
@@ -537,6 +548,8 @@ fn add_patterns<'p>(ask: &mut Ask, paths: impl Iterator<Item = &'p ResolvedPath>
         }
     }
 }
+
+mod unpack;
 
 #[cfg(test)]
 mod tests;

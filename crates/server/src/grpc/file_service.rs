@@ -4,8 +4,9 @@
 //! before anything is told of it.
 //!
 //! `wire`: core types as those of the contract. `look`: what is only read. `change`: what is changed, by calls of the tool
-//! `files`. `watch`: what happens to files.
+//! `files`. `watch`: what happens to files. `archive`: a folder as one stream of bytes.
 
+mod archive;
 mod change;
 mod look;
 mod watch;
@@ -141,11 +142,38 @@ impl FileService for WorkspaceFiles {
         watch::watch(&self.0, glance, &request).await.map(Response::new)
     }
 
+    type DownloadArchiveStream = ResponseStream<DownloadArchiveResponse>;
+
+    async fn download_archive(
+        &self,
+        request: Request<DownloadArchiveRequest>,
+    ) -> Result<Response<Self::DownloadArchiveStream>, Status> {
+        let (caller, mut request) = Caller::of_request(request)?;
+        let glance = self.glance(&caller, request.context.take()).await?;
+        archive::download(glance, &request).await.map(Response::new)
+    }
+
+    async fn upload_archive(
+        &self,
+        request: Request<Streaming<UploadArchiveRequest>>,
+    ) -> Result<Response<UploadArchiveResponse>, Status> {
+        let deadline = deadline(request.metadata());
+        let (caller, mut pieces) = Caller::of_request(request)?;
+        let first = pieces.message().await?.unwrap_or_default();
+        let target = first
+            .target
+            .ok_or_else(|| status::bad_field("target", "the first message says where to write"))?;
+        let change = self.change(&caller, first.call, deadline)?;
+        let input = json!({"operation": "unpack", "path": target.path, "ifAbsent": target.if_absent});
+        let call_id = change.send(input, Content::Archive(first.data, pieces)).await?;
+        Ok(Response::new(UploadArchiveResponse { call_id }))
+    }
+
     async fn write_file(&self, request: Request<WriteFileRequest>) -> Result<Response<WriteFileResponse>, Status> {
         let deadline = deadline(request.metadata());
         let (caller, request) = Caller::of_request(request)?;
         let target = request.target.unwrap_or_default();
-        let mut change = self.change(&caller, request.call, deadline)?;
+        let change = self.change(&caller, request.call, deadline)?;
         let content = Content::One(request.content);
         let (call_id, file) = change.write(&target, content).await?;
         Ok(Response::new(WriteFileResponse { call_id, file }))
@@ -161,7 +189,7 @@ impl FileService for WorkspaceFiles {
         let target = first
             .target
             .ok_or_else(|| status::bad_field("target", "the first message says where to write"))?;
-        let mut change = self.change(&caller, first.call, deadline)?;
+        let change = self.change(&caller, first.call, deadline)?;
         let content = Content::Many(first.content, pieces);
         let (call_id, file) = change.write(&target, content).await?;
         Ok(Response::new(UploadFileResponse { call_id, file }))

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 use toolgate_contract::call::Ending;
 use toolgate_contract::*;
+use toolgate_fs::FileError;
 use toolgate_fs::uploads::Upload;
 use toolgate_model::{CallId, RawInput};
 
@@ -26,6 +27,8 @@ pub(super) enum Content {
     One(Bytes),
     /// The first piece, and the others.
     Many(Bytes, Streaming<UploadFileRequest>),
+    /// The same, of an archive.
+    Archive(Bytes, Streaming<UploadArchiveRequest>),
 }
 
 /// A change that is to be made.
@@ -77,7 +80,7 @@ pub(super) fn expect_sha256(input: &mut Value, sha256: &str) -> Result<(), Statu
 impl Change<'_> {
     /// Writes a content, and returns the call and the file as it is then.
     pub(super) async fn write(
-        &mut self,
+        &self,
         target: &WriteTarget,
         content: Content,
     ) -> Result<(String, Option<FileInfo>), Status> {
@@ -92,11 +95,18 @@ impl Change<'_> {
             }
             input["mode"] = json!(mode);
         }
+        let call_id = self.send(input, content).await?;
+        let file = self.result(&target.path, true).await;
+        Ok((call_id, file))
+    }
+
+    /// Keeps a content for the call, makes that, and returns its id.
+    pub(super) async fn send(&self, mut input: Value, content: Content) -> Result<String, Status> {
         let uploads = &self.service.0.uploads;
-        let upload = uploads.begin().await.map_err(|error| status::file(&error, &target.path))?;
+        let upload = uploads.begin().await.map_err(not_kept)?;
         let upload = receive(upload, content).await?;
         let kept = upload.keep(&self.workspace, &self.call.call_id).await;
-        let (sha256, bytes) = kept.map_err(|error| status::file(&error, &target.path))?;
+        let (sha256, bytes) = kept.map_err(not_kept)?;
         input["sha256"] = json!(sha256);
         input["bytes"] = json!(bytes);
         let made = self.make(input).await;
@@ -105,9 +115,7 @@ impl Change<'_> {
         if made.as_ref().err().is_none_or(is_over) {
             uploads.forget(&self.workspace, &self.call.call_id, &sha256).await;
         }
-        let call_id = made?;
-        let file = self.result(&target.path, true).await;
-        Ok((call_id, file))
+        made
     }
 
     /// Makes the call, and returns its id if it did what it is for.
@@ -144,18 +152,32 @@ impl Change<'_> {
     }
 }
 
+/// A content could not be kept.
+fn not_kept(error: FileError) -> Status {
+    status::file(&error, "content")
+}
+
 /// Takes a content in.
 async fn receive(mut upload: Upload, content: Content) -> Result<Upload, Status> {
-    let failed = |error| status::file(&error, "content");
+    let again = || bad_field("target", "only the first message says where to write, and how");
     match content {
-        Content::One(all) => upload.write(all).await.map_err(failed)?,
+        Content::One(all) => upload.write(all).await.map_err(not_kept)?,
         Content::Many(first, mut others) => {
-            upload.write(first).await.map_err(failed)?;
+            upload.write(first).await.map_err(not_kept)?;
             while let Some(next) = others.message().await? {
                 if next.target.is_some() || next.call.is_some() {
-                    return Err(bad_field("target", "only the first message says where to write, and how"));
+                    return Err(again());
                 }
-                upload.write(next.content).await.map_err(failed)?;
+                upload.write(next.content).await.map_err(not_kept)?;
+            }
+        }
+        Content::Archive(first, mut others) => {
+            upload.write(first).await.map_err(not_kept)?;
+            while let Some(next) = others.message().await? {
+                if next.target.is_some() || next.call.is_some() {
+                    return Err(again());
+                }
+                upload.write(next.data).await.map_err(not_kept)?;
             }
         }
     }
