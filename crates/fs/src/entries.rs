@@ -88,18 +88,26 @@ impl Found {
     }
 }
 
-/// Finds what stands at a path of the workspace, and all that is in it. Nothing of it may be told before the path is known to
-/// be permitted.
+/// Resolves a path to what stands there: to the link itself, if it is one. It may lie outside.
+///
+/// # Errors
+/// The path is too long.
+pub async fn entry(workspace: &Arc<Workspace>, written: String) -> Result<ResolvedPath, FileError> {
+    let targets = Target::resolve_all(workspace, vec![written]).await?;
+    let mut entries = targets.into_iter().map(Target::entry_or_file);
+    Ok(entries.next().expect("one path has one target"))
+}
+
+/// Finds all that an entry is and has in it.
 ///
 /// # Errors
 /// Nothing is there, a part of it is neither a file, a folder nor a link, it is more than [`MAX_ENTRIES`] and [`MAX_BYTES`] take,
 /// or what the operating system says.
 pub async fn find(
     workspace: &Arc<Workspace>,
-    written: String,
+    entry: ResolvedPath,
     cancelled: &CancellationToken,
 ) -> Result<Found, FileError> {
-    let entry = one(Target::resolve_all(workspace, vec![written]).await?);
     let missing = || FileError::NotFound {
         path: entry.display_path().into(),
         suggestions: Vec::new(),
@@ -147,11 +155,6 @@ impl Found {
             folders: self.folders,
         })
     }
-}
-
-fn one(targets: Vec<Target>) -> ResolvedPath {
-    let mut entries = targets.into_iter().map(Target::entry_or_file);
-    entries.next().expect("one path has one target")
 }
 
 async fn folder(

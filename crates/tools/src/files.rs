@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolgate_fs::changes::{Replacement, Version, replace_all};
-use toolgate_fs::entries::{self, Found, Whole};
+use toolgate_fs::entries::{self, Whole};
 use toolgate_fs::files::{Files as LockedFiles, LockedFile, Snapshot, locate};
 use toolgate_fs::uploads::Uploads;
 use toolgate_fs::{FileError, ResolvedPath};
@@ -94,6 +94,7 @@ pub struct Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Problem {
     Outside,
+    Root,
     NotFound,
     AlreadyThere,
     ContentDiffers,
@@ -111,6 +112,7 @@ impl Problem {
     fn word(self) -> &'static str {
         match self {
             Self::Outside => "OUTSIDE_WORKSPACE",
+            Self::Root => "WORKSPACE_FOLDER",
             Self::NotFound => "NOT_FOUND",
             Self::AlreadyThere => "ALREADY_THERE",
             Self::ContentDiffers => "CONTENT_DIFFERS",
@@ -400,15 +402,17 @@ impl Files {
 
     /// Finds, locks and loads what is to be moved or deleted.
     async fn whole(&self, input: &Input, ctx: &ToolContext) -> Result<Whole, Stop> {
-        let found = entries::find(&ctx.workspace, input.path.clone(), &ctx.cancelled).await?;
-        refuse_outside_found(&found, ctx)?;
-        let is_root = [ctx.workspace.directory(), ctx.workspace.worktree()]
-            .iter()
-            .any(|root| root.starts_with(found.entry().display_path()));
-        if is_root {
-            let text = "The folder of the workspace stays where it is.".to_owned();
-            return Err(Stop::Told(Problem::Outside, text));
+        let entry = entries::entry(&ctx.workspace, input.path.clone()).await?;
+        // A link counts where it stands, wherever it leads.
+        if !entry.is_inside() || !ctx.workspace.contains(entry.display_path()) {
+            return Err(outside(&entry, ctx));
         }
+        let roots = [ctx.workspace.directory(), ctx.workspace.worktree()];
+        if roots.iter().any(|root| root.starts_with(entry.display_path())) {
+            let text = "The folder of the workspace stays where it is.".to_owned();
+            return Err(Stop::Told(Problem::Root, text));
+        }
+        let found = entries::find(&ctx.workspace, entry, &ctx.cancelled).await?;
         let is_whole = input.operation == Operation::Move || input.recursive.unwrap_or(false);
         if found.is_folder() && !is_whole {
             let text = format!(
@@ -479,16 +483,6 @@ fn refuse_outside(path: &ResolvedPath, ctx: &ToolContext) -> Result<(), Stop> {
     match path.is_inside() {
         true => Ok(()),
         false => Err(outside(path, ctx)),
-    }
-}
-
-/// A link counts where it stands, wherever it leads.
-fn refuse_outside_found(found: &Found, ctx: &ToolContext) -> Result<(), Stop> {
-    let mut paths = found.files().iter().chain([found.entry()]);
-    let leads_out = |path: &&ResolvedPath| !path.is_inside() || !ctx.workspace.contains(path.display_path());
-    match paths.find(leads_out) {
-        None => Ok(()),
-        Some(path) => Err(outside(path, ctx)),
     }
 }
 

@@ -201,10 +201,17 @@ fn nothing_is_changed_that_lies_outside() {
             refused(place.client().create_folder(folder(path)).await, denied, "OUTSIDE_WORKSPACE");
             refused(place.client().move_file(moved("a", path)).await, denied, "OUTSIDE_WORKSPACE");
         }
-        for path in ["../secret", "link/secret", "..", ".", "../beside"] {
+        for path in ["../secret", "link/secret", "..", "../beside"] {
             refused(place.client().delete_file(delete(path, true)).await, denied, "OUTSIDE_WORKSPACE");
             refused(place.client().move_file(moved(path, "here")).await, denied, "OUTSIDE_WORKSPACE");
         }
+        for path in [".", "a/.."] {
+            let own = place.client().delete_file(delete(path, true)).await;
+            refused(own, Code::FailedPrecondition, "WORKSPACE_FOLDER");
+            let own = place.client().move_file(moved(path, "here")).await;
+            refused(own, Code::FailedPrecondition, "WORKSPACE_FOLDER");
+        }
+        refused(place.client().delete_file(delete("", true)).await, Code::InvalidArgument, "INVALID_FIELD");
         place.pipe("pipe");
         let failed = Code::FailedPrecondition;
         refused(place.write_file(write("pipe", b"x")).await, failed, "NOT_A_FILE");

@@ -56,6 +56,14 @@ impl WorkspaceFiles {
     }
 }
 
+/// Returns the path of a change, which is not empty.
+fn named<'p>(field: &str, path: &'p str) -> Result<&'p str, Status> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(status::bad_field(field, "name the path, without a zero byte"));
+    }
+    Ok(path)
+}
+
 /// Resolves a path of a request, which must lie in the workspace.
 async fn inside(glance: &Glance, written: &str) -> Result<ResolvedPath, Status> {
     if written.contains('\0') {
@@ -164,7 +172,8 @@ impl FileService for WorkspaceFiles {
             .target
             .ok_or_else(|| status::bad_field("target", "the first message says where to write"))?;
         let change = self.change(&caller, first.call, deadline)?;
-        let input = json!({"operation": "unpack", "path": target.path, "ifAbsent": target.if_absent});
+        let target_folder = if target.path.is_empty() { "." } else { named("target.path", &target.path)? };
+        let input = json!({"operation": "unpack", "path": target_folder, "ifAbsent": target.if_absent});
         let call_id = change.send(input, Content::Archive(first.data, pieces)).await?;
         Ok(Response::new(UploadArchiveResponse { call_id }))
     }
@@ -202,7 +211,7 @@ impl FileService for WorkspaceFiles {
         let deadline = deadline(request.metadata());
         let (caller, request) = Caller::of_request(request)?;
         let change = self.change(&caller, request.call, deadline)?;
-        let input = json!({"operation": "create_folder", "path": request.path});
+        let input = json!({"operation": "create_folder", "path": named("path", &request.path)?});
         let call_id = change.make(input).await?;
         let file = change.result(&request.path, false).await;
         Ok(Response::new(CreateFolderResponse { call_id, file }))
@@ -212,7 +221,11 @@ impl FileService for WorkspaceFiles {
         let deadline = deadline(request.metadata());
         let (caller, request) = Caller::of_request(request)?;
         let change = self.change(&caller, request.call, deadline)?;
-        let mut input = json!({"operation": "move", "path": request.path, "to": request.new_path});
+        let mut input = json!({
+            "operation": "move",
+            "path": named("path", &request.path)?,
+            "to": named("new_path", &request.new_path)?,
+        });
         change::expect_sha256(&mut input, &request.if_sha256)?;
         let call_id = change.make(input).await?;
         Ok(Response::new(MoveFileResponse { call_id }))
@@ -222,7 +235,11 @@ impl FileService for WorkspaceFiles {
         let deadline = deadline(request.metadata());
         let (caller, request) = Caller::of_request(request)?;
         let change = self.change(&caller, request.call, deadline)?;
-        let mut input = json!({"operation": "delete", "path": request.path, "recursive": request.recursive});
+        let mut input = json!({
+            "operation": "delete",
+            "path": named("path", &request.path)?,
+            "recursive": request.recursive,
+        });
         change::expect_sha256(&mut input, &request.if_sha256)?;
         let call_id = change.make(input).await?;
         Ok(Response::new(DeleteFileResponse { call_id }))

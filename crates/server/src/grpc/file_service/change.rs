@@ -12,7 +12,7 @@ use toolgate_fs::FileError;
 use toolgate_fs::uploads::Upload;
 use toolgate_model::{CallId, RawInput};
 
-use super::{WorkspaceFiles, look};
+use super::{WorkspaceFiles, look, named};
 use crate::grpc::auth::Caller;
 use crate::grpc::convert::{self, WireCall};
 use crate::grpc::status::{self, bad_field};
@@ -84,7 +84,7 @@ impl Change<'_> {
         target: &WriteTarget,
         content: Content,
     ) -> Result<(String, Option<FileInfo>), Status> {
-        let mut input = json!({"operation": "write", "path": target.path});
+        let mut input = json!({"operation": "write", "path": named("target.path", &target.path)?});
         expect_sha256(&mut input, &target.if_sha256)?;
         if target.if_absent {
             input["ifAbsent"] = json!(true);
