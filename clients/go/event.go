@@ -147,7 +147,7 @@ type FailedEvent struct {
 // newEvent makes the typed event of a message; nil for a kind that this version does not know.
 func newEvent(message *toolgatev1.CallEvent) Event {
 	header := EventHeader{
-		CallID: message.GetCallId(), Sequence: message.GetSequence(), Time: timeOf(message.GetTime()), message: message,
+		CallID: message.GetCallId(), Sequence: message.GetSequence(), Time: timeOf(message.GetEventTime()), message: message,
 	}
 	switch event := message.GetEvent().(type) {
 	case *toolgatev1.CallEvent_Pending:

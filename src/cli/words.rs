@@ -1,6 +1,9 @@
 //! Values of the contract as people read them: enums and times.
 
-use toolgate_contract::{CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource};
+use toolgate_contract::call_completed::Result as Typed;
+use toolgate_contract::{
+    CallCompleted, CallOutcome, CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource,
+};
 
 macro_rules! words {
     ($($function:ident: $enum:ident, $prefix:literal;)*) => {
@@ -20,6 +23,25 @@ words! {
     tool_effect: ToolEffect, "TOOL_EFFECT_";
     prompt_state: PromptState, "PROMPT_STATE_";
     reply_result: ReplyResult, "REPLY_RESULT_";
+}
+
+/// Says how a call that has a result ended: `completed`, `exit 7`, `timed out`, ...
+pub(super) fn outcome(end: &CallCompleted) -> String {
+    match (end.outcome(), &end.result) {
+        (CallOutcome::Unspecified | CallOutcome::Ok, _) => "completed".to_owned(),
+        (CallOutcome::NonZero, Some(Typed::Command(command))) => match command.exit_code {
+            Some(code) => format!("exit {code}"),
+            None => format!("signal {}", command.signal),
+        },
+        (CallOutcome::Partial, Some(Typed::Children(children))) => {
+            let failed = children.calls.iter().filter(|child| !child.succeeded).count();
+            format!("{failed} of {} failed", children.calls.len())
+        }
+        (CallOutcome::NonZero, _) => "not zero".to_owned(),
+        (CallOutcome::TimedOut, _) => "timed out".to_owned(),
+        (CallOutcome::Partial, _) => "partly failed".to_owned(),
+        (CallOutcome::Invalid, _) => "invalid".to_owned(),
+    }
 }
 
 /// Returns the name of an enum's value without that of the enum.

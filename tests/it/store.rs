@@ -134,6 +134,7 @@ pub(crate) fn end(record: &mut CallRecord, time: Timestamp) -> Vec<CallEvent> {
         title: String::new(),
         metadata: JsonMap::new(),
         attachments: Vec::new(),
+        result: None,
         truncation: Truncation::default(),
         timing: Default::default(),
     };

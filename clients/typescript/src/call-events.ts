@@ -146,7 +146,7 @@ export type CallEvent =
 /** Returns an event of the contract as the library shows it; undefined for a heartbeat and for what it does not know. */
 export function callEventOf(message: CallEventMessage): CallEvent | undefined {
   const { callId, event } = message;
-  const base = { callId, sequence: Number(message.sequence), time: date(message.time), message };
+  const base = { callId, sequence: Number(message.sequence), time: date(message.eventTime), message };
   switch (event.case) {
     case "pending": {
       const { tool, requestedTool, title, summary } = event.value;

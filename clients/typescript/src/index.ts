@@ -51,6 +51,7 @@ export {
 export type { Patience, Rpc } from "./link.js";
 export type {
   CallStateName,
+  CallOutcomeName,
   FailureReasonName,
   GrantReachName,
   PermissionActionName,

@@ -2,9 +2,12 @@
 import type { CallState, FailureReason, ToolEffect, ToolSource } from "./gen/toolgate/v1/call_pb.js";
 import type { ReplyResult } from "./gen/toolgate/v1/permission_service_pb.js";
 import type { GrantReach, PermissionAction, PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
+import type { CallOutcome } from "./gen/toolgate/v1/result_pb.js";
 
 /** Why a call failed. `UNSPECIFIED` stands for what this version of the library does not know. */
 export type FailureReasonName = keyof typeof FailureReason;
+/** How the result of a completed call is to be read. `UNSPECIFIED` stands for what this version does not know. */
+export type CallOutcomeName = keyof typeof CallOutcome;
 /** Where a call is in its life. */
 export type CallStateName = keyof typeof CallState;
 /** Where a tool comes from. */

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::OutputId;
 use super::json::JsonMap;
+use super::result::ToolResult;
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +128,9 @@ pub struct Ending {
     /// Files that belong to the result.
     #[serde(default)]
     pub attachments: Vec<Attachment>,
+    /// What the tool knows of its result, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ToolResult>,
     /// What truncation did.
     #[serde(default)]
     pub truncation: Truncation,
@@ -164,6 +168,7 @@ impl Ending {
             title: String::new(),
             metadata: JsonMap::new(),
             attachments: Vec::new(),
+            result: None,
             truncation: Truncation::default(),
             timing: Timing::default(),
         }

@@ -14,15 +14,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolgate_fs::changes::{Replacement, Version, replace_all};
+use toolgate_fs::diff::FileDiff;
 use toolgate_fs::entries::{self, Whole};
 use toolgate_fs::files::{Files as LockedFiles, LockedFile, Snapshot, locate};
 use toolgate_fs::uploads::Uploads;
 use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
+use toolgate_model::{
+    Ask, AskPart, Effect, FileAction, FileResult, OutputText, ToolOutput, ToolResult, json_map,
+};
 use toolgate_tool::{
-    About, Offer, Outline, Properties, Refusal, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_file,
-    guarded_part,
+    About, Offer, Outline, Properties, Refusal, ToolContext, ToolError, TypedTool, ask_by_name, change_of, changed, edit_of,
+    guarded_file, guarded_part,
 };
 
 /// Contents above this size are shown by their digest alone.
@@ -228,7 +231,7 @@ struct Done {
     path: ResolvedPath,
     text: String,
     /// What became of each file.
-    files: Vec<Value>,
+    files: Vec<FileResult>,
 }
 
 impl Done {
@@ -239,19 +242,23 @@ impl Done {
             metadata: json_map([
                 ("operation", json!(operation)),
                 ("filepath", json!(self.path.display_path().to_string_lossy())),
-                ("files", Value::Array(self.files)),
             ]),
             attachments: Vec::new(),
+            result: Some(ToolResult::files(self.files)),
         }
     }
 }
 
-fn became(path: &ResolvedPath, action: &str) -> Value {
-    json!({
-        "filePath": path.display_path().to_string_lossy(),
-        "relativePath": path.relative(),
-        "action": action,
-    })
+/// Says what became of a file whose lines are not compared.
+fn became(path: &ResolvedPath, change: FileAction) -> FileResult {
+    FileResult {
+        path: path.display_path().to_string_lossy().into_owned(),
+        change,
+        moved_to: None,
+        added_lines: 0,
+        removed_lines: 0,
+        diff: None,
+    }
 }
 
 impl Files {
@@ -273,8 +280,10 @@ impl Files {
             ]),
             ..Ask::new("edit", file.path().patterns())
         };
+        let mut result = became(file.path(), change_of(old.exists()));
         if let Some(diff) = diff(&file, &old, &content).await? {
-            ask.metadata.insert("diff".to_owned(), json!(diff));
+            ask.metadata.insert("diff".to_owned(), json!(diff.text));
+            result = changed(file.path(), result.change, &diff);
         }
         if let Some(mode) = input.mode {
             ask.metadata.insert("mode".to_owned(), json!(format!("{:04o}", mode & MODE_BITS)));
@@ -291,11 +300,10 @@ impl Files {
             file: file.clone(),
         };
         self.change(vec![replacement], ctx).await?;
-        let action = if old.exists() { "changed" } else { "created" };
         let path = file.path().clone();
         Ok(Done {
             text: format!("Wrote {bytes} bytes to {}.", path.relative()),
-            files: vec![became(&path, action)],
+            files: vec![result],
             path,
         })
     }
@@ -363,8 +371,10 @@ impl Files {
         for ((file, _), to) in whole.files().iter().zip(&renamed) {
             ctx.wrote(file.path(), None)?;
             ctx.wrote(to, None)?;
-            files.push(became(file.path(), "deleted"));
-            files.push(became(to, "created"));
+            files.push(FileResult {
+                moved_to: Some(to.display_path().to_string_lossy().into_owned()),
+                ..became(file.path(), FileAction::Moved)
+            });
         }
         let all = whole.files().iter().map(|(file, _)| file.path());
         self.feedback.tell(&all.chain(&renamed).collect::<Vec<_>>());
@@ -392,7 +402,7 @@ impl Files {
         ctx.permission.ask(ask).await?;
         self.change(whole.removal(), ctx).await?;
         whole.remove_folders().await?;
-        let gone = whole.files().iter().map(|(file, _)| became(file.path(), "deleted"));
+        let gone = whole.files().iter().map(|(file, _)| became(file.path(), FileAction::Deleted));
         Ok(Done {
             text: format!("Deleted {}.", entry.relative()),
             files: gone.collect(),
@@ -470,11 +480,10 @@ async fn create_folder(input: &Input, ctx: &ToolContext) -> Result<Done, Stop> {
     if ctx.cancelled.is_cancelled() {
         return Err(ToolError::Cancelled.into());
     }
-    let is_new = entries::make_folder(&path).await?;
-    let action = if is_new { "created" } else { "unchanged" };
+    entries::make_folder(&path).await?;
     Ok(Done {
         text: format!("The folder {} is there.", path.relative()),
-        files: vec![became(&path, action)],
+        files: Vec::new(),
         path,
     })
 }
@@ -515,12 +524,12 @@ fn expect(file: &LockedFile, old: &Snapshot, input: &Input) -> Result<(), Stop> 
 }
 
 /// Returns what a person is shown of a change; nothing for what is no text, or too long to be compared.
-async fn diff(file: &LockedFile, old: &Arc<Snapshot>, new: &Bytes) -> Result<Option<String>, Stop> {
+async fn diff(file: &LockedFile, old: &Arc<Snapshot>, new: &Bytes) -> Result<Option<FileDiff>, Stop> {
     let is_text = |bytes: &[u8]| bytes.len() <= MAX_SHOWN && std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
     if !is_text(old.bytes()) || !is_text(new) {
         return Ok(None);
     }
-    Ok(Some(file.diff(old, new).await?.text))
+    Ok(Some(file.diff(old, new).await?))
 }
 
 /// Adds paths to a request, those that programs obey by name.

@@ -53,6 +53,7 @@ impl TypedTool for Invalid {
             )),
             metadata: JsonMap::new(),
             attachments: Vec::new(),
+            result: None,
         })
     }
 }

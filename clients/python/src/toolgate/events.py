@@ -209,7 +209,7 @@ Event: TypeAlias = (
 
 def from_proto(message: call_pb2.CallEvent) -> Event | None:
     """Reads the message of the contract; `None` for a heartbeat, and for what this library does not know yet."""
-    call_id, sequence, time = message.call_id, message.sequence, time_of(message.time)
+    call_id, sequence, time = message.call_id, message.sequence, time_of(message.event_time)
     which = message.WhichOneof("event")
     if which == "pending":
         new = message.pending
@@ -271,7 +271,7 @@ class WorkspaceEvent:
         """Reads the message of the contract."""
         return cls(
             sequence=message.sequence,
-            time=time_of(message.time),
+            time=time_of(message.event_time),
             workspace=message.workspace,
             session=message.session_id,
             kind=message.WhichOneof("event") or "",

@@ -226,6 +226,9 @@ impl Run {
         let redactor = &self.parts.redactor;
         redactor.string(&mut output.title);
         redactor.map(&mut output.metadata);
+        if let Some(result) = &mut output.result {
+            result.texts(|text| redactor.string(text));
+        }
         if let OutputText::Text(text) = &mut output.output {
             redactor.string(text);
         }

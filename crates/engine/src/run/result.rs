@@ -50,6 +50,7 @@ impl Run {
                 title: title.clone(),
                 metadata,
                 attachments: Vec::new(),
+                result: None,
                 truncation,
                 timing,
             }
@@ -69,6 +70,7 @@ impl Run {
                     title: output.title,
                     metadata,
                     attachments: output.attachments,
+                    result: output.result,
                     truncation,
                     timing,
                 }

@@ -1,6 +1,9 @@
 //! Between the wire's types and the core's: `TryFrom` in, [`FromCore`] out, and errors that name the proto field.
 
 mod prompts;
+mod results;
+
+pub(crate) use results::ended;
 
 use std::time::Duration;
 
@@ -450,6 +453,7 @@ pub(crate) fn summary(mut record: call::CallRecord) -> proto::Call {
     if let Some(ending) = &mut record.ending {
         ending.metadata.clear();
         ending.attachments.clear();
+        ending.result.iter_mut().for_each(call::ToolResult::shorten);
         if let call::Outcome::Completed { output } = &mut ending.outcome {
             output.clear();
         }
@@ -473,6 +477,8 @@ pub(crate) fn to_end(ending: call::Ending, invalid: bool) -> End {
         .collect();
     let truncation = Some(ending.truncation.into_proto());
     let timing = Some(ending.timing.into_proto());
+    let outcome = results::outcome(&call::CallEnd::completed(ending.result.as_ref(), invalid));
+    let result = ending.result.map(IntoProto::into_proto);
     match ending.outcome {
         call::Outcome::Completed { output } => End::Completed(proto::CallCompleted {
             title: ending.title,
@@ -481,7 +487,8 @@ pub(crate) fn to_end(ending: call::Ending, invalid: bool) -> End {
             attachments,
             truncation,
             timing,
-            invalid,
+            outcome: outcome.into(),
+            result,
         }),
         call::Outcome::Failed { reason, error } => End::Failed(proto::CallFailed {
             reason: proto::FailureReason::from_core(reason).into(),

@@ -122,7 +122,7 @@ fn to_event(id: &CallId, item: Item, cursor: &Cursor, broker: &Broker) -> proto:
     proto::CallEvent {
         call_id: id.to_string(),
         sequence: int(sequence),
-        time: Some(timestamp(time)),
+        event_time: Some(timestamp(time)),
         event: Some(event),
     }
 }

@@ -75,7 +75,7 @@ async fn inside(glance: &Glance, written: &str) -> Result<ResolvedPath, Status> 
         return Ok(path);
     }
     Err(status::refused(
-        "OUTSIDE_WORKSPACE",
+        ErrorReason::OutsideWorkspace,
         format!(
             "{written:?} leads out of the workspace {}: FileService serves what lies in it; a call of a tool can ask for more",
             glance.workspace().name()
@@ -89,16 +89,16 @@ async fn may(glance: &Glance, ask: &Ask) -> Result<(), Status> {
     glance.may(LOOKING, ask).await.map_err(|unseen| match unseen {
         Unseen::Denied { .. } => {
             let problem = format!("a rule denies the permission {permission} for {title}");
-            status::refused("DENIED_BY_RULE", problem)
+            status::refused(ErrorReason::DeniedByRule, problem)
         }
         Unseen::Asked => {
             let problem = format!(
                 "the rules want a person asked for the permission {permission} for {title}, and nobody is asked when a file is \
                  shown: allow it by a rule or by a standing approval, or make a call of a tool"
             );
-            status::refused("PERMISSION_NEEDED", problem)
+            status::refused(ErrorReason::PermissionNeeded, problem)
         }
-        Unseen::Unavailable => status::refused("PERMISSION_UNKNOWN", "whether it is permitted could not be found out"),
+        Unseen::Unavailable => status::unavailable("whether it is permitted could not be found out"),
     })
 }
 

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toolgate_fs::archive::{self, ArchiveError, Contents};
 use toolgate_fs::changes::{Replacement, Version};
 use toolgate_fs::entries;
 use toolgate_fs::files::locate;
-use toolgate_model::{Ask, json_map};
-use toolgate_tool::{ToolContext, ToolError, edit_of};
+use toolgate_model::{Ask, FileResult, json_map};
+use toolgate_tool::{ToolContext, ToolError, change_of, edit_of};
 
 use super::{Done, Files, Input, Problem, Stop, add_all, became, expect, refuse_outside};
 
@@ -82,18 +82,16 @@ impl Files {
             });
         }
         ctx.permission.ask(ask).await?;
-        let became = replacements.iter().map(|one| {
-            let action = if one.old.exists() { "changed" } else { "created" };
-            became(one.file.path(), action)
-        });
-        let became: Vec<Value> = became.collect();
+        let results = replacements.iter();
+        let results = results.map(|one| became(one.file.path(), change_of(one.old.exists())));
+        let results: Vec<FileResult> = results.collect();
         self.change(replacements, ctx).await?;
         for folder in &made {
             entries::make_folder(folder).await?;
         }
         Ok(Done {
-            text: format!("Wrote {} files to {}.", became.len(), folder.relative()),
-            files: became,
+            text: format!("Wrote {} files to {}.", results.len(), folder.relative()),
+            files: results,
             path: folder,
         })
     }

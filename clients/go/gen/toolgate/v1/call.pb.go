@@ -1474,7 +1474,7 @@ type CallEvent struct {
 	// which is not part of the log. A gap carries the number of the last event it stands for.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// When it happened.
-	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	EventTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=event_time,json=eventTime,proto3" json:"event_time,omitempty"`
 	// What happened.
 	//
 	// Types that are valid to be assigned to Event:
@@ -1540,9 +1540,9 @@ func (x *CallEvent) GetSequence() int64 {
 	return 0
 }
 
-func (x *CallEvent) GetTime() *timestamppb.Timestamp {
+func (x *CallEvent) GetEventTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.EventTime
 	}
 	return nil
 }
@@ -2464,9 +2464,20 @@ type CallCompleted struct {
 	Truncation *Truncation `protobuf:"bytes,5,opt,name=truncation,proto3" json:"truncation,omitempty"`
 	// How long it took.
 	Timing *Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
-	// The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
-	// `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
-	Invalid       bool `protobuf:"varint,7,opt,name=invalid,proto3" json:"invalid,omitempty"`
+	// How the result is to be read, in one word.
+	Outcome CallOutcome `protobuf:"varint,7,opt,name=outcome,proto3,enum=toolgate.v1.CallOutcome" json:"outcome,omitempty"`
+	// What the tool knows of its result, for programs. Built-in tools set it; absent for tools from elsewhere, whose
+	// `metadata` is what they return. Lists have it without diffs.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*CallCompleted_Command
+	//	*CallCompleted_Files
+	//	*CallCompleted_Search
+	//	*CallCompleted_Read
+	//	*CallCompleted_Fetch
+	//	*CallCompleted_Children
+	Result        isCallCompleted_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2543,12 +2554,119 @@ func (x *CallCompleted) GetTiming() *Timing {
 	return nil
 }
 
-func (x *CallCompleted) GetInvalid() bool {
+func (x *CallCompleted) GetOutcome() CallOutcome {
 	if x != nil {
-		return x.Invalid
+		return x.Outcome
 	}
-	return false
+	return CallOutcome_CALL_OUTCOME_UNSPECIFIED
 }
+
+func (x *CallCompleted) GetResult() isCallCompleted_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetCommand() *CommandResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetFiles() *FilesResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Files); ok {
+			return x.Files
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetSearch() *SearchResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Search); ok {
+			return x.Search
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetRead() *ReadResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetFetch() *FetchResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Fetch); ok {
+			return x.Fetch
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetChildren() *ChildrenResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Children); ok {
+			return x.Children
+		}
+	}
+	return nil
+}
+
+type isCallCompleted_Result interface {
+	isCallCompleted_Result()
+}
+
+type CallCompleted_Command struct {
+	// Of `bash` and `background`.
+	Command *CommandResult `protobuf:"bytes,8,opt,name=command,proto3,oneof"`
+}
+
+type CallCompleted_Files struct {
+	// Of `edit`, `multiedit`, `write`, `apply_patch` and `revert`.
+	Files *FilesResult `protobuf:"bytes,9,opt,name=files,proto3,oneof"`
+}
+
+type CallCompleted_Search struct {
+	// Of `grep` and `glob`.
+	Search *SearchResult `protobuf:"bytes,10,opt,name=search,proto3,oneof"`
+}
+
+type CallCompleted_Read struct {
+	// Of `read`.
+	Read *ReadResult `protobuf:"bytes,11,opt,name=read,proto3,oneof"`
+}
+
+type CallCompleted_Fetch struct {
+	// Of `webfetch`.
+	Fetch *FetchResult `protobuf:"bytes,12,opt,name=fetch,proto3,oneof"`
+}
+
+type CallCompleted_Children struct {
+	// Of `batch` and `task`.
+	Children *ChildrenResult `protobuf:"bytes,13,opt,name=children,proto3,oneof"`
+}
+
+func (*CallCompleted_Command) isCallCompleted_Result() {}
+
+func (*CallCompleted_Files) isCallCompleted_Result() {}
+
+func (*CallCompleted_Search) isCallCompleted_Result() {}
+
+func (*CallCompleted_Read) isCallCompleted_Result() {}
+
+func (*CallCompleted_Fetch) isCallCompleted_Result() {}
+
+func (*CallCompleted_Children) isCallCompleted_Result() {}
 
 // Terminal. The call has no result; what it reached is kept.
 type CallFailed struct {
@@ -2654,7 +2772,7 @@ var File_toolgate_v1_call_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
-	"\x16toolgate/v1/call.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\"`\n" +
+	"\x16toolgate/v1/call.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\"`\n" +
 	"\bModelRef\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x19\n" +
@@ -2750,11 +2868,12 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x17\n" +
 	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01B\a\n" +
-	"\x05_mode\"\xf8\x05\n" +
+	"\x05_mode\"\x83\x06\n" +
 	"\tCallEvent\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x124\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x129\n" +
+	"\n" +
+	"event_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\teventTime\x124\n" +
 	"\apending\x18\x04 \x01(\v2\x18.toolgate.v1.CallPendingH\x00R\apending\x124\n" +
 	"\arunning\x18\x05 \x01(\v2\x18.toolgate.v1.CallRunningH\x00R\arunning\x127\n" +
 	"\bmetadata\x18\x06 \x01(\v2\x19.toolgate.v1.CallMetadataH\x00R\bmetadata\x121\n" +
@@ -2816,7 +2935,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\aCallGap\x12%\n" +
 	"\x0efirst_sequence\x18\x01 \x01(\x03R\rfirstSequence\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\x12!\n" +
-	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\"\xad\x02\n" +
+	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\"\x8c\x05\n" +
 	"\rCallCompleted\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x123\n" +
@@ -2825,8 +2944,16 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"truncation\x18\x05 \x01(\v2\x17.toolgate.v1.TruncationR\n" +
 	"truncation\x12+\n" +
-	"\x06timing\x18\x06 \x01(\v2\x13.toolgate.v1.TimingR\x06timing\x12\x18\n" +
-	"\ainvalid\x18\a \x01(\bR\ainvalid\"\xc2\x02\n" +
+	"\x06timing\x18\x06 \x01(\v2\x13.toolgate.v1.TimingR\x06timing\x122\n" +
+	"\aoutcome\x18\a \x01(\x0e2\x18.toolgate.v1.CallOutcomeR\aoutcome\x126\n" +
+	"\acommand\x18\b \x01(\v2\x1a.toolgate.v1.CommandResultH\x00R\acommand\x120\n" +
+	"\x05files\x18\t \x01(\v2\x18.toolgate.v1.FilesResultH\x00R\x05files\x123\n" +
+	"\x06search\x18\n" +
+	" \x01(\v2\x19.toolgate.v1.SearchResultH\x00R\x06search\x12-\n" +
+	"\x04read\x18\v \x01(\v2\x17.toolgate.v1.ReadResultH\x00R\x04read\x120\n" +
+	"\x05fetch\x18\f \x01(\v2\x18.toolgate.v1.FetchResultH\x00R\x05fetch\x129\n" +
+	"\bchildren\x18\r \x01(\v2\x1b.toolgate.v1.ChildrenResultH\x00R\bchildrenB\b\n" +
+	"\x06result\"\xc2\x02\n" +
 	"\n" +
 	"CallFailed\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.toolgate.v1.FailureReasonR\x06reason\x12\x14\n" +
@@ -2939,6 +3066,13 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(*Prompt)(nil),                // 33: toolgate.v1.Prompt
 	(PromptState)(0),              // 34: toolgate.v1.PromptState
 	(*PromptResolution)(nil),      // 35: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 36: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 37: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 38: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 39: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 40: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 41: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 42: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
@@ -2959,7 +3093,7 @@ var file_toolgate_v1_call_proto_depIdxs = []int32{
 	13, // 15: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
 	15, // 16: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
 	15, // 17: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	32, // 18: toolgate.v1.CallEvent.time:type_name -> google.protobuf.Timestamp
+	32, // 18: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
 	17, // 19: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
 	19, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
 	20, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
@@ -2983,16 +3117,23 @@ var file_toolgate_v1_call_proto_depIdxs = []int32{
 	9,  // 39: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
 	10, // 40: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
 	11, // 41: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	5,  // 42: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	30, // 43: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	9,  // 44: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	10, // 45: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	11, // 46: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	36, // 42: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	37, // 43: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	38, // 44: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	39, // 45: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	40, // 46: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	41, // 47: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	42, // 48: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	5,  // 49: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	30, // 50: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	9,  // 51: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	10, // 52: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	11, // 53: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3001,6 +3142,7 @@ func file_toolgate_v1_call_proto_init() {
 		return
 	}
 	file_toolgate_v1_prompt_proto_init()
+	file_toolgate_v1_result_proto_init()
 	file_toolgate_v1_call_proto_msgTypes[3].OneofWrappers = []any{
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),
@@ -3025,6 +3167,14 @@ func file_toolgate_v1_call_proto_init() {
 		(*CallEvent_Child)(nil),
 	}
 	file_toolgate_v1_call_proto_msgTypes[14].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[22].OneofWrappers = []any{
+		(*CallCompleted_Command)(nil),
+		(*CallCompleted_Files)(nil),
+		(*CallCompleted_Search)(nil),
+		(*CallCompleted_Read)(nil),
+		(*CallCompleted_Fetch)(nil),
+		(*CallCompleted_Children)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

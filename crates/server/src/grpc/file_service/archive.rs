@@ -74,7 +74,7 @@ pub(super) async fn download(
     let bytes = bytes.fold(0_u64, |bytes, entry| bytes.saturating_add(entry.facts.size));
     if page.more || bytes > MAX_BYTES {
         let problem = format!("{:?} has more than {MAX_ENTRIES} entries or {MAX_BYTES} bytes: download parts of it", request.path);
-        return Err(status::precondition("ARCHIVE_TOO_LARGE", &request.path, problem));
+        return Err(status::precondition(ErrorReason::ArchiveTooLarge, &request.path, problem));
     }
     let sending = Sending {
         glance,
@@ -177,7 +177,7 @@ impl Sending {
         let data = data.map_err(|error| status::file(&error, &name))?;
         if data.is_empty() {
             let problem = format!("{name} became shorter while it was sent: begin again");
-            return Err(status::changed("FILE_CHANGED", problem));
+            return Err(status::changed(ErrorReason::FileChanged, problem));
         }
         self.buffer.extend_from_slice(&data);
         self.file = Some((reader, name, offset + data.len() as u64, size));

@@ -186,7 +186,7 @@ impl Pieces {
             let is_unchanged = self.reader.is_unchanged().await.map_err(failed)?;
             if !is_unchanged {
                 let problem = format!("somebody has written to {} while it was read: read it again", self.path);
-                return Err(status::changed("FILE_CHANGED", problem));
+                return Err(status::changed(ErrorReason::FileChanged, problem));
             }
             return Ok(None);
         }

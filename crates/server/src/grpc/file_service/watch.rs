@@ -201,7 +201,7 @@ pub(super) async fn watch(
         Some(EntryKind::Folder) => {}
         Some(EntryKind::File | EntryKind::Link | EntryKind::Other) => {
             let problem = format!("{} is no folder", request.path);
-            return Err(status::precondition("NOT_A_FOLDER", &request.path, problem));
+            return Err(status::precondition(ErrorReason::NotAFolder, &request.path, problem));
         }
         None => return Err(status::not_found("file", &request.path)),
     }
@@ -210,7 +210,7 @@ pub(super) async fn watch(
     let seat = shared.watches.seat(workspace.name(), root.clone(), &shared.closing).await;
     let seat = seat.map_err(|error| {
         let problem = format!("the workspace cannot be watched: {error}");
-        status::precondition("WATCHES_EXHAUSTED", workspace.name(), problem)
+        status::precondition(ErrorReason::WatchesExhausted, workspace.name(), problem)
     })?;
     let hub = seat.0.clone();
     let mut news = hub.last.subscribe();

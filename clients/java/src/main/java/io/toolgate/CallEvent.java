@@ -44,7 +44,7 @@ public sealed interface CallEvent {
      * @return the time, by the service's clock
      */
     default Instant time() {
-        return Protos.instant(proto().getTime());
+        return Protos.instant(proto().getEventTime());
     }
 
     /**
