@@ -29,6 +29,7 @@ mod shared;
 mod status;
 mod tool_service;
 mod values;
+mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,6 @@ use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use self::arrival::{Tracer, Untraced, traced};
 pub use self::audit_service::audit_head;
-pub use self::file_service::Watches;
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::authority::AnyAuthority;
 use self::coalesce::CoalescingWriter;
@@ -67,6 +67,7 @@ use self::limits::Traffic;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
+pub use self::watches::Watches;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 
 /// Flow-control windows: over a distance one window travels per round trip.

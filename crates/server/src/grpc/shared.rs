@@ -16,8 +16,8 @@ use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
 
 use super::auth::{Authenticator, Caller};
-use super::file_service::Watches;
 use super::limits::Traffic;
+use super::watches::Watches;
 use super::{convert, status};
 
 /// The longest silence on a stream.

@@ -17,7 +17,8 @@ use toolgate_fs::files::locate;
 use toolgate_fs::reader::Reader;
 use toolgate_fs::tree::{self, Entry, EntryKind, MAX_DEPTH, Wanted};
 
-use super::{look, read_of, shown};
+use super::look;
+use super::permitted::{read_of, shown};
 use crate::grpc::convert::int;
 use crate::grpc::events::ResponseStream;
 use crate::grpc::status;

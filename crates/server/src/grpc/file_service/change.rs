@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* a content waits beside the call, under the call's id and its own digest, and is gone when the call has ended.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -12,7 +14,9 @@ use toolgate_fs::FileError;
 use toolgate_fs::uploads::Upload;
 use toolgate_model::{CallId, RawInput};
 
-use super::{WorkspaceFiles, look, named};
+use super::look;
+use super::permitted::{self, named};
+use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
 use crate::grpc::convert::{self, WireCall};
 use crate::grpc::status::{self, bad_field};
@@ -33,36 +37,11 @@ pub(super) enum Content {
 
 /// A change that is to be made.
 pub(super) struct Change<'a> {
-    service: &'a WorkspaceFiles,
+    shared: &'a Arc<Shared>,
     caller: &'a Caller,
     workspace: String,
     call: FileCall,
     deadline: Option<Instant>,
-}
-
-impl WorkspaceFiles {
-    /// Prepares a change in the name of a caller.
-    pub(super) fn change<'a>(
-        &'a self,
-        caller: &'a Caller,
-        call: Option<FileCall>,
-        deadline: Option<Instant>,
-    ) -> Result<Change<'a>, Status> {
-        let mut call = call.unwrap_or_default();
-        let named = call.context.as_ref().map_or("", |context| &context.workspace);
-        let workspace = caller.place(&self.0.engine, named)?.workspace.name().to_owned();
-        if call.call_id.is_empty() {
-            call.call_id = CallId::generate().to_string();
-        }
-        convert::call_id("call.call_id", &call.call_id)?;
-        Ok(Change {
-            service: self,
-            caller,
-            workspace,
-            call,
-            deadline,
-        })
-    }
 }
 
 /// Adds to an input the SHA-256 that a file must have, if one is named.
@@ -77,7 +56,30 @@ pub(super) fn expect_sha256(input: &mut Value, sha256: &str) -> Result<(), Statu
     Ok(())
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    /// Prepares a change in the name of a caller.
+    pub(super) fn new(
+        shared: &'a Arc<Shared>,
+        caller: &'a Caller,
+        call: Option<FileCall>,
+        deadline: Option<Instant>,
+    ) -> Result<Self, Status> {
+        let mut call = call.unwrap_or_default();
+        let named = call.context.as_ref().map_or("", |context| &context.workspace);
+        let workspace = caller.place(&shared.engine, named)?.workspace.name().to_owned();
+        if call.call_id.is_empty() {
+            call.call_id = CallId::generate().to_string();
+        }
+        convert::call_id("call.call_id", &call.call_id)?;
+        Ok(Self {
+            shared,
+            caller,
+            workspace,
+            call,
+            deadline,
+        })
+    }
+
     /// Writes a content, and returns the call and the file as it is then.
     pub(super) async fn write(
         &self,
@@ -102,7 +104,7 @@ impl Change<'_> {
 
     /// Keeps a content for the call, makes that, and returns its id.
     pub(super) async fn send(&self, mut input: Value, content: Content) -> Result<String, Status> {
-        let uploads = &self.service.0.uploads;
+        let uploads = &self.shared.uploads;
         let upload = uploads.begin().await.map_err(not_kept)?;
         let upload = receive(upload, content).await?;
         let kept = upload.keep(&self.workspace, &self.call.call_id).await;
@@ -136,7 +138,7 @@ impl Change<'_> {
             on_disconnect: OnDisconnect::Cancel.into(),
             unanswered: Some(convert::unanswered(unattended, wait_timeout.as_ref())?),
         };
-        let tools = Tools(self.service.0.clone());
+        let tools = Tools(self.shared.clone());
         let made = tools.run(self.caller, &self.workspace, request, self.deadline).await?;
         match &made.ending {
             Some(Ending::Completed(_)) => Ok(made.call_id),
@@ -147,7 +149,7 @@ impl Change<'_> {
 
     /// Returns a file as the change has left it; nothing if it may not be shown, or is gone already.
     pub(super) async fn result(&self, path: &str, with_sha256: bool) -> Option<FileInfo> {
-        let glance = self.service.glance(self.caller, self.call.context.clone()).await.ok()?;
+        let glance = permitted::glance(self.shared, self.caller, self.call.context.clone()).await.ok()?;
         look::stat(&glance, path, with_sha256).await.ok()
     }
 }

@@ -18,7 +18,8 @@ use toolgate_fs::tree::{self, EntryKind, MAX_DEPTH, Wanted};
 use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_model::Ask;
 
-use super::{inside, may, read_of, shown, wire};
+use super::permitted::{inside, may, read_of, shown};
+use super::wire;
 use crate::grpc::convert::{int, page_size, unsigned};
 use crate::grpc::events::ResponseStream;
 use crate::grpc::status::{self, bad_field};
@@ -97,7 +98,7 @@ pub(super) async fn folder(glance: &Glance, written: &str) -> Result<ResolvedPat
 }
 
 /// Returns what says whether a rule denies to read an entry of a folder.
-pub(super) fn hidden(glance: &Glance, folder: &ResolvedPath) -> impl Fn(&Path) -> bool + Send + 'static {
+pub(super) fn hidden(glance: &Glance, folder: &ResolvedPath) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
     let denies = glance.hiding("read");
     let names: Vec<PathBuf> = folder.patterns().into_iter().map(PathBuf::from).collect();
     move |relative| {
