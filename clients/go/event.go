@@ -106,7 +106,7 @@ type ResumedEvent struct {
 // WarningEvent is something that a person should know.
 type WarningEvent struct {
 	EventHeader
-	// Kind is a stable word.
+	// Kind is what it is about, in a word: LOSSY, NO_UNDO, …
 	Kind string
 	// Text is a sentence.
 	Text string
@@ -169,7 +169,7 @@ func newEvent(message *toolgatev1.CallEvent) Event {
 		state := word[PromptState](promptStatePrefix, resumed.GetState())
 		return &ResumedEvent{header, resumed.GetPromptId(), state, newResolution(resumed.GetResolution())}
 	case *toolgatev1.CallEvent_Warning:
-		return &WarningEvent{header, event.Warning.GetKind(), event.Warning.GetText()}
+		return &WarningEvent{header, word[string]("WARNING_KIND_", event.Warning.GetKind()), event.Warning.GetText()}
 	case *toolgatev1.CallEvent_Child:
 		return &ChildEvent{header, event.Child.GetCallId(), event.Child.GetTool()}
 	case *toolgatev1.CallEvent_Gap:

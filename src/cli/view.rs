@@ -257,11 +257,7 @@ impl CallView {
             }
         };
         let title = short(&end.title, TITLE);
-        self.summary(
-            &format!("{mark} {} {title}", visible(&self.tool)),
-            exit_code(end),
-            end.timing.as_ref(),
-        );
+        self.summary(&format!("{mark} {} {title}", visible(&self.tool)), end.timing.as_ref());
         Ok(())
     }
 
@@ -275,7 +271,6 @@ impl CallView {
         let mark = self.terminal.err.text(Look::Red, "failed");
         self.summary(
             &format!("{mark} {}: {reason}", visible(&self.tool)),
-            None,
             end.timing.as_ref(),
         );
         Ok(())
@@ -291,15 +286,7 @@ impl CallView {
     }
 
     /// Says how it ended.
-    fn summary(&self, text: &str, exit_code: Option<i32>, timing: Option<&Timing>) {
-        if let Some(code) = exit_code.filter(|code| *code != 0) {
-            self.inform(
-                &self
-                    .terminal
-                    .err
-                    .text(Look::Yellow, &format!("the command's exit code is {code}")),
-            );
-        }
+    fn summary(&self, text: &str, timing: Option<&Timing>) {
         let ran = timing.and_then(|timing| timing.ran);
         let ran = ran.map(|ran| format!(" in {:.1} s", ran.seconds as f64 + f64::from(ran.nanos) / 1e9));
         self.inform(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));

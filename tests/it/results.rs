@@ -259,3 +259,35 @@ fn every_reason_of_an_error_is_explained() {
     }
     assert!(missing.is_empty(), "docs/guides/errors.md does not name {missing:?}");
 }
+
+#[test]
+fn programs_are_charged_to_their_calls() {
+    test(async {
+        let server = server().await;
+        let line = "head -c 60000000 /dev/zero | tail -c 50000000 | tail -c 1 >/dev/null; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        let busy = server.run("bash", command(line)).await;
+        let used = busy.resources.expect("it has started programs");
+        let nanos = |time: Option<prost_types::Duration>| {
+            time.map_or(0, |time| time.seconds * 1_000_000_000 + i64::from(time.nanos))
+        };
+        assert!(nanos(used.user_time) + nanos(used.system_time) > 20_000_000, "{used:?}");
+        assert!(
+            used.peak_memory_bytes > 40_000_000,
+            "`tail` holds what it may have to print: {used:?}"
+        );
+        let idle = server.run("bash", command("true")).await.resources.unwrap();
+        assert!(idle.peak_memory_bytes < used.peak_memory_bytes, "{idle:?}");
+
+        let listed = server
+            .tools()
+            .list_calls(ListCallsRequest::default())
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(listed.calls.iter().all(|call| call.resources.is_some()), "{listed:?}");
+        let mut late = command("sleep 86394");
+        late["timeout"] = json!(200);
+        assert!(server.run("bash", late).await.resources.is_some());
+        assert_eq!(server.run("glob", json!({"pattern": "*"})).await.resources, None);
+    });
+}

@@ -60,6 +60,7 @@ export type {
   ReplyResultName,
   ToolEffectName,
   ToolSourceName,
+  WarningKindName,
 } from "./names.js";
 export type {
   CallDefaults,

@@ -46,8 +46,8 @@ mod tool;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
 pub use change::{BackgroundProcess, FileChange, FileVersion};
-pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Timing, Truncation};
-pub use event::{CallEvent, EventKind, Queued};
+pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
+pub use event::{CallEvent, EventKind, Queued, WarningKind};
 pub use ids::{CallId, GrantId, InstanceId, OutputId, PromptId, SessionId};
 pub use invalid::INVALID;
 pub use itself::{ITSELF, REACHES_ITSELF, STARTED_AS_SERVER, STARTS_ITSELF, introduction, is_own_introduction};

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_model::{
     Attachment, AttachmentContent, CallId, ChildResult, ChildrenResult, Effect, Ending, JsonMap, Outcome, OutputText,
-    ToolOutput, ToolResult, json_map,
+    ToolOutput, ToolResult, WarningKind, json_map,
 };
 use toolgate_tool::{
     About, Child, ChildCall, InputProblem, Offer, Outline, Properties, ToolContext, ToolError, TypedTool,
@@ -212,7 +212,7 @@ impl Attached {
                 "{} attachments are too large to stand here as well; the calls of the batch have them.",
                 self.left_out
             );
-            ctx.output.warn("attachments", text).await;
+            ctx.output.warn(WarningKind::AttachmentsLeftOut, text).await;
         }
     }
 }

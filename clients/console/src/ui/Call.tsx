@@ -105,6 +105,14 @@ function CallFacts({ call }: { call: Call }): JSX.Element {
           <Fact name="Ran">{duration(length(timing.ran))}</Fact>
         </>
       )}
+      {call.resources !== undefined && (
+        <>
+          <Fact name="Processor">
+            {duration(length(call.resources.userTime) + length(call.resources.systemTime))}
+          </Fact>
+          <Fact name="Memory">{bytes(Number(call.resources.peakMemoryBytes))} at most</Fact>
+        </>
+      )}
       <Fact name="Agent">{visible(context?.agent ?? "")}</Fact>
       <Fact name="Workspace">{visible(context?.workspace ?? "")}</Fact>
       <Fact name="Session">

@@ -40,6 +40,7 @@ impl Run {
             ..
         } = finished;
         let timing = self.timing();
+        let resources = *self.live.resources.lock();
         let failed = |outcome: Outcome, mut metadata: JsonMap| {
             if self.live.stop_reason().is_some() {
                 metadata.insert("interrupted".to_owned(), json!(true));
@@ -53,6 +54,7 @@ impl Run {
                 result: None,
                 truncation,
                 timing,
+                resources,
             }
         };
         match returned {
@@ -73,6 +75,7 @@ impl Run {
                     result: output.result,
                     truncation,
                     timing,
+                    resources,
                 }
             }
             Returned::Error(ToolError::Quota(text)) if self.live.stop_reason().is_none() => {

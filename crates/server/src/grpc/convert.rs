@@ -72,6 +72,10 @@ macro_rules! same_values {
 }
 
 same_values!(Action => PermissionAction { Allow Ask Deny });
+same_values!(WarningKind => WarningKind { Lossy NoUndo AttachmentsLeftOut Survivors MetadataLeftOut });
+same_values!(Verdict => CallOutcome { Ok NonZero TimedOut Partial Invalid });
+same_values!(FileAction => FileAction { Added Modified Deleted Moved });
+same_values!(ReadKind => ReadKind { Text Folder Media });
 same_values!(CallState <=> CallState, "state" { Pending Running Waiting Completed Failed });
 same_values!(Effect <=> ToolEffect, "value" { Reads Writes RunsPrograms Network AsksUser });
 same_values!(EndReason <=> FailureReason, "reason" {
@@ -377,6 +381,7 @@ impl FromCore<call::Origin> for proto::CallContext {
 impl FromCore<call::CallRecord> for proto::Call {
     fn from_core(record: call::CallRecord) -> Self {
         let is_invalid = record.is_invalid();
+        let resources = record.ending.as_ref().and_then(|ending| ending.resources);
         let ending = record.ending.map(|ending| match to_end(ending, is_invalid) {
             End::Completed(completed) => proto::call::Ending::Completed(completed),
             End::Failed(failed) => proto::call::Ending::Failed(failed),
@@ -410,6 +415,19 @@ impl FromCore<call::CallRecord> for proto::Call {
             next_input_offset: 0,
             background_processes: Vec::new(),
             waiting_for: String::new(),
+            resources: resources.map(IntoProto::into_proto),
+        }
+    }
+}
+
+impl FromCore<call::Resources> for proto::Resources {
+    fn from_core(used: call::Resources) -> Self {
+        Self {
+            user_time: Some(duration(used.user)),
+            system_time: Some(duration(used.system)),
+            peak_memory_bytes: int(used.peak_memory_bytes),
+            read_bytes: int(used.read_bytes),
+            written_bytes: int(used.written_bytes),
         }
     }
 }

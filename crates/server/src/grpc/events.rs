@@ -183,7 +183,10 @@ fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> E
             call_id: call.to_string(),
             tool,
         }),
-        EventKind::Warning { kind, text } => Event::Warning(proto::CallWarning { kind, text }),
+        EventKind::Warning { kind, text } => {
+            let kind = proto::WarningKind::from_core(kind).into();
+            Event::Warning(proto::CallWarning { kind, text })
+        }
         EventKind::Ended(ending) => match convert::to_end(*ending, cursor.is_invalid()) {
             convert::End::Completed(completed) => Event::Completed(completed),
             convert::End::Failed(failed) => Event::Failed(failed),

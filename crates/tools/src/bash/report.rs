@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolgate_model::{CommandResult, OutputText, ToolOutput, ToolResult, json_map};
+use toolgate_model::{CommandResult, OutputText, ToolOutput, ToolResult, WarningKind, json_map};
 use toolgate_process::{Cause, Ending, Exit, Output};
 use toolgate_tool::{ToolContext, ToolError};
 
@@ -100,7 +100,7 @@ impl<'a> Report<'a> {
     ) -> Result<ToolOutput, ToolError> {
         if ending.survivors > 0 {
             let text = format!("{} processes of the command could not be ended", ending.survivors);
-            self.ctx.output.warn("survivors", text).await;
+            self.ctx.output.warn(WarningKind::Survivors, text).await;
         }
         let block = Bytes::from(closing_block(&ending, limit, self.ctx.cancelled.is_cancelled()));
         match ending.cause {

@@ -268,6 +268,42 @@ FAILURE_REASON_INTERNAL: FailureReason.ValueType  # 12
 """A fault of the service; its log has the cause under the call's id."""
 Global___FailureReason: _TypeAlias = FailureReason  # noqa: Y015
 
+class _WarningKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WarningKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WARNING_KIND_UNSPECIFIED: _WarningKind.ValueType  # 0
+    """Never sent."""
+    WARNING_KIND_LOSSY: _WarningKind.ValueType  # 1
+    """The output has bytes that are not UTF-8, which the model sees as replacement characters."""
+    WARNING_KIND_NO_UNDO: _WarningKind.ValueType  # 2
+    """The call changed files in a way that cannot be taken back."""
+    WARNING_KIND_ATTACHMENTS_LEFT_OUT: _WarningKind.ValueType  # 3
+    """Attachments of calls of a batch are left out of its own result."""
+    WARNING_KIND_SURVIVORS: _WarningKind.ValueType  # 4
+    """Processes of a command could not be ended."""
+    WARNING_KIND_METADATA_LEFT_OUT: _WarningKind.ValueType  # 5
+    """Metadata is left out, because there is too much."""
+
+class WarningKind(_WarningKind, metaclass=_WarningKindEnumTypeWrapper):
+    """What a warning is about. A client shows the text of those that it does not know."""
+
+WARNING_KIND_UNSPECIFIED: WarningKind.ValueType  # 0
+"""Never sent."""
+WARNING_KIND_LOSSY: WarningKind.ValueType  # 1
+"""The output has bytes that are not UTF-8, which the model sees as replacement characters."""
+WARNING_KIND_NO_UNDO: WarningKind.ValueType  # 2
+"""The call changed files in a way that cannot be taken back."""
+WARNING_KIND_ATTACHMENTS_LEFT_OUT: WarningKind.ValueType  # 3
+"""Attachments of calls of a batch are left out of its own result."""
+WARNING_KIND_SURVIVORS: WarningKind.ValueType  # 4
+"""Processes of a command could not be ended."""
+WARNING_KIND_METADATA_LEFT_OUT: WarningKind.ValueType  # 5
+"""Metadata is left out, because there is too much."""
+Global___WarningKind: _TypeAlias = WarningKind  # noqa: Y015
+
 @_typing.final
 class ModelRef(_message.Message):
     """A model, as the front end names it."""
@@ -1151,14 +1187,14 @@ class CallWarning(_message.Message):
 
     KIND_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
-    kind: _builtins.str
-    """A stable word."""
+    kind: Global___WarningKind.ValueType
+    """What it is about."""
     text: _builtins.str
     """A sentence."""
     def __init__(
         self,
         *,
-        kind: _builtins.str = ...,
+        kind: Global___WarningKind.ValueType = ...,
         text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015

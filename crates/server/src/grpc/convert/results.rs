@@ -4,7 +4,7 @@
 
 use toolgate_contract as proto;
 use toolgate_contract::call_completed::Result as Typed;
-use toolgate_model::{self as model, CallEnd, FileAction, ReadKind, ToolResult, Verdict};
+use toolgate_model::{self as model, CallEnd, ToolResult};
 
 use super::{FromCore, int, int32};
 
@@ -12,13 +12,7 @@ use super::{FromCore, int, int32};
 pub(super) fn outcome(end: &CallEnd) -> proto::CallOutcome {
     match end {
         CallEnd::Failed(_) => proto::CallOutcome::Unspecified,
-        CallEnd::Completed { verdict, .. } => match verdict {
-            Verdict::Ok => proto::CallOutcome::Ok,
-            Verdict::NonZero => proto::CallOutcome::NonZero,
-            Verdict::TimedOut => proto::CallOutcome::TimedOut,
-            Verdict::Partial => proto::CallOutcome::Partial,
-            Verdict::Invalid => proto::CallOutcome::Invalid,
-        },
+        CallEnd::Completed { verdict, .. } => proto::CallOutcome::from_core(*verdict),
     }
 }
 
@@ -59,7 +53,7 @@ impl FromCore<ToolResult> for Typed {
             }),
             ToolResult::Read(read) => Self::Read(proto::ReadResult {
                 path: read.path,
-                kind: read_kind(read.kind).into(),
+                kind: proto::ReadKind::from_core(read.kind).into(),
                 first: int(read.first),
                 shown: int(read.shown),
                 total: int(read.total),
@@ -82,25 +76,11 @@ impl FromCore<ToolResult> for Typed {
 fn file(file: model::FileResult) -> proto::FileResult {
     proto::FileResult {
         path: file.path,
-        action: match file.change {
-            FileAction::Added => proto::FileAction::Added,
-            FileAction::Modified => proto::FileAction::Modified,
-            FileAction::Deleted => proto::FileAction::Deleted,
-            FileAction::Moved => proto::FileAction::Moved,
-        }
-        .into(),
+        action: proto::FileAction::from_core(file.change).into(),
         moved_to: file.moved_to.unwrap_or_default(),
         added_lines: int(file.added_lines),
         removed_lines: int(file.removed_lines),
         diff: file.diff,
-    }
-}
-
-fn read_kind(kind: ReadKind) -> proto::ReadKind {
-    match kind {
-        ReadKind::Text => proto::ReadKind::Text,
-        ReadKind::Folder => proto::ReadKind::Folder,
-        ReadKind::Media => proto::ReadKind::Media,
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn result(id: &CallId, ran: &str, ending: Ending) -> CallToolResult {
         timing,
         // Clients of MCP read the metadata.
         result: _,
+        resources: _,
     } = ending;
     // What is shown of the output while it grows: the output itself is there.
     metadata.remove("output");
