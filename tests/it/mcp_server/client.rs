@@ -277,7 +277,7 @@ impl Service {
 pub(super) async fn serve(inside: &Inside) -> Service {
     let closing = CancellationToken::new();
     let shared = Arc::new(Shared {
-        uploads: toolgate_fs::uploads::Uploads::new(folder.path().join("uploads")),
+        uploads: toolgate_fs::uploads::Uploads::new("/nonexistent".into()),
         watches: toolgate_server::grpc::Watches::default(),
         engine: inside.engine.clone(),
         outputs: inside.store.clone(),
