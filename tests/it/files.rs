@@ -69,7 +69,7 @@ const OUTSIDE: [&str; 8] = [
     "file",
     "a/../../secret",
     "link/../secret/../../secret",
-    "./../work/../secret",
+    "./a/.././../secret",
     "..",
 ];
 

@@ -115,7 +115,10 @@ pub fn read(archive: &[u8], max_entries: usize, max_bytes: u64) -> Result<Conten
             return Err(ArchiveError::TooLarge { limit: max_bytes });
         }
         let mut bytes = Vec::new();
-        (&mut entry).take(max_bytes).read_to_end(&mut bytes).map_err(ArchiveError::Malformed)?;
+        (&mut entry)
+            .take(max_bytes)
+            .read_to_end(&mut bytes)
+            .map_err(ArchiveError::Malformed)?;
         if bytes.len() as u64 != size {
             return Err(ArchiveError::Malformed(io::ErrorKind::UnexpectedEof.into()));
         }
@@ -208,7 +211,10 @@ mod tests {
         for (entry, content) in entries {
             archive.extend(header(entry, content.len() as u64).unwrap());
             archive.extend_from_slice(content);
-            archive.resize(archive.len() + usize::try_from(padding(content.len() as u64)).unwrap(), 0);
+            archive.resize(
+                archive.len() + usize::try_from(padding(content.len() as u64)).unwrap(),
+                0,
+            );
         }
         archive.extend(END);
         archive
@@ -224,11 +230,21 @@ mod tests {
         ]);
         let contents = read(&archive, 10, 1000).unwrap();
         assert_eq!(contents.folders, [PathBuf::from("a")]);
-        let files: Vec<_> = contents.files.iter().map(|file| (file.path.to_str().unwrap(), file.mode, file.bytes.len())).collect();
+        let files: Vec<_> = contents
+            .files
+            .iter()
+            .map(|file| (file.path.to_str().unwrap(), file.mode, file.bytes.len()))
+            .collect();
         assert_eq!(files, [("a/b.bin", 0o755, 2), (long.as_str(), 0o755, 512)]);
-        assert!(matches!(read(&archive, 2, 1000), Err(ArchiveError::TooMany { limit: 2 })));
+        assert!(matches!(
+            read(&archive, 2, 1000),
+            Err(ArchiveError::TooMany { limit: 2 })
+        ));
         assert!(matches!(read(&archive, 10, 513), Err(ArchiveError::TooLarge { .. })));
-        assert!(matches!(read(&archive[..1600], 10, 1000), Err(ArchiveError::Malformed(_))));
+        assert!(matches!(
+            read(&archive[..1600], 10, 1000),
+            Err(ArchiveError::Malformed(_))
+        ));
         assert!(matches!(read(&[b'x'; 700], 10, 1000), Err(ArchiveError::Malformed(_))));
         assert_eq!(read(&[], 10, 1000).unwrap(), Contents::default());
     }
@@ -264,8 +280,14 @@ mod tests {
             assert!(read(&raw(b"a", kind), 10, 1000).is_err(), "{kind:?}");
         }
         check(b"a", EntryType::Symlink, "neither");
-        let twice = [(entry("a", EntryKind::File, None), &b"1"[..]), (entry("./a", EntryKind::File, None), b"2")];
-        assert!(matches!(read(&written(&twice), 10, 1000), Err(ArchiveError::Refused { .. })));
+        let twice = [
+            (entry("a", EntryKind::File, None), &b"1"[..]),
+            (entry("./a", EntryKind::File, None), b"2"),
+        ];
+        assert!(matches!(
+            read(&written(&twice), 10, 1000),
+            Err(ArchiveError::Refused { .. })
+        ));
     }
 
     #[test]

@@ -191,7 +191,11 @@ async fn folder(
         let path = target.entry_or_file();
         // A folder that was left out, or one that nobody has looked into, would go unseen.
         if below.closed || (below.facts.kind == EntryKind::Folder && below.relative.iter().count() >= MAX_DEPTH) {
-            return Err(FileError::io("list", path.display_path(), io::ErrorKind::PermissionDenied.into()));
+            return Err(FileError::io(
+                "list",
+                path.display_path(),
+                io::ErrorKind::PermissionDenied.into(),
+            ));
         }
         if !path.real().starts_with(entry.real()) {
             return Err(FileError::Swapped {
@@ -278,7 +282,11 @@ impl Whole {
         blocking(move || {
             let renamed = files.iter().map(|file| {
                 let below = file.strip_prefix(&entry).unwrap_or(file);
-                let to = if below.as_os_str().is_empty() { to.clone() } else { to.join(below) };
+                let to = if below.as_os_str().is_empty() {
+                    to.clone()
+                } else {
+                    to.join(below)
+                };
                 workspace.resolve(to)
             });
             Ok(renamed.collect())

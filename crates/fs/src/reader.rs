@@ -165,7 +165,10 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, root.join("pipe"), mode).unwrap();
         assert!(matches!(open("pipe").await, Err(FileError::Special { .. })));
-        assert!(matches!(open("../../../../dev/null").await, Err(FileError::Special { .. })));
+        assert!(matches!(
+            open("../../../../dev/null").await,
+            Err(FileError::Special { .. })
+        ));
     }
 
     #[tokio::test]

@@ -165,7 +165,11 @@ pub async fn list(
             cancelled: &cancelled,
             page: Page::default(),
         };
-        let rules = if wanted.ignored { None } else { Rules::above(path.real()) };
+        let rules = if wanted.ignored {
+            None
+        } else {
+            Rules::above(path.real())
+        };
         let after: Vec<&OsStr> = wanted.after.iter().flat_map(|after| after.iter()).collect();
         walker.folder(&opened, Path::new(""), rules, wanted.depth, &after)?;
         Ok(walker.page)
@@ -224,7 +228,11 @@ impl Walker<'_> {
             if kind != EntryKind::Folder || depth <= 1 {
                 continue;
             }
-            let rest = if is_passed { after.get(1..).unwrap_or_default() } else { &[] };
+            let rest = if is_passed {
+                after.get(1..).unwrap_or_default()
+            } else {
+                &[]
+            };
             match beneath::open_entry(opened.as_fd(), &name, LISTING) {
                 Ok(inner) => {
                     if !self.folder(&inner, &relative, rules.clone(), depth - 1, rest)? {
@@ -286,7 +294,13 @@ impl Walker<'_> {
                 cut = true;
             }
         }
-        let kind = |is_folder| if is_folder == 1 { EntryKind::Folder } else { EntryKind::Other };
+        let kind = |is_folder| {
+            if is_folder == 1 {
+                EntryKind::Folder
+            } else {
+                EntryKind::Other
+            }
+        };
         let sorted = first.into_sorted_vec().into_iter();
         Ok(Names {
             sorted: sorted.map(|(name, is_folder)| (name, kind(is_folder))).collect(),
@@ -367,7 +381,10 @@ mod tests {
                     most,
                 };
                 let page = self.page("", wanted).await.unwrap();
-                assert!(page.entries.len() <= most && (!page.more || page.entries.len() == most), "{page:?}");
+                assert!(
+                    page.entries.len() <= most && (!page.more || page.entries.len() == most),
+                    "{page:?}"
+                );
                 after = page.entries.last().map(|last| last.relative.clone());
                 names.extend(page.entries.iter().map(|entry| entry.relative.display().to_string()));
                 if !page.more {
@@ -380,9 +397,31 @@ mod tests {
 
     #[tokio::test]
     async fn pages_of_any_size_make_the_same_tree() {
-        let place = Place::new(&["a/b/1", "a/b/2", "a-b", "a.txt", "b/hidden/x", "b/c/d/e/f", "z", ".hid/x"]);
+        let place = Place::new(&[
+            "a/b/1",
+            "a/b/2",
+            "a-b",
+            "a.txt",
+            "b/hidden/x",
+            "b/c/d/e/f",
+            "z",
+            ".hid/x",
+        ]);
         let all = [
-            ".hid", ".hid/x", "a", "a/b", "a/b/1", "a/b/2", "a-b", "a.txt", "b", "b/c", "b/c/d", "b/c/d/e", "b/c/d/e/f", "z",
+            ".hid",
+            ".hid/x",
+            "a",
+            "a/b",
+            "a/b/1",
+            "a/b/2",
+            "a-b",
+            "a.txt",
+            "b",
+            "b/c",
+            "b/c/d",
+            "b/c/d/e",
+            "b/c/d/e/f",
+            "z",
         ];
         for most in 1..16 {
             assert_eq!(place.all(MAX_DEPTH, false, most).await, all, "{most}");
@@ -395,7 +434,15 @@ mod tests {
         let place = Place::new(&[".git/config", ".gitignore", "out/x", "src/main.rs"]);
         std::fs::write(place.root.join(".gitignore"), "out/\n").unwrap();
         assert_eq!(place.all(9, false, 100).await, [".gitignore", "src", "src/main.rs"]);
-        let all = [".git", ".git/config", ".gitignore", "out", "out/x", "src", "src/main.rs"];
+        let all = [
+            ".git",
+            ".git/config",
+            ".gitignore",
+            "out",
+            "out/x",
+            "src",
+            "src/main.rs",
+        ];
         assert_eq!(place.all(9, true, 3).await, all);
     }
 
@@ -415,7 +462,11 @@ mod tests {
             most: 100,
         };
         let page = place.page("", wanted.clone()).await.unwrap();
-        let kinds: Vec<_> = page.entries.iter().map(|entry| (entry.relative.as_os_str().as_bytes(), entry.facts.kind)).collect();
+        let kinds: Vec<_> = page
+            .entries
+            .iter()
+            .map(|entry| (entry.relative.as_os_str().as_bytes(), entry.facts.kind))
+            .collect();
         let expected: [(&[u8], EntryKind); 5] = [
             (b"in", EntryKind::Folder),
             (b"in/file", EntryKind::File),
@@ -432,7 +483,10 @@ mod tests {
         let swapped = list(&path, wanted, |_| false, CancellationToken::new()).await;
         assert!(matches!(swapped, Err(FileError::Swapped { .. })), "{swapped:?}");
         assert!(matches!(look(&path).await, Err(FileError::Swapped { .. })));
-        assert_eq!(look(&place.workspace.resolve("pipe")).await.unwrap().unwrap().kind, EntryKind::Other);
+        assert_eq!(
+            look(&place.workspace.resolve("pipe")).await.unwrap().unwrap().kind,
+            EntryKind::Other
+        );
         assert_eq!(look(&place.workspace.resolve("none/at/all")).await.unwrap(), None);
     }
 
@@ -449,7 +503,11 @@ mod tests {
             most: 2,
         };
         let page = place.page("", wanted).await.unwrap();
-        let names: Vec<_> = page.entries.iter().map(|entry| entry.relative.to_str().unwrap()).collect();
+        let names: Vec<_> = page
+            .entries
+            .iter()
+            .map(|entry| entry.relative.to_str().unwrap())
+            .collect();
         assert_eq!((names.as_slice(), page.more), (&["1500", "1501"][..], true));
         assert_eq!(place.all(9, false, 999).await.len(), 3000);
     }

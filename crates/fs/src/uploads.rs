@@ -198,7 +198,8 @@ mod tests {
         };
         let (sha256, bytes) = send(&["one ", "two"], "call").await;
         assert_eq!((sha256.as_str(), bytes), (marks::sha256(b"one two").as_str(), 7));
-        let found = async |workspace: &str, call: &str, sha256: &str| uploads.content(workspace, call, sha256).await.unwrap();
+        let found =
+            async |workspace: &str, call: &str, sha256: &str| uploads.content(workspace, call, sha256).await.unwrap();
         assert_eq!(found("w", "call", &sha256).await.as_deref(), Some(&b"one two"[..]));
         assert_eq!(found("v", "call", &sha256).await, None);
         assert_eq!(found("w", "other", &sha256).await, None);

@@ -239,7 +239,10 @@ impl<L: Listen> Watcher<L> {
                 _ => false,
             };
             let below = relative.join(OsStr::from_bytes(name.to_bytes()));
-            if rules.as_ref().is_some_and(|rules| rules.ignores(&self.root.join(&below), is_folder)) {
+            if rules
+                .as_ref()
+                .is_some_and(|rules| rules.ignores(&self.root.join(&below), is_folder))
+            {
                 continue;
             }
             if is_new {
@@ -263,7 +266,9 @@ impl<L: Listen> Watcher<L> {
                 Ok(event) => events.push(Event {
                     watch: event.wd(),
                     flags: event.events(),
-                    name: event.file_name().map(|name| OsString::from_vec(name.to_bytes().to_vec())),
+                    name: event
+                        .file_name()
+                        .map(|name| OsString::from_vec(name.to_bytes().to_vec())),
                 }),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
@@ -306,14 +311,20 @@ impl<L: Listen> Watcher<L> {
             self.miss();
             return true;
         }
-        if rules.as_ref().is_some_and(|rules| rules.ignores(&self.root.join(&path), is_folder)) {
+        if rules
+            .as_ref()
+            .is_some_and(|rules| rules.ignores(&self.root.join(&path), is_folder))
+        {
             return true;
         }
         self.note(path.clone());
         if is_folder && flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
             self.forget(&path);
         }
-        if is_folder && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) && self.watch(path, rules, true).is_err() {
+        if is_folder
+            && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)
+            && self.watch(path, rules, true).is_err()
+        {
             self.miss();
         }
         true
@@ -485,16 +496,28 @@ mod tests {
         fs::write(at("new/deep/er/file"), "x").unwrap();
         symlink("file", at("link")).unwrap();
         let (came, went, _) = place.told("1");
-        assert_eq!((came, went), (names(&["a/b/old", "link", "new", "new/deep", "new/deep/er", "new/deep/er/file"]), names(&[])));
+        assert_eq!(
+            (came, went),
+            (
+                names(&["a/b/old", "link", "new", "new/deep", "new/deep/er", "new/deep/er/file"]),
+                names(&[])
+            )
+        );
         // A folder that was moved is watched under its new name.
         fs::rename(at("a"), at("moved")).unwrap();
         let (came, went, _) = place.told("2");
-        assert_eq!((came, went), (names(&["moved", "moved/b", "moved/b/old"]), names(&["a"])));
+        assert_eq!(
+            (came, went),
+            (names(&["moved", "moved/b", "moved/b/old"]), names(&["a"]))
+        );
         fs::write(at("moved/b/later"), "").unwrap();
         fs::remove_file(at("new/deep/er/file")).unwrap();
         let (came, went, _) = place.told("3");
         assert_eq!(went, names(&["new/deep/er/file"]));
-        assert!(came.contains("moved/b/later") && !came.contains("a/b/later"), "{came:?}");
+        assert!(
+            came.contains("moved/b/later") && !came.contains("a/b/later"),
+            "{came:?}"
+        );
     }
 
     #[test]
@@ -544,7 +567,10 @@ mod tests {
         let mut place = Place::new(|_| {});
         place.watch = None;
         let end = place.news.recv_timeout(Duration::from_secs(30));
-        assert!(matches!(end, Err(std::sync::mpsc::RecvTimeoutError::Disconnected)), "{end:?}");
+        assert!(
+            matches!(end, Err(std::sync::mpsc::RecvTimeoutError::Disconnected)),
+            "{end:?}"
+        );
         let place = Place::new(|_| {});
         fs::rename(&place.root, place.root.with_extension("gone")).unwrap();
         assert_eq!(place.news.recv_timeout(Duration::from_secs(30)), Ok(News::LookAgain));

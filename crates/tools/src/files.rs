@@ -20,12 +20,10 @@ use toolgate_fs::files::{Files as LockedFiles, LockedFile, Snapshot, locate};
 use toolgate_fs::uploads::Uploads;
 use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{
-    Ask, AskPart, Effect, FileAction, FileResult, OutputText, ToolOutput, ToolResult, json_map,
-};
+use toolgate_model::{Ask, AskPart, Effect, FileAction, FileResult, OutputText, ToolOutput, ToolResult, json_map};
 use toolgate_tool::{
-    About, Offer, Outline, Properties, Refusal, ToolContext, ToolError, TypedTool, ask_by_name, change_of, changed, edit_of,
-    guarded_file, guarded_part,
+    About, Offer, Outline, Properties, Refusal, ToolContext, ToolError, TypedTool, ask_by_name, change_of, changed,
+    edit_of, guarded_file, guarded_part,
 };
 
 /// Contents above this size are shown by their digest alone.
@@ -286,7 +284,8 @@ impl Files {
             result = changed(file.path(), result.change, &diff);
         }
         if let Some(mode) = input.mode {
-            ask.metadata.insert("mode".to_owned(), json!(format!("{:04o}", mode & MODE_BITS)));
+            ask.metadata
+                .insert("mode".to_owned(), json!(format!("{:04o}", mode & MODE_BITS)));
         }
         let guarded = guarded_part(file.path(), old.bytes(), &content);
         ask_by_name(&mut ask, guarded.into_iter().collect());
@@ -402,7 +401,10 @@ impl Files {
         ctx.permission.ask(ask).await?;
         self.change(whole.removal(), ctx).await?;
         whole.remove_folders().await?;
-        let gone = whole.files().iter().map(|(file, _)| became(file.path(), FileAction::Deleted));
+        let gone = whole
+            .files()
+            .iter()
+            .map(|(file, _)| became(file.path(), FileAction::Deleted));
         Ok(Done {
             text: format!("Deleted {}.", entry.relative()),
             files: gone.collect(),
@@ -464,7 +466,8 @@ impl Files {
         for file in &files {
             ctx.wrote(file.path(), None)?;
         }
-        self.feedback.tell(&files.iter().map(LockedFile::path).collect::<Vec<_>>());
+        self.feedback
+            .tell(&files.iter().map(LockedFile::path).collect::<Vec<_>>());
         Ok(())
     }
 }

@@ -83,7 +83,10 @@ fn a_folder_goes_out_and_comes_in() {
         place.write("src/b.key", "secret");
         place.pipe("src/pipe");
         let (bytes, end) = place.download(download("src")).await.unwrap();
-        assert_eq!((end.entries, &end.omitted_paths[..]), (3, &["src/a.env".to_owned(), "src/pipe".to_owned()][..]));
+        assert_eq!(
+            (end.entries, &end.omitted_paths[..]),
+            (3, &["src/a.env".to_owned(), "src/pipe".to_owned()][..])
+        );
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
         let call = place.upload("copy", &bytes).await.unwrap();
         assert_eq!(std::fs::read(place.server.work().join("copy/large")).unwrap(), large);
@@ -93,7 +96,11 @@ fn a_folder_goes_out_and_comes_in() {
         place.link("src/link", "/etc");
         let (bytes, end) = place.download(download("src")).await.unwrap();
         assert_eq!(end.entries, 4);
-        refused(place.upload("other", &bytes).await, Code::FailedPrecondition, "BAD_ARCHIVE");
+        refused(
+            place.upload("other", &bytes).await,
+            Code::FailedPrecondition,
+            "BAD_ARCHIVE",
+        );
         assert!(!place.is_there("other"));
     });
 }
@@ -105,19 +112,35 @@ fn what_does_not_belong_in_a_folder_stays_out() {
         tempt(&place);
         let file = EntryKind::File;
         for name in OUTSIDE {
-            refused(place.download(download(name)).await, Code::PermissionDenied, "OUTSIDE_WORKSPACE");
+            refused(
+                place.download(download(name)).await,
+                Code::PermissionDenied,
+                "OUTSIDE_WORKSPACE",
+            );
         }
-        refused(place.upload("link", &tar(&[("x", file, b"x")])).await, Code::PermissionDenied, "OUTSIDE_WORKSPACE");
+        refused(
+            place.upload("link", &tar(&[("x", file, b"x")])).await,
+            Code::PermissionDenied,
+            "OUTSIDE_WORKSPACE",
+        );
         // A link inside of the folder that the archive comes to.
         place.link("a/out", "../../beside");
         place.write("other/x", "x");
         place.link("a/in", "../other");
         for name in ["out/x", "in/x"] {
             let sent = tar(&[("first", file, b"1"), (name, file, b"x")]);
-            refused(place.upload("a", &sent).await, Code::PermissionDenied, "OUTSIDE_WORKSPACE");
+            refused(
+                place.upload("a", &sent).await,
+                Code::PermissionDenied,
+                "OUTSIDE_WORKSPACE",
+            );
         }
         let bad = Code::FailedPrecondition;
-        refused(place.upload("a", b"no archive, but long enough to be one").await, bad, "BAD_ARCHIVE");
+        refused(
+            place.upload("a", b"no archive, but long enough to be one").await,
+            bad,
+            "BAD_ARCHIVE",
+        );
         let linked = tar(&[("first", file, b"1"), ("l", EntryKind::Link, b"")]);
         refused(place.upload("a", &linked).await, bad, "BAD_ARCHIVE");
         let twice = tar(&[("first", file, b"1"), ("first", file, b"2")]);
@@ -139,7 +162,11 @@ fn rules_decide_what_an_archive_writes() {
     test(async {
         let place = Place::ruled(json!({"edit": {"*": "allow", "in/kept*": "deny"}})).await;
         let sent = tar(&[("free", EntryKind::File, b"1"), ("kept", EntryKind::File, b"2")]);
-        refused(place.upload("in", &sent).await, Code::PermissionDenied, "DENIED_BY_RULE");
+        refused(
+            place.upload("in", &sent).await,
+            Code::PermissionDenied,
+            "DENIED_BY_RULE",
+        );
         assert!(!place.is_there("in"));
         place.upload("out", &sent).await.unwrap();
         assert_eq!(place.text("out/kept"), "2");

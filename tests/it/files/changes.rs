@@ -72,9 +72,15 @@ fn a_file_is_written_and_taken_back() {
         let place = Place::new().await;
         let written = place.write_file(write("new/a.bin", b"\0one")).await.unwrap();
         let file = written.file.unwrap();
-        assert_eq!((file.path.as_str(), file.sha256.as_str()), ("new/a.bin", sha256(b"\0one").as_str()));
+        assert_eq!(
+            (file.path.as_str(), file.sha256.as_str()),
+            ("new/a.bin", sha256(b"\0one").as_str())
+        );
         let call = place.server.get(&written.call_id).await;
-        assert_eq!((call.tool.as_str(), call.summary.as_str(), call.changes.len()), ("files", "write new/a.bin", 1));
+        assert_eq!(
+            (call.tool.as_str(), call.summary.as_str(), call.changes.len()),
+            ("files", "write new/a.bin", 1)
+        );
         assert!(!call.input_json.contains("one"), "the content is not part of the input");
         assert_eq!(place.waiting(), 0);
 
@@ -88,7 +94,10 @@ fn a_file_is_written_and_taken_back() {
             ..write("", b"two")
         };
         let second = place.write_file(known.clone()).await.unwrap();
-        assert_eq!((place.text("new/a.bin").as_str(), second.file.unwrap().mode), ("two", 0o755));
+        assert_eq!(
+            (place.text("new/a.bin").as_str(), second.file.unwrap().mode),
+            ("two", 0o755)
+        );
         let status = place.write_file(known).await.unwrap_err();
         let call_id = status.get_error_details().error_info().unwrap().metadata["call_id"].clone();
         assert_eq!(place.server.get(&call_id).await.state(), CallState::Failed);
@@ -113,7 +122,9 @@ fn a_file_is_written_and_taken_back() {
 fn a_file_comes_in_pieces() {
     test(async {
         let place = Place::new().await;
-        let content: Vec<u8> = (0..3_000_000_u32).map(|index| u8::try_from(index % 251).unwrap()).collect();
+        let content: Vec<u8> = (0..3_000_000_u32)
+            .map(|index| u8::try_from(index % 251).unwrap())
+            .collect();
         let first = UploadFileRequest {
             target: write("big", b"").target,
             ..UploadFileRequest::default()
@@ -127,7 +138,11 @@ fn a_file_comes_in_pieces() {
         assert_eq!(written.file.unwrap().sha256, sha256(&content));
         assert_eq!(std::fs::read(place.server.work().join("big")).unwrap(), content);
         let headless = UploadFileRequest::default();
-        refused(place.client().upload_file(iter([headless])).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            place.client().upload_file(iter([headless])).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
         let twice = place.client().upload_file(iter([first.clone(), first])).await;
         refused(twice, Code::InvalidArgument, "INVALID_FIELD");
         assert_eq!(place.waiting(), 0, "what was given up leaves nothing");
@@ -149,7 +164,11 @@ fn the_same_request_is_made_once() {
         place.write("a", "meanwhile");
         assert_eq!(place.write_file(request(b"one")).await.unwrap().call_id, "once");
         assert_eq!(place.text("a"), "meanwhile");
-        refused(place.write_file(request(b"other")).await, Code::AlreadyExists, "CALL_ID_TAKEN");
+        refused(
+            place.write_file(request(b"other")).await,
+            Code::AlreadyExists,
+            "CALL_ID_TAKEN",
+        );
     });
 }
 
@@ -161,31 +180,68 @@ fn folders_are_made_moved_and_deleted() {
         assert_eq!(made.file.unwrap().kind(), FileKind::Folder);
         place.client().create_folder(folder("a/b")).await.unwrap();
         place.write("a/b/c", "c");
-        refused(place.client().create_folder(folder("a/b/c")).await, Code::FailedPrecondition, "NOT_A_FOLDER");
+        refused(
+            place.client().create_folder(folder("a/b/c")).await,
+            Code::FailedPrecondition,
+            "NOT_A_FOLDER",
+        );
         let first = place.client().move_file(moved("a", "x/y")).await.unwrap().into_inner();
         assert_eq!((place.text("x/y/b/c").as_str(), place.is_there("a")), ("c", false));
         place.write("z", "z");
-        refused(place.client().move_file(moved("z", "x/y/b/c")).await, Code::AlreadyExists, "ALREADY_THERE");
-        refused(place.client().move_file(moved("x", "x/in")).await, Code::AlreadyExists, "ALREADY_THERE");
-        refused(place.client().move_file(moved("none", "n")).await, Code::NotFound, "NOT_FOUND");
+        refused(
+            place.client().move_file(moved("z", "x/y/b/c")).await,
+            Code::AlreadyExists,
+            "ALREADY_THERE",
+        );
+        refused(
+            place.client().move_file(moved("x", "x/in")).await,
+            Code::AlreadyExists,
+            "ALREADY_THERE",
+        );
+        refused(
+            place.client().move_file(moved("none", "n")).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
         place.revert(&first.call_id).await;
         assert_eq!(place.text("a/b/c"), "c");
-        refused(place.client().delete_file(delete("a", false)).await, Code::FailedPrecondition, "IS_FOLDER");
-        let gone = place.client().delete_file(delete("a", true)).await.unwrap().into_inner();
+        refused(
+            place.client().delete_file(delete("a", false)).await,
+            Code::FailedPrecondition,
+            "IS_FOLDER",
+        );
+        let gone = place
+            .client()
+            .delete_file(delete("a", true))
+            .await
+            .unwrap()
+            .into_inner();
         assert!(!place.is_there("a"));
         place.revert(&gone.call_id).await;
         assert_eq!(place.text("a/b/c"), "c");
-        refused(place.client().delete_file(delete("none", true)).await, Code::NotFound, "NOT_FOUND");
+        refused(
+            place.client().delete_file(delete("none", true)).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
         let wrong = DeleteFileRequest {
             if_sha256: sha256(b"other"),
             ..delete("z", false)
         };
-        refused(place.client().delete_file(wrong).await, Code::FailedPrecondition, "CONTENT_DIFFERS");
+        refused(
+            place.client().delete_file(wrong).await,
+            Code::FailedPrecondition,
+            "CONTENT_DIFFERS",
+        );
         let strange = DeleteFileRequest {
             if_sha256: "abc".to_owned(),
             ..delete("z", false)
         };
-        refused(place.client().delete_file(strange).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            place.client().delete_file(strange).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
         assert!(place.is_there("z"));
     });
 }
@@ -196,14 +252,37 @@ fn nothing_is_changed_that_lies_outside() {
         let place = Place::new().await;
         tempt(&place);
         let denied = Code::PermissionDenied;
-        for path in ["../new", "/tmp/toolgate-new", "link/new", "file", "link/secret", "a/../../new"] {
+        for path in [
+            "../new",
+            "/tmp/toolgate-new",
+            "link/new",
+            "file",
+            "link/secret",
+            "a/../../new",
+        ] {
             refused(place.write_file(write(path, b"x")).await, denied, "OUTSIDE_WORKSPACE");
-            refused(place.client().create_folder(folder(path)).await, denied, "OUTSIDE_WORKSPACE");
-            refused(place.client().move_file(moved("a", path)).await, denied, "OUTSIDE_WORKSPACE");
+            refused(
+                place.client().create_folder(folder(path)).await,
+                denied,
+                "OUTSIDE_WORKSPACE",
+            );
+            refused(
+                place.client().move_file(moved("a", path)).await,
+                denied,
+                "OUTSIDE_WORKSPACE",
+            );
         }
         for path in ["../secret", "link/secret", "..", "../beside"] {
-            refused(place.client().delete_file(delete(path, true)).await, denied, "OUTSIDE_WORKSPACE");
-            refused(place.client().move_file(moved(path, "here")).await, denied, "OUTSIDE_WORKSPACE");
+            refused(
+                place.client().delete_file(delete(path, true)).await,
+                denied,
+                "OUTSIDE_WORKSPACE",
+            );
+            refused(
+                place.client().move_file(moved(path, "here")).await,
+                denied,
+                "OUTSIDE_WORKSPACE",
+            );
         }
         for path in [".", "a/.."] {
             let own = place.client().delete_file(delete(path, true)).await;
@@ -211,11 +290,19 @@ fn nothing_is_changed_that_lies_outside() {
             let own = place.client().move_file(moved(path, "here")).await;
             refused(own, Code::FailedPrecondition, "WORKSPACE_FOLDER");
         }
-        refused(place.client().delete_file(delete("", true)).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            place.client().delete_file(delete("", true)).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
         place.pipe("pipe");
         let failed = Code::FailedPrecondition;
         refused(place.write_file(write("pipe", b"x")).await, failed, "NOT_A_FILE");
-        refused(place.client().delete_file(delete("pipe", false)).await, failed, "NOT_A_FILE");
+        refused(
+            place.client().delete_file(delete("pipe", false)).await,
+            failed,
+            "NOT_A_FILE",
+        );
         // Of a link only the link goes.
         place.client().delete_file(delete("link", false)).await.unwrap();
         assert!(!place.is_there("link"));
@@ -228,15 +315,32 @@ fn nothing_is_changed_that_lies_outside() {
 #[test]
 fn rules_and_people_decide_what_is_changed() {
     test(async {
-        let rules = json!({"edit": {"*": "ask", "mine*": "allow", "kept*": "deny"}, "read": {"*": "allow", "*.env": "ask"}});
+        let rules =
+            json!({"edit": {"*": "ask", "mine*": "allow", "kept*": "deny"}, "read": {"*": "allow", "*.env": "ask"}});
         let place = Place::ruled(rules).await;
         place.write("mine.env", "secret");
-        refused(place.write_file(write("kept.txt", b"x")).await, Code::PermissionDenied, "DENIED_BY_RULE");
+        refused(
+            place.write_file(write("kept.txt", b"x")).await,
+            Code::PermissionDenied,
+            "DENIED_BY_RULE",
+        );
         place.write_file(write("mine.txt", b"x")).await.unwrap();
-        refused(place.client().move_file(moved("mine.txt", "kept.txt")).await, Code::PermissionDenied, "DENIED_BY_RULE");
+        refused(
+            place.client().move_file(moved("mine.txt", "kept.txt")).await,
+            Code::PermissionDenied,
+            "DENIED_BY_RULE",
+        );
         // By another name it could be read.
-        refused(place.client().move_file(moved("mine.env", "mine.txt2")).await, Code::PermissionDenied, "PERMISSION_NEEDED");
-        refused(place.write_file(write("asked.txt", b"x")).await, Code::PermissionDenied, "PERMISSION_NEEDED");
+        refused(
+            place.client().move_file(moved("mine.env", "mine.txt2")).await,
+            Code::PermissionDenied,
+            "PERMISSION_NEEDED",
+        );
+        refused(
+            place.write_file(write("asked.txt", b"x")).await,
+            Code::PermissionDenied,
+            "PERMISSION_NEEDED",
+        );
         assert!(!place.is_there("asked.txt") && !place.is_there("kept.txt") && place.is_there("mine.env"));
         assert_eq!(place.waiting(), 0);
 
@@ -253,9 +357,15 @@ fn rules_and_people_decide_what_is_changed() {
             let Some(prompt::Request::Permission(permission)) = &prompt.request else {
                 panic!("{prompt:?}")
             };
-            assert_eq!((permission.permission.as_str(), &permission.patterns[..]), ("edit", &["asked.txt".to_owned()][..]));
+            assert_eq!(
+                (permission.permission.as_str(), &permission.patterns[..]),
+                ("edit", &["asked.txt".to_owned()][..])
+            );
             let shown = permission.metadata.as_ref().unwrap().fields["sha256"].clone();
-            assert_eq!(shown.kind, Some(prost_types::value::Kind::StringValue(sha256(b"new\n"))));
+            assert_eq!(
+                shown.kind,
+                Some(prost_types::value::Kind::StringValue(sha256(b"new\n")))
+            );
             assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
         });
         written.unwrap();

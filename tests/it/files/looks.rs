@@ -72,14 +72,23 @@ fn a_file_is_shown_as_it_is() {
         place.write("deep/a.bin", &content);
         place.link("link", "deep/a.bin");
         let file = place.stat("deep/a.bin").await.unwrap();
-        assert_eq!((file.path.as_str(), file.kind(), file.size_bytes), ("deep/a.bin", FileKind::File, 800_000));
-        assert_eq!((file.sha256.as_str(), file.mode & 0o600), (sha256(&content).as_str(), 0o600));
+        assert_eq!(
+            (file.path.as_str(), file.kind(), file.size_bytes),
+            ("deep/a.bin", FileKind::File, 800_000)
+        );
+        assert_eq!(
+            (file.sha256.as_str(), file.mode & 0o600),
+            (sha256(&content).as_str(), 0o600)
+        );
         let absolute = place.server.work().canonicalize().unwrap().join("deep/a.bin");
         for path in ["./deep/../deep/a.bin", absolute.to_str().unwrap()] {
             assert_eq!(place.stat(path).await.unwrap(), file);
         }
         let link = place.stat("link").await.unwrap();
-        assert_eq!((link.link_target.as_str(), link.kind(), &link.sha256), ("deep/a.bin", FileKind::File, &file.sha256));
+        assert_eq!(
+            (link.link_target.as_str(), link.kind(), &link.sha256),
+            ("deep/a.bin", FileKind::File, &file.sha256)
+        );
         let folder = place.stat("").await.unwrap();
         assert_eq!((folder.path.as_str(), folder.kind()), (".", FileKind::Folder));
 
@@ -113,11 +122,23 @@ fn nothing_is_shown_that_lies_outside() {
         tempt(&place);
         for path in OUTSIDE {
             refused(place.stat(path).await, Code::PermissionDenied, "OUTSIDE_WORKSPACE");
-            refused(place.read(read(path)).await, Code::PermissionDenied, "OUTSIDE_WORKSPACE");
-            refused(place.names(list(path, 9)).await, Code::PermissionDenied, "OUTSIDE_WORKSPACE");
+            refused(
+                place.read(read(path)).await,
+                Code::PermissionDenied,
+                "OUTSIDE_WORKSPACE",
+            );
+            refused(
+                place.names(list(path, 9)).await,
+                Code::PermissionDenied,
+                "OUTSIDE_WORKSPACE",
+            );
         }
         refused(place.stat("a\0b").await, Code::InvalidArgument, "INVALID_FIELD");
-        refused(place.stat(&"a/".repeat(3000)).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            place.stat(&"a/".repeat(3000)).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
         // A link is listed as one, and not entered.
         assert_eq!(place.names(list("", 9)).await.unwrap(), ["a", "a/b", "file", "link"]);
         place.link("circle", "circle");
@@ -134,7 +155,11 @@ fn pipes_and_devices_are_not_waited_for() {
         for path in ["pipe", "socket"] {
             assert_eq!(place.stat(path).await.unwrap().kind(), FileKind::Other);
             refused(place.read(read(path)).await, Code::FailedPrecondition, "NOT_A_FILE");
-            refused(place.names(list(path, 1)).await, Code::FailedPrecondition, "NOT_A_FOLDER");
+            refused(
+                place.names(list(path, 1)).await,
+                Code::FailedPrecondition,
+                "NOT_A_FOLDER",
+            );
         }
         assert_eq!(place.names(list("", 1)).await.unwrap(), ["pipe", "socket"]);
     });
@@ -151,7 +176,10 @@ fn a_tree_is_shown_page_by_page() {
         place.write(".gitignore", "out/\n");
         place.write("out/x", "");
         let all = place.names(list("", 2)).await.unwrap();
-        assert_eq!((all.len(), all[0].as_str(), all[1].as_str(), all[26].as_str()), (27, ".gitignore", "many", "many/24"));
+        assert_eq!(
+            (all.len(), all[0].as_str(), all[1].as_str(), all[26].as_str()),
+            (27, ".gitignore", "many", "many/24")
+        );
         let small = ListFilesRequest {
             page_size: 4,
             ..list("", 2)
@@ -163,7 +191,12 @@ fn a_tree_is_shown_page_by_page() {
             ..list("", 2)
         };
         let more = place.names(ignored).await.unwrap();
-        assert!([".git/config", "out/x"].iter().all(|path| more.iter().any(|one| one == path)), "{more:?}");
+        assert!(
+            [".git/config", "out/x"]
+                .iter()
+                .all(|path| more.iter().any(|one| one == path)),
+            "{more:?}"
+        );
         use std::os::unix::ffi::OsStrExt as _;
         let odd = std::ffi::OsStr::from_bytes(b"many/\xff");
         std::fs::write(place.server.work().join(odd), "").unwrap();
@@ -171,14 +204,24 @@ fn a_tree_is_shown_page_by_page() {
         let last = page.files.last().unwrap();
         assert_eq!((last.path.as_str(), last.path_is_lossy), ("many/\u{fffd}", true));
         for bad in [
-            ListFilesRequest { page_size: -1, ..list("", 1) },
-            ListFilesRequest { page_token: "*".to_owned(), ..list("", 1) },
+            ListFilesRequest {
+                page_size: -1,
+                ..list("", 1)
+            },
+            ListFilesRequest {
+                page_token: "*".to_owned(),
+                ..list("", 1)
+            },
             list("", -1),
         ] {
             refused(place.names(bad).await, Code::InvalidArgument, "INVALID_FIELD");
         }
         refused(place.names(list("none", 1)).await, Code::NotFound, "NOT_FOUND");
-        refused(place.names(list(".gitignore", 1)).await, Code::FailedPrecondition, "NOT_A_FOLDER");
+        refused(
+            place.names(list(".gitignore", 1)).await,
+            Code::FailedPrecondition,
+            "NOT_A_FOLDER",
+        );
     });
 }
 
@@ -194,9 +237,21 @@ fn rules_decide_what_is_shown() {
         for path in ["private", "private/key", "alias"] {
             refused(place.stat(path).await, Code::PermissionDenied, "DENIED_BY_RULE");
         }
-        refused(place.read(read("private/key")).await, Code::PermissionDenied, "DENIED_BY_RULE");
-        refused(place.read(read("a.env")).await, Code::PermissionDenied, "PERMISSION_NEEDED");
-        refused(place.names(list("closed", 1)).await, Code::PermissionDenied, "DENIED_BY_RULE");
+        refused(
+            place.read(read("private/key")).await,
+            Code::PermissionDenied,
+            "DENIED_BY_RULE",
+        );
+        refused(
+            place.read(read("a.env")).await,
+            Code::PermissionDenied,
+            "PERMISSION_NEEDED",
+        );
+        refused(
+            place.names(list("closed", 1)).await,
+            Code::PermissionDenied,
+            "DENIED_BY_RULE",
+        );
         let names = place.names(list("", 3)).await.unwrap();
         assert_eq!(names, ["a.env", "alias", "closed", "closed/x"]);
         let nobody = StatFileRequest {
@@ -206,6 +261,10 @@ fn rules_decide_what_is_shown() {
             }),
             ..stat("a.env")
         };
-        refused(place.client().stat_file(nobody).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            place.client().stat_file(nobody).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
     });
 }

@@ -24,7 +24,10 @@ impl Place {
     async fn watch(&self, path: &str, cursor: &str) -> Result<Watched, Status> {
         let mut stream = self.client().watch_files(watch(path, cursor)).await?.into_inner();
         let first = stream.message().await?.unwrap();
-        assert!(matches!(first.news, Some(News::Watched(FilesWatched { partial: false }))), "{first:?}");
+        assert!(
+            matches!(first.news, Some(News::Watched(FilesWatched { partial: false }))),
+            "{first:?}"
+        );
         let cursor = first.cursor;
         Ok(Watched { stream, cursor })
     }
@@ -57,7 +60,11 @@ fn what_happens_is_told_and_a_lost_stream_goes_on() {
         place.write("src/old", "old");
         let mut all = place.watch("", "").await.unwrap();
         let mut below = place.watch("src/deep", "").await;
-        refused(below.as_mut().map(|_| ()).map_err(|status| status.clone()), Code::NotFound, "NOT_FOUND");
+        refused(
+            below.as_mut().map(|_| ()).map_err(|status| status.clone()),
+            Code::NotFound,
+            "NOT_FOUND",
+        );
         place.write("src/deep/new", "new");
         assert!(all.until("src/deep/new").await.0.contains("src/deep"));
         let cursor = all.cursor.clone();
@@ -66,14 +73,23 @@ fn what_happens_is_told_and_a_lost_stream_goes_on() {
         place.write("later", "");
         let mut again = place.watch("", &cursor).await.unwrap();
         let (there, gone) = again.until("later").await;
-        assert!(gone.contains("src/old") || again.until("src/old").await.1.contains("src/old"), "{there:?} {gone:?}");
+        assert!(
+            gone.contains("src/old") || again.until("src/old").await.1.contains("src/old"),
+            "{there:?} {gone:?}"
+        );
         // Only what lies in the folder is told of it.
         let mut below = place.watch("src", &cursor).await.unwrap();
         place.write("src/last", "");
         let (there, gone) = below.until("src/last").await;
-        assert!(gone.contains("src/old") && !there.contains("later"), "{there:?} {gone:?}");
+        assert!(
+            gone.contains("src/old") && !there.contains("later"),
+            "{there:?} {gone:?}"
+        );
         // What a tool does is told as well.
-        place.server.run("write", json!({"filePath": "by-tool", "content": "x"})).await;
+        place
+            .server
+            .run("write", json!({"filePath": "by-tool", "content": "x"}))
+            .await;
         again.until("by-tool").await;
     });
 }
@@ -85,12 +101,24 @@ fn a_cursor_of_another_time_is_too_old() {
         let first = place.watch("", "").await.unwrap();
         let cursor = first.cursor.clone();
         drop(first);
-        refused(place.watch("", "nonsense").await.map(|_| ()), Code::InvalidArgument, "INVALID_FIELD");
-        refused(place.watch("", &format!("{cursor}9")).await.map(|_| ()), Code::OutOfRange, "CURSOR_TOO_OLD");
+        refused(
+            place.watch("", "nonsense").await.map(|_| ()),
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
+        refused(
+            place.watch("", &format!("{cursor}9")).await.map(|_| ()),
+            Code::OutOfRange,
+            "CURSOR_TOO_OLD",
+        );
         place.server.kill9().await;
         place.server.restart().await;
         place.client = FileServiceClient::new(place.server.channel());
-        refused(place.watch("", &cursor).await.map(|_| ()), Code::OutOfRange, "CURSOR_TOO_OLD");
+        refused(
+            place.watch("", &cursor).await.map(|_| ()),
+            Code::OutOfRange,
+            "CURSOR_TOO_OLD",
+        );
     });
 }
 
@@ -104,9 +132,17 @@ fn what_may_not_be_seen_is_not_told() {
         std::fs::create_dir(place.server.work().join(".git")).unwrap();
         std::fs::create_dir(place.server.work().join("out")).unwrap();
         for path in OUTSIDE {
-            refused(place.watch(path, "").await.map(|_| ()), Code::PermissionDenied, "OUTSIDE_WORKSPACE");
+            refused(
+                place.watch(path, "").await.map(|_| ()),
+                Code::PermissionDenied,
+                "OUTSIDE_WORKSPACE",
+            );
         }
-        refused(place.watch("private", "").await.map(|_| ()), Code::PermissionDenied, "DENIED_BY_RULE");
+        refused(
+            place.watch("private", "").await.map(|_| ()),
+            Code::PermissionDenied,
+            "DENIED_BY_RULE",
+        );
         let mut watched = place.watch("", "").await.unwrap();
         for path in ["private/key", "out/x", ".git/x", "link/secret", "seen"] {
             place.write(path, "new");

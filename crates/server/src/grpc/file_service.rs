@@ -85,7 +85,11 @@ impl FileService for WorkspaceFiles {
             .target
             .ok_or_else(|| status::bad_field("target", "the first message says where to write"))?;
         let change = Change::new(&self.0, &caller, first.call, deadline)?;
-        let target_folder = if target.path.is_empty() { "." } else { named("target.path", &target.path)? };
+        let target_folder = if target.path.is_empty() {
+            "."
+        } else {
+            named("target.path", &target.path)?
+        };
         let input = json!({"operation": "unpack", "path": target_folder, "ifAbsent": target.if_absent});
         let call_id = change.send(input, Content::Archive(first.data, pieces)).await?;
         Ok(Response::new(UploadArchiveResponse { call_id }))

@@ -67,8 +67,8 @@ use self::limits::Traffic;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
-pub use self::watches::Watches;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
+pub use self::watches::Watches;
 
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -249,7 +249,9 @@ fn routes(
         .add_service(PermissionServiceServer::new(permission_service::Permissions(
             shared.clone(),
         )))
-        .add_service(FileServiceServer::new(file_service::WorkspaceFiles(shared.clone())).max_decoding_message_size(limit))
+        .add_service(
+            FileServiceServer::new(file_service::WorkspaceFiles(shared.clone())).max_decoding_message_size(limit),
+        )
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))

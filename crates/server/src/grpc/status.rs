@@ -244,7 +244,10 @@ pub(crate) fn cursor_too_old() -> Status {
 /// The call of a change of files failed.
 pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
     use proto::FailureReason as Reason;
-    let problem = failed.metadata.as_ref().and_then(|metadata| metadata.fields.get("problem"));
+    let problem = failed
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.fields.get("problem"));
     let problem = problem.and_then(|problem| match &problem.kind {
         Some(prost_types::value::Kind::StringValue(word)) => {
             ErrorReason::from_str_name(&format!("ERROR_REASON_{word}"))

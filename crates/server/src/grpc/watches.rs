@@ -116,7 +116,13 @@ impl Hub {
         if sequence > last || sequence + 1 < first {
             return None;
         }
-        Some(kept.news.iter().filter(|(number, _)| *number > sequence).cloned().collect())
+        Some(
+            kept.news
+                .iter()
+                .filter(|(number, _)| *number > sequence)
+                .cloned()
+                .collect(),
+        )
     }
 }
 
@@ -133,7 +139,9 @@ impl Listen for Ear {
             kept.entries += weight(&news);
             kept.news.push_back((*last, Arc::new(news)));
             while kept.entries > MAX_KEPT {
-                let Some((_, oldest)) = kept.news.pop_front() else { break };
+                let Some((_, oldest)) = kept.news.pop_front() else {
+                    break;
+                };
                 kept.entries -= weight(&oldest);
             }
         });
@@ -216,7 +224,10 @@ mod tests {
         for _ in 0..3 {
             ear.tell(gone(MAX_KEPT / 2 - 1));
         }
-        let numbers = |after| hub.after(after).map(|news| news.iter().map(|(number, _)| *number).collect::<Vec<_>>());
+        let numbers = |after| {
+            hub.after(after)
+                .map(|news| news.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+        };
         assert_eq!(numbers(0), None);
         assert_eq!(numbers(1), Some(vec![2, 3]));
         assert_eq!(numbers(3), Some(Vec::new()));

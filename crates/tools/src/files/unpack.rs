@@ -41,7 +41,11 @@ impl Files {
             made.push(locate(&ctx.workspace, at(path)).await?.path);
         }
         // A link in the folder must not lead the files to another one.
-        if let Some(path) = paths.iter().chain(&made).find(|path| !path.real().starts_with(folder.real())) {
+        if let Some(path) = paths
+            .iter()
+            .chain(&made)
+            .find(|path| !path.real().starts_with(folder.real()))
+        {
             let text = format!("A link on the way to {} leads out of the folder.", path.relative());
             return Err(Stop::Told(Problem::Outside, text));
         }
@@ -50,7 +54,10 @@ impl Files {
             metadata: json_map([
                 ("filepath", json!(folder.display_path().to_string_lossy())),
                 ("sha256", json!(input.sha256)),
-                ("files", json!(files.iter().map(|file| file.path.to_string_lossy()).collect::<Vec<_>>())),
+                (
+                    "files",
+                    json!(files.iter().map(|file| file.path.to_string_lossy()).collect::<Vec<_>>()),
+                ),
             ]),
             ..edit_of(&folder)
         };
@@ -69,7 +76,9 @@ impl Files {
         };
         let mut replacements = Vec::with_capacity(locked.len());
         for file in locked {
-            let Some(member) = members.remove(file.path().real()) else { continue };
+            let Some(member) = members.remove(file.path().real()) else {
+                continue;
+            };
             let old = file.load().await?;
             expect(&file, &old, &input)?;
             replacements.push(Replacement {

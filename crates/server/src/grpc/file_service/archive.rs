@@ -74,8 +74,15 @@ pub(super) async fn download(
     let bytes = page.entries.iter().filter(|entry| entry.facts.kind == EntryKind::File);
     let bytes = bytes.fold(0_u64, |bytes, entry| bytes.saturating_add(entry.facts.size));
     if page.more || bytes > MAX_BYTES {
-        let problem = format!("{:?} has more than {MAX_ENTRIES} entries or {MAX_BYTES} bytes: download parts of it", request.path);
-        return Err(status::precondition(ErrorReason::ArchiveTooLarge, &request.path, problem));
+        let problem = format!(
+            "{:?} has more than {MAX_ENTRIES} entries or {MAX_BYTES} bytes: download parts of it",
+            request.path
+        );
+        return Err(status::precondition(
+            ErrorReason::ArchiveTooLarge,
+            &request.path,
+            problem,
+        ));
     }
     let sending = Sending {
         glance,

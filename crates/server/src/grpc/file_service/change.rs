@@ -149,7 +149,9 @@ impl<'a> Change<'a> {
 
     /// Returns a file as the change has left it; nothing if it may not be shown, or is gone already.
     pub(super) async fn result(&self, path: &str, with_sha256: bool) -> Option<FileInfo> {
-        let glance = permitted::glance(self.shared, self.caller, self.call.context.clone()).await.ok()?;
+        let glance = permitted::glance(self.shared, self.caller, self.call.context.clone())
+            .await
+            .ok()?;
         look::stat(&glance, path, with_sha256).await.ok()
     }
 }

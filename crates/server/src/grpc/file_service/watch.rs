@@ -57,7 +57,9 @@ pub(super) async fn watch(
     request: &WatchFilesRequest,
 ) -> Result<ResponseStream<WatchFilesResponse>, Status> {
     let folder = look::folder(&glance, &request.path).await?;
-    let facts = tree::look(&folder).await.map_err(|error| status::file(&error, &request.path))?;
+    let facts = tree::look(&folder)
+        .await
+        .map_err(|error| status::file(&error, &request.path))?;
     match facts.map(|facts| facts.kind) {
         Some(EntryKind::Folder) => {}
         Some(EntryKind::File | EntryKind::Link | EntryKind::Other) => {
@@ -72,7 +74,10 @@ pub(super) async fn watch(
     let root = root.map_err(io::Error::other).and_then(|root| root);
     let root = root.map_err(|error| status::internal("the folder of the workspace is gone", &error))?;
     if !folder.real().starts_with(&root) {
-        return Err(bad_field("path", "only the workspace's folder, and those in it, are watched"));
+        return Err(bad_field(
+            "path",
+            "only the workspace's folder, and those in it, are watched",
+        ));
     }
     let seat = shared.watches.seat(root.clone(), &shared.closing).await;
     let seat = seat.map_err(|error| {
