@@ -275,13 +275,11 @@ impl Walker<'_> {
                 cut = true;
                 continue;
             }
-            let kind = match entry.file_type() {
-                FileType::Unknown => {
-                    let stat = rustix::fs::statat(opened, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-                    stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
-                }
-                kind => kind,
-            };
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
+                let stat = rustix::fs::statat(opened, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+                kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
+            }
             let is_folder = kind == FileType::Directory;
             let path = relative.join(OsStr::from_bytes(name));
             let is_ignored = || rules.is_some_and(|rules| rules.ignores(&self.root.join(&path), is_folder));

@@ -233,11 +233,8 @@ impl<L: Listen> Watcher<L> {
             if is_skipped(name.to_bytes()) {
                 continue;
             }
-            let is_folder = match entry.file_type() {
-                FileType::Directory => true,
-                FileType::Unknown => is_folder(&opened, name),
-                _ => false,
-            };
+            let kind = entry.file_type();
+            let is_folder = kind == FileType::Directory || kind == FileType::Unknown && is_folder(&opened, name);
             let below = relative.join(OsStr::from_bytes(name.to_bytes()));
             if rules
                 .as_ref()

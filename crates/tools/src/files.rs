@@ -138,12 +138,15 @@ impl Problem {
             FileError::TooLarge { .. } | FileError::TooManyEntries { .. } | FileError::TooManyFolders { .. } => {
                 Some(Self::TooLarge)
             }
-            FileError::Io { source, .. } => match source.kind() {
-                ErrorKind::AlreadyExists => Some(Self::AlreadyThere),
-                ErrorKind::DirectoryNotEmpty => Some(Self::FolderNotEmpty),
-                ErrorKind::NotADirectory => Some(Self::NotAFolder),
-                _ => None,
-            },
+            FileError::Io { source, .. } => {
+                let known = [
+                    (ErrorKind::AlreadyExists, Self::AlreadyThere),
+                    (ErrorKind::DirectoryNotEmpty, Self::FolderNotEmpty),
+                    (ErrorKind::NotADirectory, Self::NotAFolder),
+                ];
+                let found = known.into_iter().find(|(kind, _)| *kind == source.kind());
+                found.map(|(_, problem)| problem)
+            }
             FileError::PathTooLong { .. }
             | FileError::Binary { .. }
             | FileError::OffsetOutOfRange { .. }

@@ -219,13 +219,15 @@ pub(crate) fn file(error: &FileError, path: &str) -> Status {
         FileError::Modified { .. } => changed(ErrorReason::FileChanged, text),
         FileError::TooLarge { .. } => precondition(ErrorReason::FileTooLarge, path, text),
         FileError::Stopped => Status::with_error_details(Code::Cancelled, text, details(ErrorReason::Cancelled)),
-        FileError::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound => not_found("file", path),
-            ErrorKind::NotADirectory => precondition(ErrorReason::NotAFolder, path, text),
-            ErrorKind::PermissionDenied => refused(ErrorReason::RefusedBySystem, text),
-            _ => internal("a file could not be read", error),
-        },
-        FileError::TooManyEntries { .. }
+        FileError::Io { source, .. } if source.kind() == ErrorKind::NotFound => not_found("file", path),
+        FileError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
+            precondition(ErrorReason::NotAFolder, path, text)
+        }
+        FileError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            refused(ErrorReason::RefusedBySystem, text)
+        }
+        FileError::Io { .. }
+        | FileError::TooManyEntries { .. }
         | FileError::TooManyFolders { .. }
         | FileError::OffsetOutOfRange { .. }
         | FileError::Unread { .. }
@@ -248,11 +250,11 @@ pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
         .metadata
         .as_ref()
         .and_then(|metadata| metadata.fields.get("problem"));
-    let problem = problem.and_then(|problem| match &problem.kind {
-        Some(prost_types::value::Kind::StringValue(word)) => {
-            ErrorReason::from_str_name(&format!("ERROR_REASON_{word}"))
-        }
-        _ => None,
+    let problem = problem.and_then(|problem| {
+        let Some(prost_types::value::Kind::StringValue(word)) = &problem.kind else {
+            return None;
+        };
+        ErrorReason::from_str_name(&format!("ERROR_REASON_{word}"))
     });
     let (code, reason) = match (problem, failed.reason()) {
         (Some(ErrorReason::NotFound), _) => (Code::NotFound, ErrorReason::NotFound),
