@@ -108,6 +108,53 @@ const (
 	ErrorReason_ERROR_REASON_WAITS_FOR_PERSON ErrorReason = 35
 	// INTERNAL: a fault of the service; its log has the cause.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 36
+	// PERMISSION_DENIED: the path of a file leads out of the workspace.
+	ErrorReason_ERROR_REASON_OUTSIDE_WORKSPACE ErrorReason = 37
+	// PERMISSION_DENIED: a rule denies what was to be done to files.
+	ErrorReason_ERROR_REASON_DENIED_BY_RULE ErrorReason = 38
+	// PERMISSION_DENIED: a person refused what was to be done to files.
+	ErrorReason_ERROR_REASON_REJECTED ErrorReason = 39
+	// PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered.
+	ErrorReason_ERROR_REASON_PERMISSION_NEEDED ErrorReason = 40
+	// PERMISSION_DENIED: the service's user may not read the file.
+	ErrorReason_ERROR_REASON_REFUSED_BY_SYSTEM ErrorReason = 41
+	// ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again.
+	ErrorReason_ERROR_REASON_PATH_CHANGED ErrorReason = 42
+	// ABORTED: somebody has written to the file while it was read. Read it again.
+	ErrorReason_ERROR_REASON_FILE_CHANGED ErrorReason = 43
+	// FAILED_PRECONDITION: the file has another SHA-256 than the request expects.
+	ErrorReason_ERROR_REASON_CONTENT_DIFFERS ErrorReason = 44
+	// FAILED_PRECONDITION: the content that was sent for the call is not kept any more.
+	ErrorReason_ERROR_REASON_CONTENT_MISSING ErrorReason = 45
+	// ALREADY_EXISTS: something is at the path already.
+	ErrorReason_ERROR_REASON_ALREADY_THERE ErrorReason = 46
+	// FAILED_PRECONDITION: it is a folder, not a file.
+	ErrorReason_ERROR_REASON_IS_FOLDER ErrorReason = 47
+	// FAILED_PRECONDITION: it, or something on the way to it, is not a folder.
+	ErrorReason_ERROR_REASON_NOT_A_FOLDER ErrorReason = 48
+	// FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder.
+	ErrorReason_ERROR_REASON_NOT_A_FILE ErrorReason = 49
+	// FAILED_PRECONDITION: something has come into the folder while it was deleted.
+	ErrorReason_ERROR_REASON_FOLDER_NOT_EMPTY ErrorReason = 50
+	// FAILED_PRECONDITION: it is the workspace's own folder.
+	ErrorReason_ERROR_REASON_WORKSPACE_FOLDER ErrorReason = 51
+	// FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once.
+	ErrorReason_ERROR_REASON_FILE_TOO_LARGE ErrorReason = 52
+	// FAILED_PRECONDITION: the folder is larger than what is sent as an archive.
+	ErrorReason_ERROR_REASON_ARCHIVE_TOO_LARGE ErrorReason = 53
+	// FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder.
+	ErrorReason_ERROR_REASON_BAD_ARCHIVE ErrorReason = 54
+	// FAILED_PRECONDITION: the system has no room for watching files.
+	ErrorReason_ERROR_REASON_WATCHES_EXHAUSTED ErrorReason = 55
+	// OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+	// one.
+	ErrorReason_ERROR_REASON_CURSOR_TOO_OLD ErrorReason = 56
+	// FAILED_PRECONDITION: the change of a file failed; the message says why.
+	ErrorReason_ERROR_REASON_NOT_DONE ErrorReason = 57
+	// CANCELLED: the call of a change was cancelled.
+	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 58
+	// RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made.
+	ErrorReason_ERROR_REASON_QUOTA ErrorReason = 59
 )
 
 // Enum value maps for ErrorReason.
@@ -150,6 +197,29 @@ var (
 		34: "ERROR_REASON_DEADLINE",
 		35: "ERROR_REASON_WAITS_FOR_PERSON",
 		36: "ERROR_REASON_INTERNAL",
+		37: "ERROR_REASON_OUTSIDE_WORKSPACE",
+		38: "ERROR_REASON_DENIED_BY_RULE",
+		39: "ERROR_REASON_REJECTED",
+		40: "ERROR_REASON_PERMISSION_NEEDED",
+		41: "ERROR_REASON_REFUSED_BY_SYSTEM",
+		42: "ERROR_REASON_PATH_CHANGED",
+		43: "ERROR_REASON_FILE_CHANGED",
+		44: "ERROR_REASON_CONTENT_DIFFERS",
+		45: "ERROR_REASON_CONTENT_MISSING",
+		46: "ERROR_REASON_ALREADY_THERE",
+		47: "ERROR_REASON_IS_FOLDER",
+		48: "ERROR_REASON_NOT_A_FOLDER",
+		49: "ERROR_REASON_NOT_A_FILE",
+		50: "ERROR_REASON_FOLDER_NOT_EMPTY",
+		51: "ERROR_REASON_WORKSPACE_FOLDER",
+		52: "ERROR_REASON_FILE_TOO_LARGE",
+		53: "ERROR_REASON_ARCHIVE_TOO_LARGE",
+		54: "ERROR_REASON_BAD_ARCHIVE",
+		55: "ERROR_REASON_WATCHES_EXHAUSTED",
+		56: "ERROR_REASON_CURSOR_TOO_OLD",
+		57: "ERROR_REASON_NOT_DONE",
+		58: "ERROR_REASON_CANCELLED",
+		59: "ERROR_REASON_QUOTA",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -189,6 +259,29 @@ var (
 		"ERROR_REASON_DEADLINE":              34,
 		"ERROR_REASON_WAITS_FOR_PERSON":      35,
 		"ERROR_REASON_INTERNAL":              36,
+		"ERROR_REASON_OUTSIDE_WORKSPACE":     37,
+		"ERROR_REASON_DENIED_BY_RULE":        38,
+		"ERROR_REASON_REJECTED":              39,
+		"ERROR_REASON_PERMISSION_NEEDED":     40,
+		"ERROR_REASON_REFUSED_BY_SYSTEM":     41,
+		"ERROR_REASON_PATH_CHANGED":          42,
+		"ERROR_REASON_FILE_CHANGED":          43,
+		"ERROR_REASON_CONTENT_DIFFERS":       44,
+		"ERROR_REASON_CONTENT_MISSING":       45,
+		"ERROR_REASON_ALREADY_THERE":         46,
+		"ERROR_REASON_IS_FOLDER":             47,
+		"ERROR_REASON_NOT_A_FOLDER":          48,
+		"ERROR_REASON_NOT_A_FILE":            49,
+		"ERROR_REASON_FOLDER_NOT_EMPTY":      50,
+		"ERROR_REASON_WORKSPACE_FOLDER":      51,
+		"ERROR_REASON_FILE_TOO_LARGE":        52,
+		"ERROR_REASON_ARCHIVE_TOO_LARGE":     53,
+		"ERROR_REASON_BAD_ARCHIVE":           54,
+		"ERROR_REASON_WATCHES_EXHAUSTED":     55,
+		"ERROR_REASON_CURSOR_TOO_OLD":        56,
+		"ERROR_REASON_NOT_DONE":              57,
+		"ERROR_REASON_CANCELLED":             58,
+		"ERROR_REASON_QUOTA":                 59,
 	}
 )
 
@@ -223,7 +316,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xaf\t\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\x8e\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -262,7 +355,30 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x15ERROR_REASON_REPLACED\x10!\x12\x19\n" +
 	"\x15ERROR_REASON_DEADLINE\x10\"\x12!\n" +
 	"\x1dERROR_REASON_WAITS_FOR_PERSON\x10#\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10$B\x98\x01\n" +
+	"\x15ERROR_REASON_INTERNAL\x10$\x12\"\n" +
+	"\x1eERROR_REASON_OUTSIDE_WORKSPACE\x10%\x12\x1f\n" +
+	"\x1bERROR_REASON_DENIED_BY_RULE\x10&\x12\x19\n" +
+	"\x15ERROR_REASON_REJECTED\x10'\x12\"\n" +
+	"\x1eERROR_REASON_PERMISSION_NEEDED\x10(\x12\"\n" +
+	"\x1eERROR_REASON_REFUSED_BY_SYSTEM\x10)\x12\x1d\n" +
+	"\x19ERROR_REASON_PATH_CHANGED\x10*\x12\x1d\n" +
+	"\x19ERROR_REASON_FILE_CHANGED\x10+\x12 \n" +
+	"\x1cERROR_REASON_CONTENT_DIFFERS\x10,\x12 \n" +
+	"\x1cERROR_REASON_CONTENT_MISSING\x10-\x12\x1e\n" +
+	"\x1aERROR_REASON_ALREADY_THERE\x10.\x12\x1a\n" +
+	"\x16ERROR_REASON_IS_FOLDER\x10/\x12\x1d\n" +
+	"\x19ERROR_REASON_NOT_A_FOLDER\x100\x12\x1b\n" +
+	"\x17ERROR_REASON_NOT_A_FILE\x101\x12!\n" +
+	"\x1dERROR_REASON_FOLDER_NOT_EMPTY\x102\x12!\n" +
+	"\x1dERROR_REASON_WORKSPACE_FOLDER\x103\x12\x1f\n" +
+	"\x1bERROR_REASON_FILE_TOO_LARGE\x104\x12\"\n" +
+	"\x1eERROR_REASON_ARCHIVE_TOO_LARGE\x105\x12\x1c\n" +
+	"\x18ERROR_REASON_BAD_ARCHIVE\x106\x12\"\n" +
+	"\x1eERROR_REASON_WATCHES_EXHAUSTED\x107\x12\x1f\n" +
+	"\x1bERROR_REASON_CURSOR_TOO_OLD\x108\x12\x19\n" +
+	"\x15ERROR_REASON_NOT_DONE\x109\x12\x1a\n" +
+	"\x16ERROR_REASON_CANCELLED\x10:\x12\x16\n" +
+	"\x12ERROR_REASON_QUOTA\x10;B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

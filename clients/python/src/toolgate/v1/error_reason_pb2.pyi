@@ -102,6 +102,54 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 36
     """INTERNAL: a fault of the service; its log has the cause."""
+    ERROR_REASON_OUTSIDE_WORKSPACE: _ErrorReason.ValueType  # 37
+    """PERMISSION_DENIED: the path of a file leads out of the workspace."""
+    ERROR_REASON_DENIED_BY_RULE: _ErrorReason.ValueType  # 38
+    """PERMISSION_DENIED: a rule denies what was to be done to files."""
+    ERROR_REASON_REJECTED: _ErrorReason.ValueType  # 39
+    """PERMISSION_DENIED: a person refused what was to be done to files."""
+    ERROR_REASON_PERMISSION_NEEDED: _ErrorReason.ValueType  # 40
+    """PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered."""
+    ERROR_REASON_REFUSED_BY_SYSTEM: _ErrorReason.ValueType  # 41
+    """PERMISSION_DENIED: the service's user may not read the file."""
+    ERROR_REASON_PATH_CHANGED: _ErrorReason.ValueType  # 42
+    """ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again."""
+    ERROR_REASON_FILE_CHANGED: _ErrorReason.ValueType  # 43
+    """ABORTED: somebody has written to the file while it was read. Read it again."""
+    ERROR_REASON_CONTENT_DIFFERS: _ErrorReason.ValueType  # 44
+    """FAILED_PRECONDITION: the file has another SHA-256 than the request expects."""
+    ERROR_REASON_CONTENT_MISSING: _ErrorReason.ValueType  # 45
+    """FAILED_PRECONDITION: the content that was sent for the call is not kept any more."""
+    ERROR_REASON_ALREADY_THERE: _ErrorReason.ValueType  # 46
+    """ALREADY_EXISTS: something is at the path already."""
+    ERROR_REASON_IS_FOLDER: _ErrorReason.ValueType  # 47
+    """FAILED_PRECONDITION: it is a folder, not a file."""
+    ERROR_REASON_NOT_A_FOLDER: _ErrorReason.ValueType  # 48
+    """FAILED_PRECONDITION: it, or something on the way to it, is not a folder."""
+    ERROR_REASON_NOT_A_FILE: _ErrorReason.ValueType  # 49
+    """FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder."""
+    ERROR_REASON_FOLDER_NOT_EMPTY: _ErrorReason.ValueType  # 50
+    """FAILED_PRECONDITION: something has come into the folder while it was deleted."""
+    ERROR_REASON_WORKSPACE_FOLDER: _ErrorReason.ValueType  # 51
+    """FAILED_PRECONDITION: it is the workspace's own folder."""
+    ERROR_REASON_FILE_TOO_LARGE: _ErrorReason.ValueType  # 52
+    """FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once."""
+    ERROR_REASON_ARCHIVE_TOO_LARGE: _ErrorReason.ValueType  # 53
+    """FAILED_PRECONDITION: the folder is larger than what is sent as an archive."""
+    ERROR_REASON_BAD_ARCHIVE: _ErrorReason.ValueType  # 54
+    """FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder."""
+    ERROR_REASON_WATCHES_EXHAUSTED: _ErrorReason.ValueType  # 55
+    """FAILED_PRECONDITION: the system has no room for watching files."""
+    ERROR_REASON_CURSOR_TOO_OLD: _ErrorReason.ValueType  # 56
+    """OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+    one.
+    """
+    ERROR_REASON_NOT_DONE: _ErrorReason.ValueType  # 57
+    """FAILED_PRECONDITION: the change of a file failed; the message says why."""
+    ERROR_REASON_CANCELLED: _ErrorReason.ValueType  # 58
+    """CANCELLED: the call of a change was cancelled."""
+    ERROR_REASON_QUOTA: _ErrorReason.ValueType  # 59
+    """RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -191,4 +239,52 @@ say which call waits for which prompt.
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 36
 """INTERNAL: a fault of the service; its log has the cause."""
+ERROR_REASON_OUTSIDE_WORKSPACE: ErrorReason.ValueType  # 37
+"""PERMISSION_DENIED: the path of a file leads out of the workspace."""
+ERROR_REASON_DENIED_BY_RULE: ErrorReason.ValueType  # 38
+"""PERMISSION_DENIED: a rule denies what was to be done to files."""
+ERROR_REASON_REJECTED: ErrorReason.ValueType  # 39
+"""PERMISSION_DENIED: a person refused what was to be done to files."""
+ERROR_REASON_PERMISSION_NEEDED: ErrorReason.ValueType  # 40
+"""PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered."""
+ERROR_REASON_REFUSED_BY_SYSTEM: ErrorReason.ValueType  # 41
+"""PERMISSION_DENIED: the service's user may not read the file."""
+ERROR_REASON_PATH_CHANGED: ErrorReason.ValueType  # 42
+"""ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again."""
+ERROR_REASON_FILE_CHANGED: ErrorReason.ValueType  # 43
+"""ABORTED: somebody has written to the file while it was read. Read it again."""
+ERROR_REASON_CONTENT_DIFFERS: ErrorReason.ValueType  # 44
+"""FAILED_PRECONDITION: the file has another SHA-256 than the request expects."""
+ERROR_REASON_CONTENT_MISSING: ErrorReason.ValueType  # 45
+"""FAILED_PRECONDITION: the content that was sent for the call is not kept any more."""
+ERROR_REASON_ALREADY_THERE: ErrorReason.ValueType  # 46
+"""ALREADY_EXISTS: something is at the path already."""
+ERROR_REASON_IS_FOLDER: ErrorReason.ValueType  # 47
+"""FAILED_PRECONDITION: it is a folder, not a file."""
+ERROR_REASON_NOT_A_FOLDER: ErrorReason.ValueType  # 48
+"""FAILED_PRECONDITION: it, or something on the way to it, is not a folder."""
+ERROR_REASON_NOT_A_FILE: ErrorReason.ValueType  # 49
+"""FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder."""
+ERROR_REASON_FOLDER_NOT_EMPTY: ErrorReason.ValueType  # 50
+"""FAILED_PRECONDITION: something has come into the folder while it was deleted."""
+ERROR_REASON_WORKSPACE_FOLDER: ErrorReason.ValueType  # 51
+"""FAILED_PRECONDITION: it is the workspace's own folder."""
+ERROR_REASON_FILE_TOO_LARGE: ErrorReason.ValueType  # 52
+"""FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once."""
+ERROR_REASON_ARCHIVE_TOO_LARGE: ErrorReason.ValueType  # 53
+"""FAILED_PRECONDITION: the folder is larger than what is sent as an archive."""
+ERROR_REASON_BAD_ARCHIVE: ErrorReason.ValueType  # 54
+"""FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder."""
+ERROR_REASON_WATCHES_EXHAUSTED: ErrorReason.ValueType  # 55
+"""FAILED_PRECONDITION: the system has no room for watching files."""
+ERROR_REASON_CURSOR_TOO_OLD: ErrorReason.ValueType  # 56
+"""OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+one.
+"""
+ERROR_REASON_NOT_DONE: ErrorReason.ValueType  # 57
+"""FAILED_PRECONDITION: the change of a file failed; the message says why."""
+ERROR_REASON_CANCELLED: ErrorReason.ValueType  # 58
+"""CANCELLED: the call of a change was cancelled."""
+ERROR_REASON_QUOTA: ErrorReason.ValueType  # 59
+"""RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
