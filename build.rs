@@ -10,6 +10,7 @@ const FILES: [&str; 13] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/error_reason.proto",
+    "toolgate/v1/file_service.proto",
     "toolgate/v1/host_service.proto",
     "toolgate/v1/info_service.proto",
     "toolgate/v1/options.proto",
@@ -42,6 +43,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.CallOutput")
         .bytes(".toolgate.v1.ReadOutputResponse")
         .bytes(".toolgate.v1.Attachment")
+        .bytes(".toolgate.v1.ReadFileResponse")
+        .bytes(".toolgate.v1.WriteFileRequest")
+        .bytes(".toolgate.v1.UploadFileRequest")
+        .bytes(".toolgate.v1.DownloadArchiveResponse")
+        .bytes(".toolgate.v1.UploadArchiveRequest")
         .bytes(".toolgate.v1.SendInputRequest")
         .bytes(".toolgate.v1.HostOutput")
         .emit_rerun_if_changed(false)

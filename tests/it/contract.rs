@@ -137,7 +137,17 @@ fn every_file_has_options_for_generators() {
 
 #[test]
 fn what_reads_has_no_side_effects() {
-    let reads = ["Get", "List", "Watch", "Read", "Search", "Evaluate", "ExportAudit"];
+    let reads = [
+        "Get",
+        "List",
+        "Watch",
+        "Read",
+        "Search",
+        "Stat",
+        "Download",
+        "Evaluate",
+        "ExportAudit",
+    ];
     for method in files()
         .iter()
         .flat_map(|file| &file.service)

@@ -29,6 +29,7 @@ mod edits;
 mod environment;
 mod evaluated;
 mod feedback;
+mod files;
 mod floods;
 mod hooks;
 mod hostile;

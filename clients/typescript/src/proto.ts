@@ -1,6 +1,7 @@
 /** The generated messages and services of the contract, for {@link Client.rpc}. */
 export * from "./gen/toolgate/v1/audit_service_pb.js";
 export * from "./gen/toolgate/v1/call_pb.js";
+export * from "./gen/toolgate/v1/file_service_pb.js";
 export * from "./gen/toolgate/v1/host_service_pb.js";
 export * from "./gen/toolgate/v1/info_service_pb.js";
 export * from "./gen/toolgate/v1/options_pb.js";

@@ -28,6 +28,7 @@ use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::doom_loop::LoopGuard;
 use crate::evaluate::Evaluation;
 use crate::live::LiveCall;
+use crate::glance::Glance;
 use crate::log::CallLog;
 use crate::log::cursor::{Cursor, OutputMode, WatchError, WatchOptions};
 use crate::parts::{Limits, Parts};
@@ -144,6 +145,14 @@ impl Engine {
     /// The call would not be admitted.
     pub async fn evaluate(&self, call: ToolCall) -> Result<Evaluation, AdmitError> {
         self.admission.evaluate(call).await
+    }
+
+    /// Returns what a client may look at, in the name of this origin, without making a call.
+    ///
+    /// # Errors
+    /// A call of this origin would not be admitted.
+    pub async fn glance(&self, origin: Origin) -> Result<Glance, AdmitError> {
+        self.admission.glance(origin).await
     }
 
     /// Returns the record of a call, as far as it is known at this moment.

@@ -14,7 +14,7 @@
 //! - `scheduler`: which calls run and which wait for their turn (`fair` is its pure part).
 //! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`); `run::context` is
 //!   what a running tool can ask of the engine.
-//! - `evaluate`: what a call would ask, without making it.
+//! - `evaluate`: what a call would ask, without making it. `glance`: what clients look at without a call.
 //! - `log`: writing a call's log (`writer`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
 //!   what is added after the end (`late_metadata`).
 //! - `prompts`: the prompts that wait for people, and standing approvals.
@@ -37,6 +37,7 @@ mod doom_loop;
 mod drain_notice;
 mod engine;
 mod evaluate;
+mod glance;
 mod handover;
 mod in_force;
 mod input;
@@ -68,6 +69,7 @@ pub use catalogs::{Catalogs, WorkspaceRuntime};
 pub use drain_notice::DrainNotice;
 pub use engine::{Engine, EngineDeps};
 pub use evaluate::{Evaluated, Evaluation};
+pub use glance::{Glance, Unseen};
 pub use in_force::{Current, InForce};
 pub use input::digest_of;
 pub use live::Attached;

@@ -11,17 +11,20 @@
 //! - [`kind`], [`text`], [`document`], [`marks`]: what a file is, its encoding, and what of it a session has read.
 //! - [`locks`], `version`, `snapshot`, [`atomic`], [`files`]: one file, changed under its lock: looked at, compared,
 //!   written beside its place and renamed.
-//! - [`changes`], `target`, [`transaction`]: several files, changed together or not at all.
+//! - [`changes`], `target`, [`transaction`], [`entries`]: several files, changed together or not at all; whole folders.
 //! - [`diff`], [`merge`]: how two texts differ, and how two changes of one text go together.
 //! - [`edit`], [`patch`]: finding what a model wrote almost, and patches.
 //! - [`wildcards`], [`pattern`], `ignore_rules`, [`walk`], [`found`], [`newest`], `listing`: walking trees and naming
 //!   what is found.
 //! - [`search`], [`view`], [`window`], [`instructions`]: searching and reading contents.
+//! - [`tree`], [`watch`], [`reader`], [`uploads`]: what front ends show, entries with their facts and contents by ranges of
+//!   bytes; what happens to them; and the contents that front ends send. [`archive`]: many files as one content.
 //! - [`guarded`], [`named`]: files that programs obey, and the paths that a text names.
 //! - `blocking`: where work that may block is done.
 
 #![allow(clippy::disallowed_methods)] // the place that the other modules are sent to
 
+pub mod archive;
 pub mod atomic;
 mod beneath;
 mod blocking;
@@ -29,6 +32,7 @@ pub mod changes;
 pub mod diff;
 pub mod document;
 pub mod edit;
+pub mod entries;
 pub mod error;
 pub mod files;
 pub mod found;
@@ -47,14 +51,18 @@ pub mod patch;
 pub mod path;
 pub mod pattern;
 mod place;
+pub mod reader;
 pub mod search;
 mod snapshot;
 mod target;
 pub mod text;
 pub mod transaction;
+pub mod tree;
+pub mod uploads;
 mod version;
 pub mod view;
 pub mod walk;
+pub mod watch;
 pub mod wildcards;
 pub mod window;
 mod workspace;

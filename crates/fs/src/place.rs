@@ -139,6 +139,12 @@ impl Place {
         )?)
     }
 
+    /// Makes a folder there.
+    pub(super) fn make_folder(&self) -> io::Result<()> {
+        let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        Ok(rustix::fs::mkdirat(&self.folder.opened, &*self.name, mode)?)
+    }
+
     /// Deletes the folder that is there, if it is empty.
     pub(super) fn remove_folder(&self) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(

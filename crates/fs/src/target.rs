@@ -78,6 +78,11 @@ impl Target {
         self.link.unwrap_or(self.path).naming_link()
     }
 
+    /// Returns the path of the link if there is one, and otherwise that of the file.
+    pub(super) fn entry_or_file(self) -> ResolvedPath {
+        self.link.unwrap_or(self.path)
+    }
+
     fn entry(&self) -> &Path {
         self.link.as_ref().unwrap_or(&self.path).real()
     }

@@ -85,7 +85,7 @@ fn meant(name: &str) -> Option<&'static str> {
     }
     // Tools whose permission has another name, and what other programs call them.
     let spoken = match name.to_lowercase().as_str() {
-        "write" | "multiedit" | "apply_patch" | "patch" | "revert" => Some("edit"),
+        "write" | "multiedit" | "apply_patch" | "patch" | "revert" | "files" => Some("edit"),
         "background" => Some("bash"),
         "shell" | "command" | "run" => Some("bash"),
         "ls" => Some("list"),

@@ -62,12 +62,12 @@ use toolgate_web::Network;
 use self::extensions::Extensions;
 use self::mcp::Servers;
 pub use self::places::UnusableFolder;
-use self::places::{Common, Sources, places};
+use self::places::{Common, Sources, places, uploads};
 use self::rules::Watched;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
-use crate::grpc::{self, Listener, ServeError, Services, Shared, console};
+use crate::grpc::{self, Listener, ServeError, Services, Shared, Watches, console};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
@@ -234,6 +234,8 @@ impl App {
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             outputs: store.clone(),
+            uploads: uploads(&data_dir),
+            watches: Watches::default(),
             journal: store.clone(),
             audit: store.clone(),
             hosts,

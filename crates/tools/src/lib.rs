@@ -5,7 +5,8 @@
 //! In reading order:
 //!
 //! - `read`, `list`, `glob`, `grep`: what files hold, and which there are;
-//! - `write`, `edit`, `multiedit`, `apply_patch`, `revert`: what changes files, and takes that back;
+//! - `write`, `edit`, `multiedit`, `apply_patch`, `revert`: what changes files, and takes that back; `files`: the same for
+//!   people at front ends;
 //! - `bash`: commands. `bash/approval.rs` says what a line asks for, `bash/shell.rs` runs it, `bash/confine.rs` puts up walls
 //!   around what no person approved, `bash/background.rs` is for what goes on after the first result;
 //! - `webfetch`, `exa` (web and code search): the network;
@@ -25,6 +26,7 @@ pub mod bash;
 pub mod batch;
 pub mod edit;
 pub mod exa;
+pub mod files;
 pub mod glob;
 pub mod grep;
 pub mod invalid;

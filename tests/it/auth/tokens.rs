@@ -20,12 +20,14 @@ use prost::Message as _;
 use super::setup::*;
 use crate::support::{self, Server, Setup, refused, test, watch_all};
 
-const SCOPES: [&str; 6] = [
+const SCOPES: [&str; 8] = [
     "calls.execute",
     "calls.read",
     "prompts.reply",
     "tools.host",
     "outputs.read",
+    "files.read",
+    "files.write",
     "admin",
 ];
 

@@ -277,6 +277,8 @@ impl Service {
 pub(super) async fn serve(inside: &Inside) -> Service {
     let closing = CancellationToken::new();
     let shared = Arc::new(Shared {
+        uploads: toolgate_fs::uploads::Uploads::new("/nonexistent".into()),
+        watches: toolgate_server::grpc::Watches::default(),
         engine: inside.engine.clone(),
         outputs: inside.store.clone(),
         journal: inside.store.clone(),

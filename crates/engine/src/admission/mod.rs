@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::oneshot;
 use toolgate_model::{
-    Ask, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, RawInput, Timestamp, ToolCall,
+    Ask, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, Origin, RawInput, Timestamp, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_store::audit::Fact;
@@ -32,6 +32,7 @@ use self::reserve::{Claim, Reservation};
 use self::started::{Admitted, Maker, Started, Work};
 use crate::catalogs::WorkspaceRuntime;
 use crate::evaluate::{Evaluation, Stage, evaluate};
+use crate::glance::Glance;
 use crate::live::LiveCall;
 use crate::log::event::{apply, running_event};
 use crate::parts::Parts;
@@ -135,7 +136,7 @@ impl Admission {
         if parts.calls.is_draining() {
             return Err(AdmitError::Draining);
         }
-        let standing = self.standing(&mut call).await?;
+        let standing = self.standing(&mut call.origin).await?;
         let Standing {
             place,
             parent,
@@ -184,31 +185,31 @@ impl Admission {
     }
 
     /// Finds out where a call would run, on whose behalf, and what it may do there.
-    async fn standing(&self, call: &mut ToolCall) -> Result<Standing<'_>, AdmitError> {
-        let place = self.parts.catalogs.expect(&call.origin.workspace)?;
+    async fn standing(&self, origin: &mut Origin) -> Result<Standing<'_>, AdmitError> {
+        let place = self.parts.catalogs.expect(&origin.workspace)?;
         place.usable()?;
         let agents = place.now().agents.clone();
-        if agents.get(&call.origin.agent).is_none() {
+        if agents.get(&origin.agent).is_none() {
             return Err(AdmitError::UnknownAgent {
-                name: call.origin.agent.clone(),
+                name: origin.agent.clone(),
                 known: agents.iter().map(|agent| agent.name.clone()).collect(),
             });
         }
-        let parent = self.parent_of(call).await?;
+        let parent = self.parent_of(origin).await?;
         if let Some(parent) = &parent {
             if parent.runs_subagent() && parent.state.is_terminal() {
                 return Err(AdmitError::TaskEnded(parent.id.clone()));
             }
-            call.origin.inherit(&parent.origin);
+            origin.inherit(&parent.origin);
         }
-        let (caller, ancestors) = rights::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
+        let (caller, ancestors) = rights::descend(&origin.workspace, &origin.agent, parent.as_ref());
         let rights = self.parts.catalogs.rights(place, &caller, &ancestors);
         Ok(Standing {
             place,
             parent,
             in_task: caller.in_task,
             ancestors,
-            rights: rights.of_requesters(&call.origin),
+            rights: rights.of_requesters(origin),
         })
     }
 
@@ -218,7 +219,7 @@ impl Admission {
     /// It would not be admitted.
     pub(crate) async fn evaluate(&self, mut call: ToolCall) -> Result<Evaluation, AdmitError> {
         let size = self.size_of(&call)?;
-        let Standing { place, rights, .. } = self.standing(&mut call).await?;
+        let Standing { place, rights, .. } = self.standing(&mut call.origin).await?;
         let (input, name) = (call.input.clone(), call.tool.clone());
         let parsed = off_runtime(size, move || parsed(&input, &name)).await?;
         let Understood { registry, entry, args } = understand(place, &call, parsed, &rights, None).await;
@@ -232,8 +233,17 @@ impl Admission {
         Ok(evaluate(stage, place, &entry, args).await)
     }
 
-    async fn parent_of(&self, call: &ToolCall) -> Result<Option<CallRecord>, AdmitError> {
-        let Some(id) = &call.origin.parent else {
+    /// Returns what a client may look at without making a call.
+    ///
+    /// # Errors
+    /// A call of this origin would not be admitted.
+    pub(crate) async fn glance(&self, mut origin: Origin) -> Result<Glance, AdmitError> {
+        let Standing { place, rights, .. } = self.standing(&mut origin).await?;
+        Ok(Glance::new(self.parts.clone(), place.workspace.clone(), origin, rights))
+    }
+
+    async fn parent_of(&self, origin: &Origin) -> Result<Option<CallRecord>, AdmitError> {
+        let Some(id) = &origin.parent else {
             return Ok(None);
         };
         match lookup::record(&self.parts, id).await? {

@@ -16,6 +16,7 @@ use toolgate_engine::{Current, WorkspaceRuntime, record_tool_changes, truncate};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::Workspace;
 use toolgate_fs::files::Files;
+use toolgate_fs::uploads::Uploads;
 use toolgate_lsp::{EditDiagnostics, LanguageServers, ServerPool};
 use toolgate_process::Programs;
 use toolgate_process::sandbox::Sandbox;
@@ -31,6 +32,7 @@ use toolgate_tools::edit::Edit;
 use toolgate_tools::exa;
 use toolgate_tools::exa::codesearch::CodeSearch;
 use toolgate_tools::exa::websearch::WebSearch;
+use toolgate_tools::files::Files as ChangeFiles;
 use toolgate_tools::glob::Glob;
 use toolgate_tools::grep::Grep;
 use toolgate_tools::invalid::Invalid;
@@ -71,6 +73,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct Common {
     flags: Flags,
     files: Arc<Files>,
+    uploads: Uploads,
     shell: Shell,
     webfetch: WebFetch,
     search: exa::Service,
@@ -90,6 +93,7 @@ impl Common {
         let confine = Some(Arc::new(sandbox::confine(config, data_dir, sandbox.clone())));
         Self {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
+            uploads: uploads(data_dir),
             shell: Shell::new(programs.clone(), confine),
             webfetch: WebFetch::new(network.clone()),
             search: exa::Service::new(
@@ -102,6 +106,11 @@ impl Common {
             flags,
         }
     }
+}
+
+/// Returns where contents wait that clients send for calls.
+pub(super) fn uploads(data_dir: &Path) -> Uploads {
+    Uploads::new(data_dir.join("uploads"))
 }
 
 /// Makes the built-in tools of a workspace, in the order in which models are told of them
@@ -117,6 +126,7 @@ fn builtin(
     let Common {
         flags,
         files,
+        uploads,
         shell,
         webfetch,
         search,
@@ -143,6 +153,7 @@ fn builtin(
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone(), feedback.clone())),
         Arc::new(Revert::new(files.clone(), feedback.clone())),
+        Arc::new(ChangeFiles::new(files.clone(), uploads.clone(), feedback.clone())),
         Arc::new(Background::new(shell.clone())),
         Arc::new(ApplyPatch::new(files.clone(), feedback)),
     ];

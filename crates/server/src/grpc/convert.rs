@@ -244,9 +244,8 @@ pub(crate) fn terminal_size(size: Option<proto::TerminalSize>) -> Result<call::T
 }
 
 /// Reads what prompts mean that nobody answers.
-pub(crate) fn unanswered(request: &proto::RunToolRequest) -> Result<call::Unanswered, Status> {
-    let timeout = request.wait_timeout.as_ref();
-    match proto::Unattended::try_from(request.unattended) {
+pub(crate) fn unanswered(unattended: i32, timeout: Option<&prost_types::Duration>) -> Result<call::Unanswered, Status> {
+    match proto::Unattended::try_from(unattended) {
         Ok(proto::Unattended::Wait) => {
             let timeout = timeout.map(|timeout| read_timeout("wait_timeout", timeout));
             Ok(call::Unanswered::Wait(timeout.transpose()?))
@@ -302,7 +301,11 @@ fn read_timeout(field: &str, timeout: &prost_types::Duration) -> Result<Duration
     Ok(timeout)
 }
 
-fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &str) -> Result<call::Origin, Status> {
+pub(crate) fn origin(
+    context: proto::CallContext,
+    id: &call::CallId,
+    default_workspace: &str,
+) -> Result<call::Origin, Status> {
     let session = match context.session_id.as_str() {
         // Made from the call's id, so that a repeated start is the same start.
         "" => call::SessionId::new(format!("ses_{id}")),

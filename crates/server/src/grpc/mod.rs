@@ -11,6 +11,7 @@ pub(crate) mod console;
 mod convert;
 mod delegate;
 mod events;
+mod file_service;
 mod host_service;
 mod info_service;
 pub mod limits;
@@ -28,6 +29,7 @@ mod shared;
 mod status;
 mod tool_service;
 mod values;
+mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use toolgate_contract as proto;
 use toolgate_contract::audit_service_server::AuditServiceServer;
+use toolgate_contract::file_service_server::FileServiceServer;
 use toolgate_contract::host_service_server::HostServiceServer;
 use toolgate_contract::info_service_server::InfoServiceServer;
 use toolgate_contract::output_service_server::OutputServiceServer;
@@ -65,6 +68,7 @@ use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
+pub use self::watches::Watches;
 
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -150,6 +154,7 @@ impl Services {
             <OutputServiceServer<output_service::StoredOutputs> as tonic::server::NamedService>::NAME,
             <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
+            <FileServiceServer<file_service::WorkspaceFiles> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
         ];
@@ -244,6 +249,9 @@ fn routes(
         .add_service(PermissionServiceServer::new(permission_service::Permissions(
             shared.clone(),
         )))
+        .add_service(
+            FileServiceServer::new(file_service::WorkspaceFiles(shared.clone())).max_decoding_message_size(limit),
+        )
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))

@@ -12,6 +12,7 @@ use toolgate_engine::Engine;
 use toolgate_extensions::hosted::Hosts;
 use toolgate_model::{CallId, Origin, Timestamp};
 use toolgate_permission::wildcard;
+use toolgate_fs::uploads::Uploads;
 use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
 use toolgate_tools::bash::decides_what_runs;
@@ -19,6 +20,7 @@ use toolgate_tools::bash::decides_what_runs;
 use super::auth::{Authenticator, Caller};
 use super::limits::Traffic;
 use super::status::bad_field;
+use super::watches::Watches;
 use super::{convert, status};
 
 /// The longest silence on a stream.
@@ -30,6 +32,10 @@ pub struct Shared {
     pub engine: Arc<Engine>,
     /// What calls printed.
     pub outputs: Arc<dyn Outputs>,
+    /// Contents that clients send for calls.
+    pub uploads: Uploads,
+    /// The workspaces whose files are watched.
+    pub watches: Watches,
     /// What happened in the service, as clients follow it.
     pub journal: Arc<dyn Journal>,
     /// Who did what, by which rule.

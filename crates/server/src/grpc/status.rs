@@ -4,13 +4,15 @@
 //! what the operator must know goes to the log, not to the caller.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
-use toolgate_contract::ErrorReason;
 use toolgate_engine::{AdmitError, InputError, NotRunning, ProgramError, WatchError};
+use toolgate_contract::{self as proto, ErrorReason};
 use toolgate_extensions::hosted::HostError;
+use toolgate_fs::FileError;
 use toolgate_store::StoreError;
 
 const DOMAIN: &str = "toolgate";
@@ -187,6 +189,92 @@ pub(crate) fn limited(problem: &str) -> Status {
 pub(crate) fn ambiguous_call(id: &str) -> Status {
     let problem = format!("calls of several workspaces have the id {id}; write {id}~ and the name of the workspace");
     precondition(ErrorReason::AmbiguousCallId, id, problem)
+}
+
+/// Something is not permitted for a reason that is about it, not about the caller's scopes.
+pub(crate) fn refused(reason: ErrorReason, problem: impl Into<String>) -> Status {
+    Status::with_error_details(Code::PermissionDenied, problem, details(reason))
+}
+
+/// The store did not say what it has to; the cause is in the log.
+pub(crate) fn unavailable(problem: &str) -> Status {
+    Status::with_error_details(Code::Internal, problem, details(ErrorReason::Internal))
+}
+
+/// What was looked at has changed meanwhile: look again.
+pub(crate) fn changed(reason: ErrorReason, problem: impl Into<String>) -> Status {
+    Status::with_error_details(Code::Aborted, problem, details(reason))
+}
+
+/// A file could not be read or listed; `path` is what the request says.
+pub(crate) fn file(error: &FileError, path: &str) -> Status {
+    let text = error.to_string();
+    match error {
+        FileError::PathTooLong { .. } => bad_field("path", text),
+        FileError::NotFound { .. } => not_found("file", path),
+        FileError::IsFolder { .. } => precondition(ErrorReason::IsFolder, path, text),
+        FileError::ParentIsFile { .. } => precondition(ErrorReason::NotAFolder, path, text),
+        FileError::Special { .. } => precondition(ErrorReason::NotAFile, path, text),
+        FileError::Swapped { .. } => changed(ErrorReason::PathChanged, text),
+        FileError::Modified { .. } => changed(ErrorReason::FileChanged, text),
+        FileError::TooLarge { .. } => precondition(ErrorReason::FileTooLarge, path, text),
+        FileError::Stopped => Status::with_error_details(Code::Cancelled, text, details(ErrorReason::Cancelled)),
+        FileError::Io { source, .. } if source.kind() == ErrorKind::NotFound => not_found("file", path),
+        FileError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
+            precondition(ErrorReason::NotAFolder, path, text)
+        }
+        FileError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            refused(ErrorReason::RefusedBySystem, text)
+        }
+        FileError::Io { .. }
+        | FileError::TooManyEntries { .. }
+        | FileError::TooManyFolders { .. }
+        | FileError::OffsetOutOfRange { .. }
+        | FileError::Unread { .. }
+        | FileError::Binary { .. }
+        | FileError::HalfDone { .. }
+        | FileError::Interrupted(_) => internal("a file could not be read", error),
+    }
+}
+
+/// What happened since a cursor is not known.
+pub(crate) fn cursor_too_old() -> Status {
+    let text = "what happened since the cursor is not known any more: list the folder, and watch without a cursor";
+    Status::with_error_details(Code::OutOfRange, text, details(ErrorReason::CursorTooOld))
+}
+
+/// The call of a change of files failed.
+pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
+    use proto::FailureReason as Reason;
+    let problem = failed
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.fields.get("problem"));
+    let problem = problem.and_then(|problem| {
+        let Some(prost_types::value::Kind::StringValue(word)) = &problem.kind else {
+            return None;
+        };
+        ErrorReason::from_str_name(&format!("ERROR_REASON_{word}"))
+    });
+    let (code, reason) = match (problem, failed.reason()) {
+        (Some(ErrorReason::NotFound), _) => (Code::NotFound, ErrorReason::NotFound),
+        (Some(reason @ ErrorReason::AlreadyThere), _) => (Code::AlreadyExists, reason),
+        (Some(reason @ ErrorReason::OutsideWorkspace), _) => (Code::PermissionDenied, reason),
+        (Some(reason @ ErrorReason::PathChanged), _) => (Code::Aborted, reason),
+        (Some(reason), _) => (Code::FailedPrecondition, reason),
+        (None, Reason::Denied) => (Code::PermissionDenied, ErrorReason::DeniedByRule),
+        (None, Reason::Rejected | Reason::DoomLoop) => (Code::PermissionDenied, ErrorReason::Rejected),
+        (None, Reason::PromptExpired) => (Code::PermissionDenied, ErrorReason::PermissionNeeded),
+        (None, Reason::InvalidArguments) => (Code::InvalidArgument, ErrorReason::InvalidField),
+        (None, Reason::Cancelled) => (Code::Cancelled, ErrorReason::Cancelled),
+        (None, Reason::TimedOut) => (Code::DeadlineExceeded, ErrorReason::Deadline),
+        (None, Reason::Quota) => (Code::ResourceExhausted, ErrorReason::Quota),
+        (None, Reason::Drained | Reason::Lost) => (Code::Unavailable, ErrorReason::Draining),
+        (None, Reason::Internal | Reason::Unspecified) => (Code::Internal, ErrorReason::Internal),
+        (None, Reason::ToolError) => (Code::FailedPrecondition, ErrorReason::NotDone),
+    };
+    let details = details_with(reason, [("call_id", call.to_owned())]);
+    Status::with_error_details(code, failed.error.clone(), details)
 }
 
 /// A sequence number that does not exist yet.

@@ -228,53 +228,14 @@ impl ToolService for Tools {
     }
 
     async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
-        let deadline = deadline(request.metadata()).map(early);
-        let caller = Caller::from_extensions(request.extensions())?;
-        // When the client goes away this future is dropped, and `attached` with it.
-        let request = request.into_inner();
-        let unanswered = Some(convert::unanswered(&request)?);
+        let deadline = deadline(request.metadata());
+        let (caller, request) = Caller::of_request(request)?;
+        let unanswered = Some(convert::unanswered(request.unattended, request.wait_timeout.as_ref())?);
         let request = WireCall {
             unanswered,
             ..request.into()
         };
-        let (id, mut cursor, attached) = self.begin(&caller, request, OutputMode::None).await?;
-        let mut waits: Option<(PromptId, String)> = None;
-        loop {
-            let over = async {
-                match deadline {
-                    Some(deadline) if waits.is_some() => tokio::time::sleep_until(deadline).await,
-                    Some(_) | None => std::future::pending().await,
-                }
-            };
-            let item = tokio::select! {
-                item = cursor.next() => item.map_err(status::watch)?,
-                () = over => {
-                    let Some((prompt, what)) = &waits else { continue };
-                    return Err(status::waited(id.as_str(), prompt.as_str(), what));
-                }
-            };
-            match item {
-                None => break,
-                Some(Item::Event(event, _)) => match &event.kind {
-                    EventKind::Waiting { prompt } => {
-                        let what = convert::waits_for(prompt);
-                        tracing::info!(call = %id, prompt = %prompt.id, "a call of RunTool waits for a person: {what}");
-                        waits = Some((prompt.id.clone(), what));
-                    }
-                    EventKind::Resumed { .. } => waits = None,
-                    EventKind::Pending { .. }
-                    | EventKind::Running { .. }
-                    | EventKind::Metadata { .. }
-                    | EventKind::Output { .. }
-                    | EventKind::Child { .. }
-                    | EventKind::Warning { .. }
-                    | EventKind::Ended(_) => {}
-                },
-                Some(Item::Gap { .. } | Item::Heartbeat { .. }) => {}
-            }
-        }
-        drop(attached);
-        let call = self.find(&id).await?;
+        let call = self.run(&caller, self.default_for(&caller), request, deadline).await?;
         Ok(Response::new(RunToolResponse { call: Some(call) }))
     }
 
@@ -473,6 +434,57 @@ fn early(deadline: Instant) -> Instant {
 }
 
 impl Tools {
+    /// Makes a call and returns its record when it has ended. When the client goes away this future is dropped, and with it the
+    /// hold that the client has on the call.
+    pub(super) async fn run(
+        &self,
+        caller: &Caller,
+        default: &str,
+        request: WireCall,
+        deadline: Option<Instant>,
+    ) -> Result<Call, Status> {
+        let deadline = deadline.map(early);
+        let begun = self.begin_in(caller, default, request, OutputMode::None).await?;
+        let (id, mut cursor, attached) = begun;
+        let mut waits: Option<(PromptId, String)> = None;
+        loop {
+            let over = async {
+                match deadline {
+                    Some(deadline) if waits.is_some() => tokio::time::sleep_until(deadline).await,
+                    Some(_) | None => std::future::pending().await,
+                }
+            };
+            let item = tokio::select! {
+                item = cursor.next() => item.map_err(status::watch)?,
+                () = over => {
+                    let Some((prompt, what)) = &waits else { continue };
+                    return Err(status::waited(id.as_str(), prompt.as_str(), what));
+                }
+            };
+            match item {
+                None => break,
+                Some(Item::Event(event, _)) => match &event.kind {
+                    EventKind::Waiting { prompt } => {
+                        let what = convert::waits_for(prompt);
+                        tracing::info!(call = %id, prompt = %prompt.id, "a call of RunTool waits for a person: {what}");
+                        waits = Some((prompt.id.clone(), what));
+                    }
+                    EventKind::Resumed { .. } => waits = None,
+                    EventKind::Pending { .. }
+                    | EventKind::Running { .. }
+                    | EventKind::Metadata { .. }
+                    | EventKind::Output { .. }
+                    | EventKind::Child { .. }
+                    | EventKind::Warning { .. }
+                    | EventKind::Ended(_) => {}
+                },
+                Some(Item::Gap { .. } | Item::Heartbeat { .. }) => {}
+            }
+        }
+        drop(attached);
+        self.find(&id).await
+    }
+
     /// Says what a call waits for at a prompt; empty for none.
     async fn waiting_for(&self, prompt: &str) -> Result<String, Status> {
         if prompt.is_empty() {

@@ -149,6 +149,16 @@ impl Fact {
         }
     }
 
+    /// Somebody looked at something without making a call; `what` names it in the place of a tool.
+    pub fn glanced(kind: Kind, origin: &Origin, what: &str, ask: &Ask) -> Self {
+        Self {
+            tool: what.to_owned(),
+            permission: ask.permission.clone(),
+            patterns: ask.patterns.clone(),
+            ..Self::from_origin(kind, origin)
+        }
+    }
+
     /// A person was asked.
     pub fn prompted(prompt: &Prompt) -> Self {
         Self::from_prompt(Kind::Prompted, prompt)

@@ -40,6 +40,10 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """Delete stored outputs, export the audit and see the service's own settings."""
     SCOPE_TOOLS_HOOK: _Scope.ValueType  # 7
     """Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused."""
+    SCOPE_FILES_READ: _Scope.ValueType  # 8
+    """See the files of workspaces, as far as rules allow."""
+    SCOPE_FILES_WRITE: _Scope.ValueType  # 9
+    """Change the files of workspaces by FileService, as far as rules and people allow."""
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     """A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -54,7 +58,7 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
     see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
     AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read` and `admin`.
+    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write` and `admin`.
     """
 
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
@@ -73,6 +77,10 @@ SCOPE_ADMIN: Scope.ValueType  # 6
 """Delete stored outputs, export the audit and see the service's own settings."""
 SCOPE_TOOLS_HOOK: Scope.ValueType  # 7
 """Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused."""
+SCOPE_FILES_READ: Scope.ValueType  # 8
+"""See the files of workspaces, as far as rules allow."""
+SCOPE_FILES_WRITE: Scope.ValueType  # 9
+"""Change the files of workspaces by FileService, as far as rules and people allow."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int

@@ -18,13 +18,15 @@ use crate::grpc::status;
 pub(crate) const ALL: &str = "-";
 
 /// The scopes that exist, as they are written.
-const NAMES: [(&str, Scope); 7] = [
+const NAMES: [(&str, Scope); 9] = [
     ("calls.execute", Scope::CallsExecute),
     ("calls.read", Scope::CallsRead),
     ("prompts.reply", Scope::PromptsReply),
     ("tools.host", Scope::ToolsHost),
     ("tools.hook", Scope::ToolsHook),
     ("outputs.read", Scope::OutputsRead),
+    ("files.read", Scope::FilesRead),
+    ("files.write", Scope::FilesWrite),
     ("admin", Scope::Admin),
 ];
 

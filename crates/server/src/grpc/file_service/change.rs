@@ -1,0 +1,189 @@
+//! Changing files: each change is a call of the tool `files`, made and waited for here.
+//!
+//! *Invariant:* a content waits beside the call, under the call's id and its own digest, and is gone when the call has ended.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tonic::{Code, Status, Streaming};
+use toolgate_contract::call::Ending;
+use toolgate_contract::*;
+use toolgate_fs::FileError;
+use toolgate_fs::uploads::Upload;
+use toolgate_model::{CallId, RawInput};
+
+use super::look;
+use super::permitted::{self, named};
+use crate::grpc::Shared;
+use crate::grpc::auth::Caller;
+use crate::grpc::convert::{self, WireCall};
+use crate::grpc::status::{self, bad_field};
+use crate::grpc::tool_service::Tools;
+
+/// The tool that changes files.
+const TOOL: &str = "files";
+
+/// A content as it comes.
+pub(super) enum Content {
+    /// At once.
+    One(Bytes),
+    /// The first piece, and the others.
+    Many(Bytes, Streaming<UploadFileRequest>),
+    /// The same, of an archive.
+    Archive(Bytes, Streaming<UploadArchiveRequest>),
+}
+
+/// A change that is to be made.
+pub(super) struct Change<'a> {
+    shared: &'a Arc<Shared>,
+    caller: &'a Caller,
+    workspace: String,
+    call: FileCall,
+    deadline: Option<Instant>,
+}
+
+/// Adds to an input the SHA-256 that a file must have, if one is named.
+pub(super) fn expect_sha256(input: &mut Value, sha256: &str) -> Result<(), Status> {
+    if sha256.is_empty() {
+        return Ok(());
+    }
+    if sha256.len() != 64 || !sha256.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(bad_field("if_sha256", "not 64 hexadecimal digits"));
+    }
+    input["ifSha256"] = json!(sha256.to_ascii_lowercase());
+    Ok(())
+}
+
+impl<'a> Change<'a> {
+    /// Prepares a change in the name of a caller.
+    pub(super) fn new(
+        shared: &'a Arc<Shared>,
+        caller: &'a Caller,
+        call: Option<FileCall>,
+        deadline: Option<Instant>,
+    ) -> Result<Self, Status> {
+        let mut call = call.unwrap_or_default();
+        let named = call.context.as_ref().map_or("", |context| &context.workspace);
+        let workspace = caller.place(&shared.engine, named)?.workspace.name().to_owned();
+        if call.call_id.is_empty() {
+            call.call_id = CallId::generate().to_string();
+        }
+        convert::call_id("call.call_id", &call.call_id)?;
+        Ok(Self {
+            shared,
+            caller,
+            workspace,
+            call,
+            deadline,
+        })
+    }
+
+    /// Writes a content, and returns the call and the file as it is then.
+    pub(super) async fn write(
+        &self,
+        target: &WriteTarget,
+        content: Content,
+    ) -> Result<(String, Option<FileInfo>), Status> {
+        let mut input = json!({"operation": "write", "path": named("target.path", &target.path)?});
+        expect_sha256(&mut input, &target.if_sha256)?;
+        if target.if_absent {
+            input["ifAbsent"] = json!(true);
+        }
+        if let Some(mode) = target.mode {
+            if mode > 0o777 {
+                return Err(bad_field("target.mode", "more than the permission bits 0777"));
+            }
+            input["mode"] = json!(mode);
+        }
+        let call_id = self.send(input, content).await?;
+        let file = self.result(&target.path, true).await;
+        Ok((call_id, file))
+    }
+
+    /// Keeps a content for the call, makes that, and returns its id.
+    pub(super) async fn send(&self, mut input: Value, content: Content) -> Result<String, Status> {
+        let uploads = &self.shared.uploads;
+        let upload = uploads.begin().await.map_err(not_kept)?;
+        let upload = receive(upload, content).await?;
+        let kept = upload.keep(&self.workspace, &self.call.call_id).await;
+        let (sha256, bytes) = kept.map_err(not_kept)?;
+        input["sha256"] = json!(sha256);
+        input["bytes"] = json!(bytes);
+        let made = self.make(input).await;
+        // A call of the next run of the service, or another one of the same id, may still want it; then time takes it away.
+        let is_over = |status: &Status| !matches!(status.code(), Code::Unavailable | Code::AlreadyExists);
+        if made.as_ref().err().is_none_or(is_over) {
+            uploads.forget(&self.workspace, &self.call.call_id, &sha256).await;
+        }
+        made
+    }
+
+    /// Makes the call, and returns its id if it did what it is for.
+    pub(super) async fn make(&self, input: Value) -> Result<String, Status> {
+        let FileCall {
+            context,
+            call_id,
+            unattended,
+            wait_timeout,
+        } = self.call.clone();
+        let request = WireCall {
+            context,
+            id_field: "call.call_id",
+            call_id,
+            tool: TOOL.to_owned(),
+            input: RawInput::Value(input),
+            timeout: None,
+            on_disconnect: OnDisconnect::Cancel.into(),
+            unanswered: Some(convert::unanswered(unattended, wait_timeout.as_ref())?),
+        };
+        let tools = Tools(self.shared.clone());
+        let made = tools.run(self.caller, &self.workspace, request, self.deadline).await?;
+        match &made.ending {
+            Some(Ending::Completed(_)) => Ok(made.call_id),
+            Some(Ending::Failed(failed)) => Err(status::failed_change(&made.call_id, failed)),
+            None => Err(status::draining()),
+        }
+    }
+
+    /// Returns a file as the change has left it; nothing if it may not be shown, or is gone already.
+    pub(super) async fn result(&self, path: &str, with_sha256: bool) -> Option<FileInfo> {
+        let glance = permitted::glance(self.shared, self.caller, self.call.context.clone())
+            .await
+            .ok()?;
+        look::stat(&glance, path, with_sha256).await.ok()
+    }
+}
+
+/// A content could not be kept.
+fn not_kept(error: FileError) -> Status {
+    status::file(&error, "content")
+}
+
+/// Takes a content in.
+async fn receive(mut upload: Upload, content: Content) -> Result<Upload, Status> {
+    let again = || bad_field("target", "only the first message says where to write, and how");
+    match content {
+        Content::One(all) => upload.write(all).await.map_err(not_kept)?,
+        Content::Many(first, mut others) => {
+            upload.write(first).await.map_err(not_kept)?;
+            while let Some(next) = others.message().await? {
+                if next.target.is_some() || next.call.is_some() {
+                    return Err(again());
+                }
+                upload.write(next.content).await.map_err(not_kept)?;
+            }
+        }
+        Content::Archive(first, mut others) => {
+            upload.write(first).await.map_err(not_kept)?;
+            while let Some(next) = others.message().await? {
+                if next.target.is_some() || next.call.is_some() {
+                    return Err(again());
+                }
+                upload.write(next.data).await.map_err(not_kept)?;
+            }
+        }
+    }
+    Ok(upload)
+}
