@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/host_service.proto",
@@ -17,6 +17,7 @@ const FILES: [&str; 10] = [
     "toolgate/v1/prompt.proto",
     "toolgate/v1/session_service.proto",
     "toolgate/v1/tool_service.proto",
+    "toolgate/v1/workspace_service.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -70,6 +70,9 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
     if !prompt.workspace.is_empty() {
         let _ = write!(of, ", workspace {}", visible(&prompt.workspace));
     }
+    if !prompt.directory.is_empty() {
+        let _ = write!(of, ", in {}", visible(&prompt.directory));
+    }
     if !prompt.requester.is_empty() {
         let _ = write!(of, ", requested by {}", visible(&prompt.requester));
     }

@@ -1,6 +1,8 @@
 //! Values of the contract as people read them: enums and times.
 
-use toolgate_contract::{CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource};
+use toolgate_contract::{
+    CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource, ToolSourceState, WorkspaceChange,
+};
 
 macro_rules! words {
     ($($function:ident: $enum:ident, $prefix:literal;)*) => {
@@ -17,9 +19,11 @@ words! {
     call_state: CallState, "CALL_STATE_";
     failure_reason: FailureReason, "FAILURE_REASON_";
     tool_source: ToolSource, "TOOL_SOURCE_";
+    tool_source_state: ToolSourceState, "TOOL_SOURCE_STATE_";
     tool_effect: ToolEffect, "TOOL_EFFECT_";
     prompt_state: PromptState, "PROMPT_STATE_";
     reply_result: ReplyResult, "REPLY_RESULT_";
+    workspace_change: WorkspaceChange, "WORKSPACE_CHANGE_";
 }
 
 /// Returns the name of an enum's value without that of the enum.

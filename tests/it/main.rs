@@ -60,3 +60,4 @@ mod unanswered;
 mod walls;
 mod web;
 mod webfetch;
+mod workspaces;

@@ -58,7 +58,7 @@ pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,
     Prompt, PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
-pub use service_event::{ServiceEvent, ServiceEventKind, SourceState};
+pub use service_event::{ServiceEvent, ServiceEventKind, SourceState, WorkspaceChange};
 pub use time::Timestamp;
 pub use todo::Todo;
 pub use tool::{Definition, Effect, OutputText, Source, ToolOutput};

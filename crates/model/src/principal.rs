@@ -111,8 +111,12 @@ impl fmt::Display for Principal {
 }
 
 impl Origin {
-    /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too.
+    /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too, and where that
+    /// one works unless it says where itself.
     pub fn inherit(&mut self, parent: &Self) {
+        if self.directory.is_empty() && self.workspace == parent.workspace {
+            self.directory.clone_from(&parent.directory);
+        }
         self.on_behalf_of = parent.requesters();
         self.on_behalf_of.retain(|id| *id != self.requester);
         for client in &parent.clients {

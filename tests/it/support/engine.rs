@@ -129,6 +129,8 @@ impl Inside {
                 agents: Arc::new(Agents::new(&AgentsConfig::default(), folders)),
                 ..InForce::default()
             }),
+            gate: toolgate_engine::Gate::default(),
+            opened: None,
         };
         let limits = Limits {
             running: RunLimits {
@@ -158,6 +160,7 @@ impl Inside {
             origin: Origin {
                 workspace: "default".to_owned(),
                 session: SessionId::from("session"),
+                directory: String::new(),
                 message_id: String::new(),
                 agent: "build".to_owned(),
                 model: Model::default(),

@@ -79,6 +79,7 @@ same_values!(PromptState <=> PromptState, "state" { Open Resolved Expired Withdr
 same_values!(SourceState => ToolSourceState {
     Connecting Ready Disabled Failed NeedsAuth NeedsClientRegistration Untrusted
 });
+same_values!(WorkspaceChange => WorkspaceChange { Opened Closed Changed });
 same_values!(Source => ToolSource { Builtin Custom Plugin Mcp Hosted });
 
 /// The agent of a call that names none.
@@ -86,6 +87,9 @@ pub(crate) const DEFAULT_AGENT: &str = "build";
 
 /// The longest id, name or token that a request may carry, in bytes.
 const MAX_NAME: usize = 256;
+
+/// The longest path of a folder that a request may carry, in bytes.
+const MAX_DIRECTORY: usize = 2048;
 
 /// Names that the clients of a call may give themselves.
 const MAX_CLIENTS: usize = 8;
@@ -288,6 +292,7 @@ fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &st
     let or = |text: String, default: &str| non_empty(text).unwrap_or_else(|| default.to_owned());
     Ok(call::Origin {
         workspace: or(name("context.workspace", context.workspace)?, default_workspace),
+        directory: directory(context.directory)?,
         session,
         message_id: name("context.message_id", context.message_id)?,
         agent: or(name("context.agent", context.agent)?, DEFAULT_AGENT),
@@ -301,6 +306,17 @@ fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &st
         clients: client_ids("context.client_ids", context.client_ids)?,
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })
+}
+
+/// Checks the form of a folder; whether it lies in the workspace is seen at the admission.
+fn directory(directory: String) -> Result<String, Status> {
+    match directory.len() > MAX_DIRECTORY || directory.contains(char::is_control) {
+        true => Err(bad_field(
+            "context.directory",
+            format!("expected a path of at most {MAX_DIRECTORY} bytes without control characters"),
+        )),
+        false => Ok(directory),
+    }
 }
 
 /// Checks the names that clients give themselves.
@@ -362,6 +378,7 @@ impl FromCore<call::Origin> for proto::CallContext {
             client_kind: origin.client,
             client_name: origin.client_name,
             client_ids: origin.clients,
+            directory: origin.directory,
             parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
             extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),
         }

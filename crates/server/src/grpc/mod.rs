@@ -28,6 +28,8 @@ mod shared;
 mod status;
 mod tool_service;
 mod values;
+mod workspace_service;
+mod workspaces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +53,7 @@ use toolgate_contract::output_service_server::OutputServiceServer;
 use toolgate_contract::permission_service_server::PermissionServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
+use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
@@ -65,6 +68,7 @@ use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
+pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
 
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -152,6 +156,7 @@ impl Services {
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
+            <WorkspaceServiceServer<workspace_service::OpenWorkspaces> as tonic::server::NamedService>::NAME,
         ];
         for name in names {
             self.health.set_service_status(name, status).await;
@@ -247,6 +252,9 @@ fn routes(
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))
+        .add_service(WorkspaceServiceServer::new(workspace_service::OpenWorkspaces(
+            shared.clone(),
+        )))
         .add_service(InfoServiceServer::new(info_service::Info(shared)));
     Ok(routes.prepare())
 }

@@ -10,7 +10,10 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use toolgate_engine::{AdmitError, InputError, WatchError};
 use toolgate_extensions::hosted::HostError;
+use toolgate_fs::roots::BelowError;
 use toolgate_store::StoreError;
+
+use super::workspaces::{CloseError, OpenError};
 
 const DOMAIN: &str = "toolgate";
 
@@ -207,12 +210,13 @@ pub(crate) fn admit(error: AdmitError) -> Status {
     let message = error.to_string();
     match error {
         AdmitError::Draining => draining(),
-        AdmitError::UnknownWorkspace { name, .. } => {
+        AdmitError::UnknownWorkspace { name, .. } | AdmitError::ClosedWorkspace(name) => {
             let mut details = details("UNKNOWN_WORKSPACE");
             details.set_resource_info("workspace", name, "", message.clone());
             Status::with_error_details(Code::NotFound, message, details)
         }
         AdmitError::BrokenWorkspace { name, .. } => precondition("WORKSPACE_BROKEN", &name, message),
+        AdmitError::BadDirectory(_) => bad_field("context.directory", message),
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
         AdmitError::TaskEnded(id) => precondition("TASK_ENDED", id.as_str(), message),
@@ -230,6 +234,52 @@ pub(crate) fn admit(error: AdmitError) -> Status {
             exhausted("TOO_MANY_CALLS", key, limit as u64, RETRY_DELAY, message)
         }
         AdmitError::Store(error) => store(error),
+    }
+}
+
+/// A workspace was not opened.
+pub(crate) fn open_workspace(error: OpenError) -> Status {
+    let message = error.to_string();
+    let denied =
+        |reason: &str, message: String| Status::with_error_details(Code::PermissionDenied, message, details(reason));
+    match error {
+        OpenError::Fixed => precondition("WORKSPACES_FIXED", "workspace_roots", message),
+        OpenError::BadName(problem) => bad_field("workspace", problem),
+        OpenError::Folder(BelowError::Outside) => denied("OUTSIDE_ROOTS", format!("directory: {message}")),
+        OpenError::Folder(problem) => bad_field("directory", problem.to_string()),
+        OpenError::Missing(folder) => {
+            let mut details = details("FOLDER_MISSING");
+            details.set_resource_info("folder", folder.to_string_lossy(), "", message.clone());
+            Status::with_error_details(Code::NotFound, message, details)
+        }
+        OpenError::Reserved(_) => denied("FOLDER_RESERVED", message),
+        OpenError::Overlaps(folder) => precondition("WORKSPACES_OVERLAP", &folder.to_string_lossy(), message),
+        OpenError::NameTaken { name, .. } => {
+            let mut details = details("WORKSPACE_NAME_TAKEN");
+            details.set_resource_info("workspace", name, "", message.clone());
+            Status::with_error_details(Code::AlreadyExists, message, details)
+        }
+        OpenError::TooMany(limit) => exhausted(
+            "TOO_MANY_WORKSPACES",
+            "limits.max_workspaces",
+            limit as u64,
+            RETRY_DELAY,
+            message,
+        ),
+        OpenError::Draining => draining(),
+        OpenError::Store(error) => store(error),
+        OpenError::Internal(error) => internal("a workspace could not be opened", &*error),
+    }
+}
+
+/// A workspace was not closed.
+pub(crate) fn close_workspace(error: CloseError) -> Status {
+    let message = error.to_string();
+    match error {
+        CloseError::Unknown(name) => not_found("workspace", &name),
+        CloseError::Configured(name) => precondition("WORKSPACE_CONFIGURED", &name, message),
+        CloseError::Store(error) => store(error),
+        CloseError::Internal(error) => internal("a workspace could not be closed", &*error),
     }
 }
 
