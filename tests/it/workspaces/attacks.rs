@@ -204,7 +204,7 @@ fn a_folder_that_is_swapped_for_a_link_takes_no_calls() {
         assert!(get(&server, "x").await.unwrap().problem.contains("link"));
         // Nor is it opened again like that, now or after a restart.
         let refusal = open_with(&server, wanted(&server, "x", "roots/x")).await;
-        refused(refusal, Code::AlreadyExists, "WORKSPACE_NAME_TAKEN");
+        refused(refusal, Code::PermissionDenied, "OUTSIDE_ROOTS");
         server.stop().await;
         server.restart().await;
         assert!(get(&server, "x").await.unwrap().problem.contains("not below"));
@@ -260,7 +260,9 @@ fn ten_thousand_opens_leave_few_workspaces() {
 #[test]
 fn the_process_of_a_call_opens_nothing() {
     test(async {
-        let mut server = service(&["roots/x"]).await;
+        let mut setup = setup(&["roots/x"]);
+        setup.config = Some(json!({"permission": {"external_directory": "allow"}}));
+        let mut server = Server::with(setup).await;
         let (program, folder) = (env!("CARGO_BIN_EXE_toolgate"), real(&server, "roots/x"));
         let command = format!(
             "{program} --server unix:{} workspaces open x {}",

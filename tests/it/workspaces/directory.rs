@@ -145,8 +145,8 @@ fn a_prompt_says_where_and_rules_stay_relative_to_the_worktree() {
         fs::rename(server.work().join("app"), server.work().join("app2")).unwrap();
         symlink("../outside", server.work().join("app")).unwrap();
         let mut approver = Approver::open(server.channel(), "p").await.unwrap();
-        approver.added().await;
-        approver.send(reply(&prompt, PromptDecision::Once)).await;
+        assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
+        assert_eq!(approver.result().await.result(), ReplyResult::Accepted);
         let ended = end_of(&collect(stream).await.unwrap());
         assert!(matches!(ended, call::Ending::Failed(_)), "{ended:?}");
         assert!(!server.folder().join("outside/made").exists());
