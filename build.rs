@@ -6,15 +6,17 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 13] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
+    "toolgate/v1/error_reason.proto",
     "toolgate/v1/host_service.proto",
     "toolgate/v1/info_service.proto",
     "toolgate/v1/options.proto",
     "toolgate/v1/output_service.proto",
     "toolgate/v1/permission_service.proto",
     "toolgate/v1/prompt.proto",
+    "toolgate/v1/result.proto",
     "toolgate/v1/session_service.proto",
     "toolgate/v1/tool_service.proto",
     "toolgate/v1/workspace_service.proto",

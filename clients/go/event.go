@@ -106,7 +106,7 @@ type ResumedEvent struct {
 // WarningEvent is something that a person should know.
 type WarningEvent struct {
 	EventHeader
-	// Kind is a stable word.
+	// Kind is what it is about, in a word: LOSSY, NO_UNDO, …
 	Kind string
 	// Text is a sentence.
 	Text string
@@ -147,7 +147,7 @@ type FailedEvent struct {
 // newEvent makes the typed event of a message; nil for a kind that this version does not know.
 func newEvent(message *toolgatev1.CallEvent) Event {
 	header := EventHeader{
-		CallID: message.GetCallId(), Sequence: message.GetSequence(), Time: timeOf(message.GetTime()), message: message,
+		CallID: message.GetCallId(), Sequence: message.GetSequence(), Time: timeOf(message.GetEventTime()), message: message,
 	}
 	switch event := message.GetEvent().(type) {
 	case *toolgatev1.CallEvent_Pending:
@@ -169,7 +169,7 @@ func newEvent(message *toolgatev1.CallEvent) Event {
 		state := word[PromptState](promptStatePrefix, resumed.GetState())
 		return &ResumedEvent{header, resumed.GetPromptId(), state, newResolution(resumed.GetResolution())}
 	case *toolgatev1.CallEvent_Warning:
-		return &WarningEvent{header, event.Warning.GetKind(), event.Warning.GetText()}
+		return &WarningEvent{header, word[string]("WARNING_KIND_", event.Warning.GetKind()), event.Warning.GetText()}
 	case *toolgatev1.CallEvent_Child:
 		return &ChildEvent{header, event.Child.GetCallId(), event.Child.GetTool()}
 	case *toolgatev1.CallEvent_Gap:

@@ -196,7 +196,7 @@ func newResolution(resolution *toolgatev1.PromptResolution) *Resolution {
 	}
 	return &Resolution{
 		Decision: word[string](decisionPrefix, resolution.GetDecision()), Message: resolution.GetMessage(),
-		Time: timeOf(resolution.GetTime()), ResolvedBy: resolution.GetResolvedBy(),
+		Time: timeOf(resolution.GetResolveTime()), ResolvedBy: resolution.GetResolvedBy(),
 		Answers: each(resolution.GetAnswers(), (*toolgatev1.QuestionAnswer).GetValues),
 	}
 }

@@ -22,6 +22,11 @@ type Result struct {
 	Reason FailureReason
 	// Error is why it failed, for the model; empty if it did not.
 	Error string
+	// Outcome says how the result is to be read: a command may have ended with another exit code than 0, for instance.
+	// Empty if the call failed.
+	Outcome Outcome
+	// ExitCode is the exit code of the command that the call ran; nil if it ran none, or if a signal ended it.
+	ExitCode *int
 	// Metadata is all metadata, for drawing.
 	Metadata map[string]any
 	// Attachments are the files that belong to it.
@@ -131,11 +136,16 @@ func newResult(callID string, end ending) *Result {
 func completedResult(callID string, end *toolgatev1.CallCompleted) *Result {
 	result := newResult(callID, end)
 	result.Title = end.GetTitle()
-	if end.GetInvalid() {
+	if end.GetOutcome() == toolgatev1.CallOutcome_CALL_OUTCOME_INVALID {
 		// In the record it is a result, for the model to read; nothing ran, so to programs it is none.
 		result.Reason, result.Error = ReasonInvalidArguments, end.GetOutput()
 	} else {
 		result.OK, result.Output = true, end.GetOutput()
+		result.Outcome = word[Outcome](outcomePrefix, end.GetOutcome())
+		if command := end.GetCommand(); command != nil && command.ExitCode != nil {
+			code := int(command.GetExitCode())
+			result.ExitCode = &code
+		}
 	}
 	result.Metadata = end.GetMetadata().AsMap()
 	result.message = &toolgatev1.Call{CallId: callID, Ending: &toolgatev1.Call_Completed{Completed: end}}

@@ -59,6 +59,18 @@ const (
 	ReasonInternal         FailureReason = "INTERNAL"
 )
 
+// Outcome says how the result of a completed call is to be read.
+type Outcome string
+
+// The ways to read a result.
+const (
+	OutcomeOK       Outcome = "OK"
+	OutcomeNonZero  Outcome = "NON_ZERO"
+	OutcomeTimedOut Outcome = "TIMED_OUT"
+	OutcomePartial  Outcome = "PARTIAL"
+	OutcomeInvalid  Outcome = "INVALID"
+)
+
 // PromptState says whether a prompt still waits.
 type PromptState string
 
@@ -105,6 +117,7 @@ const (
 	toolEffectPrefix    = "TOOL_EFFECT_"
 	callStatePrefix     = "CALL_STATE_"
 	failureReasonPrefix = "FAILURE_REASON_"
+	outcomePrefix       = "CALL_OUTCOME_"
 	promptStatePrefix   = "PROMPT_STATE_"
 	decisionPrefix      = "PROMPT_DECISION_"
 	replyResultPrefix   = "REPLY_RESULT_"

@@ -21,7 +21,7 @@ use toolgate_contract::{
 };
 
 use self::sources::{LOOK_EVERY, News, Sources};
-use super::call::{pending_if_none, user_name};
+use super::call::pending_if_none;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
@@ -30,6 +30,7 @@ use super::keyboard::Keyboard;
 use super::prompt;
 use super::scope;
 use super::terminal::{Look, Terminal, visible};
+use super::user::user_name;
 use super::words;
 
 /// Prompts whose service is remembered after their end.

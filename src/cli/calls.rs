@@ -220,7 +220,8 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         .unwrap_or_default();
     let state = match &call.ending {
         Some(call::Ending::Failed(end)) => words::failure_reason(end.reason),
-        Some(call::Ending::Completed(_)) | None => words::call_state(call.state),
+        Some(call::Ending::Completed(end)) => words::outcome(end),
+        None => words::call_state(call.state),
     };
     let state = match call.waiting_for.as_str() {
         "" => state,

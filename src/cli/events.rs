@@ -131,7 +131,7 @@ fn line(event: &Event) -> String {
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };
-    let time = event.time.map(words::time).unwrap_or_default();
+    let time = event.event_time.map(words::time).unwrap_or_default();
     let session = if event.session_id.is_empty() {
         "-"
     } else {
@@ -151,7 +151,7 @@ mod tests {
         fn check(event: What, expected: &str) {
             let event = Event {
                 sequence: 4,
-                time: Some(prost_types::Timestamp { seconds: 0, nanos: 7 }),
+                event_time: Some(prost_types::Timestamp { seconds: 0, nanos: 7 }),
                 workspace: "main".into(),
                 session_id: String::new(),
                 event: Some(event),

@@ -46,6 +46,7 @@ mod service;
 mod session;
 mod terminal;
 mod tools;
+mod user;
 mod view;
 mod words;
 mod workspaces;

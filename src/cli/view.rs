@@ -8,10 +8,11 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
-use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
-    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, Timing, Truncation,
+    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallOutcome, CallResumed, CallRunning, Timing,
+    Truncation,
 };
 
 use super::exit::{Exit, Failure};
@@ -248,17 +249,15 @@ impl CallView {
             };
             self.inform(&format!("{processes} on in the background; toolgate cancel ends that"));
         }
-        let mark = if end.invalid {
-            self.terminal.err.text(Look::Red, "failed")
-        } else {
-            self.terminal.err.text(Look::Green, "completed")
+        let mark = match end.outcome() {
+            CallOutcome::Invalid => self.terminal.err.text(Look::Red, "failed"),
+            CallOutcome::Unspecified | CallOutcome::Ok => self.terminal.err.text(Look::Green, "completed"),
+            CallOutcome::NonZero | CallOutcome::TimedOut | CallOutcome::Partial => {
+                self.terminal.err.text(Look::Yellow, &words::outcome(end))
+            }
         };
         let title = short(&end.title, TITLE);
-        self.summary(
-            &format!("{mark} {} {title}", visible(&self.tool)),
-            exit_code(end),
-            end.timing.as_ref(),
-        );
+        self.summary(&format!("{mark} {} {title}", visible(&self.tool)), end.timing.as_ref());
         Ok(())
     }
 
@@ -272,7 +271,6 @@ impl CallView {
         let mark = self.terminal.err.text(Look::Red, "failed");
         self.summary(
             &format!("{mark} {}: {reason}", visible(&self.tool)),
-            None,
             end.timing.as_ref(),
         );
         Ok(())
@@ -288,15 +286,7 @@ impl CallView {
     }
 
     /// Says how it ended.
-    fn summary(&self, text: &str, exit_code: Option<i64>, timing: Option<&Timing>) {
-        if let Some(code) = exit_code.filter(|code| *code != 0) {
-            self.inform(
-                &self
-                    .terminal
-                    .err
-                    .text(Look::Yellow, &format!("the command's exit code is {code}")),
-            );
-        }
+    fn summary(&self, text: &str, timing: Option<&Timing>) {
         let ran = timing.and_then(|timing| timing.ran);
         let ran = ran.map(|ran| format!(" in {:.1} s", ran.seconds as f64 + f64::from(ran.nanos) / 1e9));
         self.inform(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));
@@ -346,13 +336,19 @@ fn with_newline(text: &str) -> String {
 }
 
 /// Returns the exit code of the command that the call ran, if it ran one.
-pub(super) fn exit_code(end: &CallCompleted) -> Option<i64> {
-    struct_to_json(end.metadata.clone()?).get("exit")?.as_i64()
+pub(super) fn exit_code(end: &CallCompleted) -> Option<i32> {
+    match &end.result {
+        Some(Typed::Command(command)) => command.exit_code,
+        _ => None,
+    }
 }
 
 /// Returns how many processes the command left running.
-fn background(end: &CallCompleted) -> Option<u64> {
-    struct_to_json(end.metadata.clone()?).get("background")?.as_u64()
+fn background(end: &CallCompleted) -> Option<i32> {
+    match &end.result {
+        Some(Typed::Command(command)) => Some(command.processes_left).filter(|count| *count > 0),
+        _ => None,
+    }
 }
 
 /// Returns how the program ends after this event, if it is the last.
@@ -364,7 +360,8 @@ fn end_of(event: &CallEvent) -> Option<Exit> {
         return None;
     };
     // What only tells the model that there was nothing to run is no success.
-    Some(if end.invalid { Exit::Failed } else { Exit::Completed })
+    let is_invalid = end.outcome() == CallOutcome::Invalid;
+    Some(if is_invalid { Exit::Failed } else { Exit::Completed })
 }
 
 #[cfg(test)]

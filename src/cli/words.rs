@@ -1,7 +1,9 @@
 //! Values of the contract as people read them: enums and times.
 
+use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
-    CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource, ToolSourceState, WorkspaceChange,
+    CallCompleted, CallOutcome, CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource,
+    ToolSourceState, WorkspaceChange,
 };
 
 macro_rules! words {
@@ -24,6 +26,25 @@ words! {
     prompt_state: PromptState, "PROMPT_STATE_";
     reply_result: ReplyResult, "REPLY_RESULT_";
     workspace_change: WorkspaceChange, "WORKSPACE_CHANGE_";
+}
+
+/// Says how a call that has a result ended: `completed`, `exit 7`, `timed out`, ...
+pub(super) fn outcome(end: &CallCompleted) -> String {
+    match (end.outcome(), &end.result) {
+        (CallOutcome::Unspecified | CallOutcome::Ok, _) => "completed".to_owned(),
+        (CallOutcome::NonZero, Some(Typed::Command(command))) => match command.exit_code {
+            Some(code) => format!("exit {code}"),
+            None => format!("signal {}", command.signal),
+        },
+        (CallOutcome::Partial, Some(Typed::Children(children))) => {
+            let failed = children.calls.iter().filter(|child| !child.succeeded).count();
+            format!("{failed} of {} failed", children.calls.len())
+        }
+        (CallOutcome::NonZero, _) => "not zero".to_owned(),
+        (CallOutcome::TimedOut, _) => "timed out".to_owned(),
+        (CallOutcome::Partial, _) => "partly failed".to_owned(),
+        (CallOutcome::Invalid, _) => "invalid".to_owned(),
+    }
 }
 
 /// Returns the name of an enum's value without that of the enum.

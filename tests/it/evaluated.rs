@@ -414,8 +414,11 @@ fn nothing_is_done_and_nothing_is_given_away() {
 
         let calls = server.tools().list_calls(ListCallsRequest::default()).await.unwrap();
         assert!(calls.into_inner().calls.is_empty(), "nothing is recorded");
-        let head = server.prompts(ListPromptsRequest::default()).await;
-        assert!(head.is_empty());
+        let prompts = ListPromptsRequest {
+            filter: Some(everybody()),
+            ..Default::default()
+        };
+        assert!(server.prompts(prompts).await.is_empty());
 
         let elsewhere = |workspace: &str, agent: &str| ExecuteToolRequest {
             context: Some(CallContext {
@@ -426,7 +429,7 @@ fn nothing_is_done_and_nothing_is_given_away() {
             ..bash("true")
         };
         for (request, code, reason) in [
-            (elsewhere("nowhere", ""), Code::NotFound, "UNKNOWN_WORKSPACE"),
+            (elsewhere("nowhere", ""), Code::NotFound, "NOT_FOUND"),
             (elsewhere("", "nobody"), Code::InvalidArgument, "INVALID_FIELD"),
             (request("", json!({})), Code::InvalidArgument, "INVALID_FIELD"),
         ] {

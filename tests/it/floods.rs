@@ -208,9 +208,9 @@ fn a_text_says_what_was_replaced_in_it() {
             assert_eq!(completed.output, text, "{command}");
             let metadata = json_of(completed.metadata.as_ref().unwrap());
             assert_eq!(metadata["lossy"]["replaced"].as_f64(), replaced, "{command}");
-            let warnings = events
-                .iter()
-                .filter(|event| matches!(&event.event, Some(Event::Warning(warning)) if warning.kind == "lossy"));
+            let warnings = events.iter().filter(
+                |event| matches!(&event.event, Some(Event::Warning(warning)) if warning.kind() == WarningKind::Lossy),
+            );
             assert_eq!(warnings.count(), usize::from(replaced.is_some()), "{command}");
             output_of(&events)
         };

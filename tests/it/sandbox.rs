@@ -83,8 +83,8 @@ fn results_and_the_service_say_what_is_enforced() {
         assert_eq!(info.sandbox(), Sandbox::LandlockSeccomp);
         let told = info.sandbox_info.unwrap();
         assert_eq!(
-            (told.mode.as_str(), told.network.as_str(), told.required),
-            ("workspace-write", "deny", true)
+            (told.mode(), told.network(), told.required),
+            (SandboxMode::WorkspaceWrite, PermissionAction::Deny, true)
         );
         assert!(told.missing.is_empty() && told.landlock_version >= 3);
         server.stop().await;

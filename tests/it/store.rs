@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use toolgate_model::{
     Approval, Ask, CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InstanceId, JsonMap, Model, Origin,
-    Outcome, Prompt, PromptId, PromptRequest, PromptState, SessionId, Timestamp, Truncation, json_map,
+    Outcome, Prompt, PromptId, PromptRequest, PromptState, SessionId, Timestamp, Truncation, WarningKind, json_map,
 };
 use toolgate_store::{CallLog, Created, Store};
 
@@ -113,7 +113,7 @@ pub(crate) fn event(sequence: u64) -> CallEvent {
         sequence,
         time: Timestamp(sequence as i64),
         kind: EventKind::Warning {
-            kind: "test".to_owned(),
+            kind: WarningKind::Lossy,
             text: format!("event {sequence}"),
         },
     }
@@ -135,6 +135,8 @@ pub(crate) fn end(record: &mut CallRecord, time: Timestamp) -> Vec<CallEvent> {
         title: String::new(),
         metadata: JsonMap::new(),
         attachments: Vec::new(),
+        result: None,
+        resources: None,
         truncation: Truncation::default(),
         timing: Default::default(),
     };

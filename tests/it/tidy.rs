@@ -26,7 +26,7 @@ const LONG: &[(&str, usize, &str)] = &[
     ),
     (
         "tests/it/calls.rs",
-        900,
+        750,
         "one theme: what every RPC answers to good and bad requests",
     ),
     ("tests/it/prompts.rs", 800, "one theme: what a prompt promises"),

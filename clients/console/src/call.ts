@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { at, outputs, tools } from "./api";
-import { take } from "./calls";
+import { outcome, take } from "./calls";
 import type { Turn } from "./live";
 import { bytes, count, duration, short } from "./text";
 import { MOST_BYTES, Window } from "./window";
@@ -132,7 +132,7 @@ export class CallView {
   }
 
   private push(event: CallEvent, kind: string, text: string): Entry {
-    const entry = { sequence: event.sequence.toString(), time: at(event.time) ?? 0, kind, text };
+    const entry = { sequence: event.sequence.toString(), time: at(event.eventTime) ?? 0, kind, text };
     this.entries.push(entry);
     if (this.entries.length > MOST_ENTRIES) this.entries.splice(MOST_ENTRIES / 2, 1);
     return entry;
@@ -250,7 +250,7 @@ function describe({ event }: CallEvent): string {
     case "child":
       return `${event.value.tool} ${event.value.callId}`;
     case "completed":
-      return [short(event.value.title, 200), `${duration(timed(event.value.timing?.ran))} of work`]
+      return [outcome(event.value), short(event.value.title, 200), `${duration(timed(event.value.timing?.ran))} of work`]
         .filter((text) => text !== "")
         .join(", ");
     case "failed":

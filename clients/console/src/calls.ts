@@ -2,7 +2,8 @@
 
 import { signal } from "@preact/signals";
 import { ALL, at, millis, tools } from "./api";
-import { CallState, FailureReason, OutputMode, type Call } from "./gen/toolgate/v1/call_pb";
+import { CallState, FailureReason, OutputMode, type Call, type CallCompleted } from "./gen/toolgate/v1/call_pb";
+import { CallOutcome } from "./gen/toolgate/v1/result_pb";
 import type { Event } from "./gen/toolgate/v1/session_service_pb";
 
 /** What a call does during a part of its life. */
@@ -22,6 +23,8 @@ export interface Row {
   summary: string;
   state: CallState;
   reason: FailureReason;
+  /** What is unusual about its result, or empty. */
+  outcome: string;
   workspace: string;
   session: string;
   agent: string;
@@ -82,6 +85,24 @@ function changed(): void {
   }, 60);
 }
 
+/** Says what is unusual about a result: `exit 7`, `timed out`, ...; empty if nothing is. */
+export function outcome(end: CallCompleted): string {
+  switch (end.outcome) {
+    case CallOutcome.NON_ZERO: {
+      const command = end.result.case === "command" ? end.result.value : undefined;
+      return command?.exitCode === undefined ? `signal ${command?.signal ?? 0}` : `exit ${command.exitCode}`;
+    }
+    case CallOutcome.TIMED_OUT:
+      return "timed out";
+    case CallOutcome.PARTIAL:
+      return "partly failed";
+    case CallOutcome.INVALID:
+      return "invalid";
+    default:
+      return "";
+  }
+}
+
 /** The way that a call most likely went, from its sums alone: people are asked first. */
 function likely(of: Omit<Row, "spans" | "exact">): Span[] {
   const { created, started, ended, waited } = of;
@@ -108,6 +129,7 @@ export function take(call: Call): Row {
     summary: call.summary,
     state: call.state,
     reason: call.ending.case === "failed" ? call.ending.value.reason : FailureReason.UNSPECIFIED,
+    outcome: call.ending.case === "completed" ? outcome(call.ending.value) : "",
     workspace: call.context?.workspace ?? "",
     session: call.context?.sessionId ?? "",
     agent: call.context?.agent ?? "",
@@ -156,7 +178,7 @@ function advance(spans: Span[], state: CallState, time: number): Span[] {
 export function happened(event: Event): void {
   if (event.event.case !== "callStateChanged") return;
   const { callId: id, tool, state, title, summary } = event.event.value;
-  const time = at(event.time) ?? Date.now();
+  const time = at(event.eventTime) ?? Date.now();
   const before = known.get(id);
   if (before === undefined) {
     known.set(id, {
@@ -166,6 +188,7 @@ export function happened(event: Event): void {
       summary,
       state,
       reason: FailureReason.UNSPECIFIED,
+      outcome: "",
       workspace: event.workspace,
       session: event.sessionId,
       agent: "",

@@ -3,9 +3,10 @@
 //! *Invariant:* it says what the terminal event said.
 
 use serde_json::Value;
+use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::json::struct_to_json;
-use toolgate_contract::{Call, CallCompleted, CallEvent, CallFailed, FailureReason, Truncation, call};
+use toolgate_contract::{Call, CallCompleted, CallEvent, CallFailed, CallOutcome, FailureReason, Truncation, call};
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +48,30 @@ impl CallResult {
     pub fn reason(&self) -> Option<FailureReason> {
         match &self.ending {
             call::Ending::Failed(failed) => Some(failed.reason()),
-            call::Ending::Completed(completed) => completed.invalid.then_some(FailureReason::InvalidArguments),
+            call::Ending::Completed(completed) => {
+                let is_invalid = completed.outcome() == CallOutcome::Invalid;
+                is_invalid.then_some(FailureReason::InvalidArguments)
+            }
+        }
+    }
+
+    /// Returns how the result is to be read: a command may have ended with another exit code than 0, for instance; `None` if the
+    /// call failed.
+    pub fn outcome(&self) -> Option<CallOutcome> {
+        match &self.ending {
+            call::Ending::Completed(completed) => Some(completed.outcome()),
+            call::Ending::Failed(_) => None,
+        }
+    }
+
+    /// Returns the exit code of the command that the call ran; `None` if it ran none, or if a signal ended it.
+    pub fn exit_code(&self) -> Option<i32> {
+        let call::Ending::Completed(completed) = &self.ending else {
+            return None;
+        };
+        match &completed.result {
+            Some(Typed::Command(command)) => command.exit_code,
+            _ => None,
         }
     }
 

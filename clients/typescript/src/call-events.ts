@@ -1,8 +1,8 @@
 /** What happens to a call, as a discriminated union. */
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { CallEvent as CallEventMessage } from "./gen/toolgate/v1/call_pb.js";
+import { type CallEvent as CallEventMessage, WarningKind } from "./gen/toolgate/v1/call_pb.js";
 import { PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
-import { nameOf, type PromptDecisionName, type PromptStateName } from "./names.js";
+import { nameOf, type PromptDecisionName, type PromptStateName, type WarningKindName } from "./names.js";
 import { type Prompt, promptOf } from "./prompts.js";
 import { type CompletedResult, completedResult, type FailedResult, failedResult } from "./results.js";
 import { date } from "./time.js";
@@ -90,7 +90,7 @@ export interface ResumedEvent extends EventBase {
 export interface WarningEvent extends EventBase {
   readonly type: "warning";
   /** A stable word. */
-  readonly kind: string;
+  readonly kind: WarningKindName;
   /** A sentence. */
   readonly text: string;
 }
@@ -146,7 +146,7 @@ export type CallEvent =
 /** Returns an event of the contract as the library shows it; undefined for a heartbeat and for what it does not know. */
 export function callEventOf(message: CallEventMessage): CallEvent | undefined {
   const { callId, event } = message;
-  const base = { callId, sequence: Number(message.sequence), time: date(message.time), message };
+  const base = { callId, sequence: Number(message.sequence), time: date(message.eventTime), message };
   switch (event.case) {
     case "pending": {
       const { tool, requestedTool, title, summary } = event.value;
@@ -179,7 +179,7 @@ export function callEventOf(message: CallEventMessage): CallEvent | undefined {
       };
     }
     case "warning":
-      return { ...base, type: "warning", kind: event.value.kind, text: event.value.text };
+      return { ...base, type: "warning", kind: nameOf(WarningKind, event.value.kind), text: event.value.text };
     case "child":
       return { ...base, type: "child", childCallId: event.value.callId, tool: event.value.tool };
     case "gap":

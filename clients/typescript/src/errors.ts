@@ -79,7 +79,7 @@ export interface ToolgateErrorDetails {
 export class ToolgateError extends Error {
   /** The name of the gRPC status code. */
   readonly code: ErrorCode;
-  /** The stable word of the service for what is wrong, if the service said it: `SCOPE_MISSING`, `UNKNOWN_WORKSPACE`, … */
+  /** The stable word of the service for what is wrong, if the service said it: `SCOPE_MISSING`, `NOT_FOUND`, … */
   readonly reason: string | undefined;
   /** What belongs to the reason. */
   readonly metadata: Readonly<Record<string, string>>;

@@ -51,6 +51,7 @@ export {
 export type { Patience, Rpc } from "./link.js";
 export type {
   CallStateName,
+  CallOutcomeName,
   FailureReasonName,
   GrantReachName,
   PermissionActionName,
@@ -59,6 +60,7 @@ export type {
   ReplyResultName,
   ToolEffectName,
   ToolSourceName,
+  WarningKindName,
 } from "./names.js";
 export type {
   CallDefaults,

@@ -1,12 +1,17 @@
 /** Enumerations of the contract as string unions, so that they read well and narrow. */
-import type { CallState, FailureReason, ToolEffect, ToolSource } from "./gen/toolgate/v1/call_pb.js";
+import type { CallState, FailureReason, ToolEffect, ToolSource, WarningKind } from "./gen/toolgate/v1/call_pb.js";
 import type { ReplyResult } from "./gen/toolgate/v1/permission_service_pb.js";
 import type { GrantReach, PermissionAction, PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
+import type { CallOutcome } from "./gen/toolgate/v1/result_pb.js";
 
 /** Why a call failed. `UNSPECIFIED` stands for what this version of the library does not know. */
 export type FailureReasonName = keyof typeof FailureReason;
+/** How the result of a completed call is to be read. `UNSPECIFIED` stands for what this version does not know. */
+export type CallOutcomeName = keyof typeof CallOutcome;
 /** Where a call is in its life. */
 export type CallStateName = keyof typeof CallState;
+/** What a warning is about. `UNSPECIFIED` stands for what this version of the library does not know. */
+export type WarningKindName = keyof typeof WarningKind;
 /** Where a tool comes from. */
 export type ToolSourceName = keyof typeof ToolSource;
 /** What a tool may do to the world. */

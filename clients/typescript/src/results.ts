@@ -9,7 +9,8 @@ import {
   type Timing as TimingMessage,
   type Truncation as TruncationMessage,
 } from "./gen/toolgate/v1/call_pb.js";
-import { type FailureReasonName, nameOf } from "./names.js";
+import { CallOutcome } from "./gen/toolgate/v1/result_pb.js";
+import { type CallOutcomeName, type FailureReasonName, nameOf } from "./names.js";
 import { milliseconds } from "./time.js";
 
 /** A file that belongs to a result: its bytes, or where to fetch them. */
@@ -73,6 +74,10 @@ export interface CompletedResult extends ResultBase {
   readonly ok: true;
   /** The text for the model. */
   readonly output: string;
+  /** How it is to be read: a command may have ended with another exit code than 0, for instance. */
+  readonly outcome: CallOutcomeName;
+  /** The exit code of the command that the call ran; undefined if it ran none, or if a signal ended it. */
+  readonly exitCode: number | undefined;
   /** The message of the contract. */
   readonly message: CallCompleted;
 }
@@ -117,11 +122,14 @@ export function orThrow(result: CallResult): CompletedResult {
 
 /** Returns the result of a completed call: a failure if the call was not understood. */
 export function completedResult(callId: string, message: CallCompleted): CallResult {
-  if (message.invalid) {
+  if (message.outcome === CallOutcome.INVALID) {
     const { output: error } = message;
     return { ok: false, callId, text: error, error, reason: "INVALID_ARGUMENTS", ...common(message), message };
   }
-  return { ok: true, callId, text: message.output, output: message.output, ...common(message), message };
+  const outcome = nameOf(CallOutcome, message.outcome);
+  const exitCode = message.result.case === "command" ? message.result.value.exitCode : undefined;
+  const { output } = message;
+  return { ok: true, callId, text: output, output, outcome, exitCode, ...common(message), message };
 }
 
 /** Returns the result of a failed call. */

@@ -87,7 +87,7 @@ function serviceEventOf(message: Event): ServiceEvent | undefined {
   if (event.case === undefined || event.case === "heartbeat") {
     return undefined;
   }
-  const base = { sequence: Number(message.sequence), time: date(message.time), workspace, sessionId, message };
+  const base = { sequence: Number(message.sequence), time: date(message.eventTime), workspace, sessionId, message };
   // The compiler does not follow that `case` and `value` of one event belong together.
   return { ...base, type: event.case, value: event.value } as ServiceEvent;
 }

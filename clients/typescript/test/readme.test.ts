@@ -21,7 +21,7 @@ const PRINTS: readonly (string | undefined)[] = [
   undefined,
   "19990",
   undefined,
-  "NOT_FOUND UNKNOWN_WORKSPACE",
+  "NOT_FOUND NOT_FOUND",
   ".",
   "0",
 ];

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
-    Action, Ask, CallId, Consent, FileChange, GrantId, JsonMap, Model, Origin, PromptRequest, Question, Todo,
+    Action, Ask, CallId, Consent, FileChange, GrantId, JsonMap, Model, Origin, PromptRequest, Question, Resources,
+    Todo, WarningKind,
 };
 use toolgate_permission::{Refusal, Rights};
 use toolgate_tool::registry::{Entry, Registry};
@@ -256,7 +257,9 @@ impl OutputHandle for Rehearsal {
 
     async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}
 
-    async fn warn(&self, _kind: &str, _text: String) {}
+    async fn warn(&self, _kind: WarningKind, _text: String) {}
+
+    fn used(&self, _resources: Resources) {}
 
     fn late_metadata(&self, _patches: LateMetadata) {}
 }

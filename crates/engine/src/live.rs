@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, JsonMap, OnDisconnect};
+use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, JsonMap, OnDisconnect, Resources};
 use toolgate_telemetry::{CallTrace, Span};
 use toolgate_tool::LateMetadata;
 
@@ -49,6 +49,8 @@ pub(crate) struct LiveCall {
     pub(crate) stdin: OnceLock<Stdin>,
     /// What the tool said when what it starts was under way.
     pub(crate) launched: Mutex<Option<JsonMap>>,
+    /// What its programs have used; none if it has started none.
+    pub(crate) resources: Mutex<Option<Resources>>,
     /// What the tool left to be listened to after the end.
     afterwards: Mutex<Option<LateMetadata>>,
     stop: CancellationToken,
@@ -81,6 +83,7 @@ impl LiveCall {
             trace: OnceLock::new(),
             stdin: OnceLock::new(),
             launched: Mutex::default(),
+            resources: Mutex::default(),
             afterwards: Mutex::default(),
             stop,
             stop_reason: Mutex::default(),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::OutputId;
 use super::json::JsonMap;
+use super::result::ToolResult;
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +114,32 @@ pub struct Timing {
     pub ran: Duration,
 }
 
+/// What the programs of a call have used, and those that they waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Time of processors spent in the programs.
+    pub user: Duration,
+    /// Time of processors spent in the kernel for them.
+    pub system: Duration,
+    /// The most memory that one of them had at a time.
+    pub peak_memory_bytes: u64,
+    /// Bytes read from disks.
+    pub read_bytes: u64,
+    /// Bytes written for disks.
+    pub written_bytes: u64,
+}
+
+impl Resources {
+    /// Adds what another program has used.
+    pub fn add(&mut self, other: Self) {
+        self.user += other.user;
+        self.system += other.system;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(other.peak_memory_bytes);
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
 /// The end of a call, whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
@@ -127,12 +154,18 @@ pub struct Ending {
     /// Files that belong to the result.
     #[serde(default)]
     pub attachments: Vec<Attachment>,
+    /// What the tool knows of its result, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ToolResult>,
     /// What truncation did.
     #[serde(default)]
     pub truncation: Truncation,
     /// How long it took.
     #[serde(default)]
     pub timing: Timing,
+    /// What its programs have used; none if it has started none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
 }
 
 /// Result or failure.
@@ -164,8 +197,10 @@ impl Ending {
             title: String::new(),
             metadata: JsonMap::new(),
             attachments: Vec::new(),
+            result: None,
             truncation: Truncation::default(),
             timing: Timing::default(),
+            resources: None,
         }
     }
 }

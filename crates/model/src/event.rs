@@ -88,7 +88,7 @@ pub enum EventKind {
     /// Something a person should know that does not end the call.
     Warning {
         /// A stable word.
-        kind: String,
+        kind: WarningKind,
         /// A sentence.
         text: String,
     },
@@ -103,4 +103,20 @@ pub struct Queued {
     pub limit: String,
     /// Calls that waited already when it came.
     pub ahead: u64,
+}
+
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
+    /// Bytes of the output are not UTF-8.
+    Lossy,
+    /// The call cannot be taken back.
+    NoUndo,
+    /// Attachments are left out of the result of a batch.
+    AttachmentsLeftOut,
+    /// Processes could not be ended.
+    Survivors,
+    /// Metadata is left out.
+    MetadataLeftOut,
 }

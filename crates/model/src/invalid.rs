@@ -1,6 +1,7 @@
-//! What a call is, as far as its record says so by the tool's name alone.
+//! What a call is and how it ended, as far as its record says so by the tool's name and the kind of its result.
 
-use super::CallRecord;
+use super::result::CallEnd;
+use super::{CallRecord, Outcome};
 
 /// The name of the tool that answers a call which was not understood: its name is unknown, or its arguments are no JSON.
 pub const INVALID: &str = "invalid";
@@ -18,5 +19,14 @@ impl CallRecord {
     /// else it is a failure.
     pub fn is_invalid(&self) -> bool {
         self.tool == INVALID
+    }
+
+    /// Returns how the call ended, in short.
+    pub fn end(&self) -> Option<CallEnd> {
+        let ending = self.ending.as_ref()?;
+        Some(match ending.outcome {
+            Outcome::Failed { reason, .. } => CallEnd::Failed(reason),
+            Outcome::Completed { .. } => CallEnd::completed(ending.result.as_ref(), self.is_invalid()),
+        })
     }
 }

@@ -10,7 +10,8 @@
 //! - `origin`: in whose name a call is made; `names`: what names a session or a call beside its id; `principal`: who
 //!   somebody is, and what that one may see.
 //! - `tool`: where tools come from, how they are described, what they return.
-//! - `call`: a call from its request to its record; `ending`: how it ends; `event`: its log; `invalid`: calls that were
+//! - `call`: a call from its request to its record; `ending`: how it ends; `result`: what a tool knows of its
+//!   result, for programs; `event`: its log; `invalid`: calls that were
 //!   not understood; `change`: the files that it changed and the processes that it left.
 //! - `prompt`: what is asked of people, by which rule, what they reply, what a reply leaves behind.
 //! - `service_event`: what watchers of a workspace are sent; `todo`: an agent's list of tasks.
@@ -36,6 +37,7 @@ mod origin;
 mod principal;
 mod prompt;
 pub mod redact;
+mod result;
 mod service_event;
 pub mod skills;
 mod time;
@@ -44,8 +46,8 @@ mod tool;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
 pub use change::{BackgroundProcess, FileChange, FileVersion};
-pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Timing, Truncation};
-pub use event::{CallEvent, EventKind, Queued};
+pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
+pub use event::{CallEvent, EventKind, Queued, WarningKind};
 pub use ids::{CallId, GrantId, InstanceId, OutputId, PromptId, SessionId};
 pub use invalid::INVALID;
 pub use itself::{ITSELF, REACHES_ITSELF, STARTED_AS_SERVER, STARTS_ITSELF, introduction, is_own_introduction};
@@ -57,6 +59,10 @@ pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,
     Prompt, PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
+};
+pub use result::{
+    CallEnd, ChildResult, ChildrenResult, CommandResult, FetchResult, FileAction, FileResult, ReadKind, ReadResult,
+    SearchResult, ToolResult, Verdict,
 };
 pub use service_event::{ServiceEvent, ServiceEventKind, SourceState, WorkspaceChange};
 pub use time::Timestamp;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, CallState, JsonMap, PromptId, PromptState, SessionId, SessionKey, Timestamp, Todo};
+use super::{CallEnd, CallId, CallState, JsonMap, PromptId, PromptState, SessionId, SessionKey, Timestamp, Todo};
 
 /// Something that happened in a workspace, for `WatchEvents`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,9 @@ pub enum ServiceEventKind {
         /// What it touches, one line.
         #[serde(default)]
         summary: String,
+        /// How it ended, if it has.
+        #[serde(default)]
+        end: Option<CallEnd>,
     },
     /// A tool changed a file.
     FileEdited {

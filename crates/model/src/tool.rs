@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::ending::Attachment;
 use super::json::JsonMap;
+use super::result::ToolResult;
 
 /// Where a tool comes from, in the order in which tools are listed; of two tools of the same name the later one is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -89,6 +90,8 @@ pub struct ToolOutput {
     pub metadata: JsonMap,
     /// Files that belong to the result.
     pub attachments: Vec<Attachment>,
+    /// What the tool knows of it, for programs.
+    pub result: Option<ToolResult>,
 }
 
 /// Where the text for the model is.

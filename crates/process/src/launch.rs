@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::environment::{Environment, Filter};
 use super::sandbox::Confinement;
@@ -118,6 +119,23 @@ pub struct Ending {
     pub exit: Option<Exit>,
     /// How many processes of the call outlived the kill signal.
     pub survivors: usize,
+    /// What it used. None if it outlived even the kill signal.
+    pub usage: Option<Usage>,
+}
+
+/// What a program used, and the programs that it started and waited for, as the kernel counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time of processors spent in the programs.
+    pub user: Duration,
+    /// Time of processors spent in the kernel for them.
+    pub system: Duration,
+    /// The most memory that one of them had at a time.
+    pub peak_memory_bytes: u64,
+    /// Bytes read from disks; what was in memory already does not count.
+    pub read_bytes: u64,
+    /// Bytes written for disks.
+    pub written_bytes: u64,
 }
 
 /// A process that a call left running.

@@ -51,7 +51,7 @@ mod watchdog_keeper;
 
 pub use environment::{Environment, Filter};
 pub use input::Input;
-pub use launch::{Cause, Ending, Exit, Launch, Process, Settings, StartError, Stdin};
+pub use launch::{Cause, Ending, Exit, Launch, Process, Settings, StartError, Stdin, Usage};
 pub use output::Output;
 pub use peer::{Peer, PeerOrigin};
 pub use programs::Programs;

@@ -67,12 +67,15 @@ impl Running {
             }
         };
         let exit = self.child.exit();
-        if exit.is_some() {
-            self.child.release();
-        }
+        let usage = exit.and_then(|_| self.child.release());
         // The reader has waited for this, and may find itself alone already.
         let _ = self.ended.take().map(|ended| ended.send(()));
-        Ending { cause, exit, survivors }
+        Ending {
+            cause,
+            exit,
+            survivors,
+            usage,
+        }
     }
 
     async fn wait(&self) {

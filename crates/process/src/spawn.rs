@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::cgroup::Groups;
 use super::environment::{Environment, Filter};
-use super::launch::{Exit, Launch, StartError};
+use super::launch::{Exit, Launch, StartError, Usage};
 use super::reaper::{Entry, ProcessTag, Reaper, owner_of};
 use super::sys::{self, Plan, Spawned, Stack, Step};
 use super::tree;
@@ -390,18 +390,15 @@ impl Child {
         }
     }
 
-    /// Lets go of a program that has ended. What it left running stays known to the reaper.
+    /// Lets go of a program that has ended, and returns what it used. What it left running stays known to the reaper.
     ///
     /// With a control group that is certain at once. Without, one look may miss a process that is being adopted at that
     /// moment, so the call stays known for a moment, until it has been looked at again.
-    pub(super) fn release(mut self) {
+    pub(super) fn release(mut self) -> Option<Usage> {
         self.released = true;
         let mut calls = self.reaper.calls();
         // Under the lock: no group signal can be under way to a number that is given back here.
-        let _ = waitid(
-            WaitId::PidFd(self.pidfd.as_fd()),
-            WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
-        );
+        let usage = sys::reap::reap(self.pid);
         let group = calls.get(&self.mark).and_then(|entry| entry.group.clone());
         let is_populated = group.as_ref().is_some_and(|group| group.is_populated());
         let adopted = tree::adopted();
@@ -410,7 +407,7 @@ impl Child {
             || adopted.iter().any(|&child| owner_of(child, &calls) == Some(self.mark));
         if group.is_some() && !left_something && !self.reaper.has_strays(&adopted, &calls) {
             self.reaper.forget(&mut calls, self.mark);
-            return;
+            return usage;
         }
         if let Some(entry) = calls.get_mut(&self.mark) {
             entry.held = false;
@@ -422,6 +419,7 @@ impl Child {
         } else {
             self.reaper.look_later();
         }
+        usage
     }
 }
 

@@ -13,6 +13,7 @@
 )]
 
 mod hold;
+pub(super) mod reap;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;

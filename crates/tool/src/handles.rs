@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
-use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Todo};
+use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Resources, Todo, WarningKind};
 use toolgate_permission::Refusal;
 
 use super::{Child, ChildCall, Delegated, ToolError};
@@ -65,8 +65,11 @@ pub trait OutputHandle: Send + Sync + 'static {
     /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
     async fn progress(&self, title: Option<String>, patch: JsonMap);
 
-    /// Says something a person should know that does not end the call. `kind` is a stable word.
-    async fn warn(&self, kind: &str, text: String);
+    /// Says something a person should know that does not end the call. `text` is a sentence.
+    async fn warn(&self, kind: WarningKind, text: String);
+
+    /// Adds to what the programs of the call have used.
+    fn used(&self, resources: Resources);
 
     /// Leaves something that is listened to when the call has ended, for what becomes known only then: each patch is added
     /// to the call's log and metadata, and announced. A call leaves one stream, the last. It is dropped after a while, or

@@ -18,6 +18,7 @@
 
 mod blocking;
 pub mod catalog;
+mod changed;
 mod child;
 mod context;
 pub mod dialect;
@@ -39,6 +40,7 @@ pub mod todos;
 
 pub use blocking::blocking;
 pub use catalog::{Catalog, Contribution, Hold, Offering, SourceInfo};
+pub use changed::{change_of, changed};
 pub use child::{Child, ChildCall, ChildPort};
 pub use context::{ToolContext, edit_of, outside};
 pub use error::{ToolError, invalid_arguments};

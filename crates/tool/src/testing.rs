@@ -17,7 +17,8 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::{PlannedChange, Version};
 use toolgate_fs::marks::sha256;
 use toolgate_model::{
-    Ask, CallId, Consent, FileChange, FileVersion, JsonMap, Model, Origin, Question, SessionId, Todo,
+    Ask, CallId, Consent, FileChange, FileVersion, JsonMap, Model, Origin, Question, Resources, SessionId, Todo,
+    WarningKind,
 };
 
 use super::handles::*;
@@ -107,7 +108,9 @@ impl OutputHandle for FakeOutput {
         self.progress.lock().push(patch);
     }
 
-    async fn warn(&self, _kind: &str, _text: String) {}
+    async fn warn(&self, _kind: WarningKind, _text: String) {}
+
+    fn used(&self, _resources: Resources) {}
 
     fn late_metadata(&self, _patches: LateMetadata) {}
 }

@@ -72,5 +72,6 @@ pub fn result(todos: &[Todo]) -> Result<ToolOutput, ToolError> {
         output: OutputText::Text(text),
         metadata: json_map([("todos", json!(todos))]),
         attachments: Vec::new(),
+        result: None,
     })
 }

@@ -17,10 +17,10 @@ use toolgate_fs::patch::{ApplyError, Change, Chunk, Section, parse};
 use toolgate_fs::transaction::{Changed, Draft, Target, Transaction, TransactionError, edit};
 use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
+use toolgate_model::{Ask, AskPart, Effect, FileAction, FileResult, OutputText, ToolOutput, ToolResult, json_map};
 use toolgate_tool::{
-    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
-    uses_apply_patch,
+    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, changed, edit_of, guarded_part,
+    outside, uses_apply_patch,
 };
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ impl Trial<'_> {
         let diff = edit::diff(target.path(), old.as_ref(), Some(&new)).await?;
         self.report.guard(target, old.as_ref(), Some(&new));
         self.transaction.write(target, new).await?;
-        self.report.push("A", "add", target, None, &diff);
+        self.report.push(FileAction::Added, target, None, &diff);
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Trial<'_> {
         let diff = edit::diff(target.path(), Some(&old), None).await?;
         self.report.guard(target, Some(&old), None);
         self.transaction.remove(target).await?;
-        self.report.push("D", "delete", target, None, &diff);
+        self.report.push(FileAction::Deleted, target, None, &diff);
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Trial<'_> {
         let diff = edit::diff(target.path(), Some(&old), Some(&new)).await?;
         self.report.guard(target, Some(&old), Some(&new));
         self.transaction.write(target, new).await?;
-        self.report.push("M", "update", target, None, &diff);
+        self.report.push(FileAction::Modified, target, None, &diff);
         Ok(())
     }
 
@@ -306,7 +306,7 @@ impl Trial<'_> {
         let diff = edit::diff(source.path(), Some(&old), Some(&new)).await?;
         self.transaction.write(destination, new).await?;
         self.transaction.remove(source).await?;
-        self.report.push("M", "move", source, Some(destination), &diff);
+        self.report.push(FileAction::Moved, source, Some(destination), &diff);
         Ok(())
     }
 
@@ -396,12 +396,19 @@ struct Report {
     patterns: Vec<String>,
     diff: String,
     files: Vec<Value>,
+    result: Vec<FileResult>,
     /// What of it must be allowed by name.
     guarded: Vec<AskPart>,
 }
 
 impl Report {
-    fn push(&mut self, letter: &str, kind: &str, target: &Target, destination: Option<&Target>, diff: &FileDiff) {
+    fn push(&mut self, change: FileAction, target: &Target, destination: Option<&Target>, diff: &FileDiff) {
+        let (letter, kind) = match change {
+            FileAction::Added => ("A", "add"),
+            FileAction::Deleted => ("D", "delete"),
+            FileAction::Modified => ("M", "update"),
+            FileAction::Moved => ("M", "move"),
+        };
         let relative = destination.unwrap_or(target).path().relative();
         // Writing to a String cannot fail.
         let _ = write!(self.summary, "\n{letter} {relative}");
@@ -432,6 +439,10 @@ impl Report {
             file.insert("movePath".to_owned(), shown(destination));
         }
         self.files.push(Value::Object(file));
+        self.result.push(FileResult {
+            moved_to: destination.map(|target| target.path().display_path().to_string_lossy().into_owned()),
+            ..changed(target.path(), change, diff)
+        });
     }
 
     /// Notes a change of a file that programs obey.
@@ -470,6 +481,7 @@ impl Report {
                 ("diagnostics", diagnostics),
             ]),
             attachments: Vec::new(),
+            result: Some(ToolResult::files(self.result)),
         }
     }
 }

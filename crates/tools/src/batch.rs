@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_model::{
-    Attachment, AttachmentContent, CallId, Effect, Ending, JsonMap, Outcome, OutputText, ToolOutput, json_map,
+    Attachment, AttachmentContent, CallId, ChildResult, ChildrenResult, Effect, Ending, JsonMap, Outcome, OutputText,
+    ToolOutput, ToolResult, WarningKind, json_map,
 };
 use toolgate_tool::{
     About, Child, ChildCall, InputProblem, Offer, Outline, Properties, ToolContext, ToolError, TypedTool,
@@ -211,7 +212,7 @@ impl Attached {
                 "{} attachments are too large to stand here as well; the calls of the batch have them.",
                 self.left_out
             );
-            ctx.output.warn("attachments", text).await;
+            ctx.output.warn(WarningKind::AttachmentsLeftOut, text).await;
         }
     }
 }
@@ -250,7 +251,16 @@ fn result(members: &[Member], attachments: Vec<Attachment>) -> ToolOutput {
         ("details", details.collect()),
         ("calls", calls(members)),
     ]);
+    let made = members.iter().map(|member| ChildResult {
+        tool: member.tool.clone(),
+        call: member.call.as_ref().ok().cloned(),
+        succeeded: member.succeeded,
+    });
     ToolOutput {
+        result: Some(ToolResult::Children(ChildrenResult {
+            calls: made.collect(),
+            session: None,
+        })),
         title: format!("Batch execution ({successful}/{total} successful)"),
         output: OutputText::Text(text),
         metadata,

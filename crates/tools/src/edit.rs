@@ -13,8 +13,10 @@ use toolgate_fs::edit::{self, EditError};
 use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, edit_of, uses_apply_patch};
+use toolgate_model::{Effect, OutputText, ToolOutput, ToolResult, json_map};
+use toolgate_tool::{
+    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, change_of, changed, edit_of, uses_apply_patch,
+};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -94,6 +96,7 @@ impl TypedTool for Edit {
         let mark = ctx.session.get(&ReadMark::key(file.path().real())).await;
         self.files.check_read(mark, file.path(), &old)?;
         let change = edit::compute(&file, &old, vec![edit], &ctx.cancelled).await?;
+        let result = changed(file.path(), change_of(old.exists()), &change.diff);
         ctx.replace_file(&file, old, change.bytes, &change.diff).await?;
 
         let path = file.path().clone();
@@ -116,6 +119,7 @@ impl TypedTool for Edit {
             output: OutputText::Text(format!("Edit applied successfully.{}", told.of_this_file())),
             metadata,
             attachments: Vec::new(),
+            result: Some(ToolResult::files(vec![result])),
         })
     }
 }

@@ -291,6 +291,7 @@ fn output(title: String, text: Option<String>, none: &str) -> ToolOutput {
         output: OutputText::Text(text.unwrap_or_else(|| none.to_owned())),
         metadata: JsonMap::new(),
         attachments: Vec::new(),
+        result: None,
     }
 }
 

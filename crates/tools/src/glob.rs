@@ -15,7 +15,7 @@ use toolgate_fs::found::FoundFile;
 use toolgate_fs::newest::Newest;
 use toolgate_fs::pattern::Selection;
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
-use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use toolgate_model::{Ask, Effect, JsonMap, OutputText, SearchResult, ToolOutput, ToolResult, json_map};
 use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, outside};
 
 const MAX_RESULTS: usize = 100;
@@ -138,11 +138,17 @@ fn output(title: &str, shown: &Path, found: Newest) -> ToolOutput {
     if truncated {
         lines.extend([String::new(), TRUNCATED.to_owned()]);
     }
+    let result = SearchResult {
+        matches: None,
+        files: files.len() as u64,
+        truncated,
+    };
     ToolOutput {
         title: title.to_owned(),
         output: OutputText::Text(lines.join("\n")),
         metadata: json_map([("count", json!(files.len())), ("truncated", json!(truncated))]),
         attachments: Vec::new(),
+        result: Some(ToolResult::Search(result)),
     }
 }
 

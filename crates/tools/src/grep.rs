@@ -22,7 +22,7 @@ use toolgate_fs::pattern::Selection;
 use toolgate_fs::search::{Expression, FileMatches, FileSearcher};
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_fs::{ResolvedPath, Workspace};
-use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use toolgate_model::{Ask, Effect, JsonMap, OutputText, SearchResult, ToolOutput, ToolResult, json_map};
 use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, blocking, outside};
 
 const MAX_MATCHES: usize = 100;
@@ -310,11 +310,17 @@ fn output(pattern: &str, shown: &Path, found: Found) -> ToolOutput {
     for (_, notice) in notices.iter().filter(|(applies, _)| *applies) {
         lines.extend([String::new(), (*notice).to_owned()]);
     }
+    let result = SearchResult {
+        matches: Some(count as u64),
+        files: found.best.files.len() as u64,
+        truncated,
+    };
     ToolOutput {
         title: pattern.to_owned(),
         output: OutputText::Text(lines.join("\n")),
         metadata: json_map([("matches", json!(count)), ("truncated", json!(truncated))]),
         attachments: Vec::new(),
+        result: Some(ToolResult::Search(result)),
     }
 }
 

@@ -41,7 +41,7 @@ impl TypedTool for Invalid {
     }
 
     fn outline(&self, input: &Value) -> Outline {
-        Outline::of(input, &["tool"])
+        Outline::of(input, &["tool"]).titled(input, "error")
     }
 
     async fn run(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
@@ -53,6 +53,7 @@ impl TypedTool for Invalid {
             )),
             metadata: JsonMap::new(),
             attachments: Vec::new(),
+            result: None,
         })
     }
 }

@@ -115,6 +115,7 @@ impl TypedTool for List {
             output: OutputText::Text(tree(&shown, &files)),
             metadata: json_map([("count", json!(count)), ("truncated", json!(count >= MAX_FILES))]),
             attachments: Vec::new(),
+            result: None,
         })
     }
 }

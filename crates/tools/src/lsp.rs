@@ -137,6 +137,7 @@ impl TypedTool for AskServers {
             metadata: metadata(result, output.len()),
             output: OutputText::Text(output),
             attachments: Vec::new(),
+            result: None,
         })
     }
 }

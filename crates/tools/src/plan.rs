@@ -131,6 +131,7 @@ impl Tool for PlanSwitch {
             title: self.words.title.to_owned(),
             output: OutputText::Text(self.words.output.replace("{plan}", &plan.shown)),
             attachments: Vec::new(),
+            result: None,
         })
     }
 }

@@ -123,6 +123,7 @@ fn answered(questions: &[String], answers: &[Vec<String>]) -> ToolOutput {
         )),
         metadata: json_map([("answers", json!(answers))]),
         attachments: Vec::new(),
+        result: None,
     }
 }
 

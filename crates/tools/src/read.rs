@@ -19,7 +19,9 @@ use toolgate_fs::open::Kind;
 use toolgate_fs::view::{Listing, View, view};
 use toolgate_fs::window::{End, Wanted, Window};
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, OutputText, ToolOutput, json_map};
+use toolgate_model::{
+    Ask, Attachment, AttachmentContent, Effect, OutputText, ReadKind, ReadResult, ToolOutput, ToolResult, json_map,
+};
 use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
 /// Lines, or entries of a folder, that are shown unless the model wants another number.
@@ -142,11 +144,20 @@ async fn show_text(
             }),
         ),
     ]);
+    let result = ReadResult {
+        path: shown.into_owned(),
+        kind: ReadKind::Text,
+        first: wanted.offset,
+        shown: window.lines.len() as u64,
+        total: window.total,
+        truncated,
+    };
     Ok(ToolOutput {
         title: path.relative().to_owned(),
         output: OutputText::Text(output),
         metadata,
         attachments: Vec::new(),
+        result: Some(ToolResult::Read(result)),
     })
 }
 
@@ -187,6 +198,14 @@ fn show_folder(path: &ResolvedPath, wanted: Wanted, listing: &Listing) -> ToolOu
             }),
         ),
     ]);
+    let result = ReadResult {
+        path: shown.to_string(),
+        kind: ReadKind::Folder,
+        first: wanted.offset,
+        shown: count as u64,
+        total,
+        truncated: listing.truncated,
+    };
     ToolOutput {
         title: path.relative().to_owned(),
         output: OutputText::Text(format!(
@@ -194,6 +213,7 @@ fn show_folder(path: &ResolvedPath, wanted: Wanted, listing: &Listing) -> ToolOu
         )),
         metadata,
         attachments: Vec::new(),
+        result: Some(ToolResult::Read(result)),
     }
 }
 
@@ -219,6 +239,14 @@ fn show_media(path: &ResolvedPath, media: Media, bytes: Bytes) -> ToolOutput {
                 .map(|name| name.to_string_lossy().into_owned()),
             content: AttachmentContent::Bytes(bytes),
         }],
+        result: Some(ToolResult::Read(ReadResult {
+            path: path.display_path().to_string_lossy().into_owned(),
+            kind: ReadKind::Media,
+            first: 0,
+            shown: 0,
+            total: 0,
+            truncated: false,
+        })),
     }
 }
 

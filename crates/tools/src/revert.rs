@@ -21,9 +21,12 @@ use toolgate_fs::files::{Files, LockedFile, Snapshot};
 use toolgate_fs::marks::sha256;
 use toolgate_fs::merge;
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
+use toolgate_model::{
+    Ask, CallId, Effect, FileAction, FileChange, FileResult, FileVersion, OutputText, ToolOutput, ToolResult, json_map,
+};
 use toolgate_tool::{
-    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, edit_of, guarded_part, outside,
+    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, ask_by_name, changed, edit_of, guarded_part,
+    outside,
 };
 
 /// What all files of a call may have together, before and after.
@@ -83,14 +86,17 @@ impl TypedTool for Revert {
         refuse_large(&changes)?;
         let may_merge = input.merge.unwrap_or(false);
         let plans = self.plan(&call, changes, may_merge, ctx).await?;
-        let diff = diff(&plans).await?;
+        let (diff, result) = diff(&plans).await?;
         if plans.iter().any(Plan::changes_something) {
             restore(&plans, &diff, &call, ctx).await?;
             let changed = plans.iter().filter(|plan| plan.changes_something());
             let paths: Vec<&ResolvedPath> = changed.map(|plan| plan.replacement.file.path()).collect();
             self.feedback.tell(&paths);
         }
-        Ok(output(&call, &plans, diff))
+        Ok(ToolOutput {
+            result: Some(ToolResult::files(result)),
+            ..output(&call, &plans, diff)
+        })
     }
 }
 
@@ -376,18 +382,27 @@ fn refuse_large(changes: &[FileChange]) -> Result<(), ToolError> {
 }
 
 /// Returns what will be done to the files, for the person who is asked.
-async fn diff(plans: &[Plan]) -> Result<String, ToolError> {
-    let mut text = String::new();
+async fn diff(plans: &[Plan]) -> Result<(String, Vec<FileResult>), ToolError> {
+    let (mut text, mut is_full) = (String::new(), false);
+    let mut result = Vec::new();
     for plan in plans.iter().filter(|plan| plan.changes_something()) {
-        if text.len() > MAX_DIFF {
-            text.push_str("(the diffs of the other files are too long to be shown)\n");
-            break;
-        }
         let Replacement { file, old, new } = &plan.replacement;
         let new = new.as_ref().map(|new| new.bytes.clone()).unwrap_or_default();
-        text.push_str(&file.diff(old, &new).await?.text);
+        let diff = file.diff(old, &new).await?;
+        if text.len() <= MAX_DIFF {
+            text.push_str(&diff.text);
+        } else if !is_full {
+            text.push_str("(the diffs of the other files are too long to be shown)\n");
+            is_full = true;
+        }
+        let change = match plan.action {
+            Action::Recreated => FileAction::Added,
+            Action::Deleted => FileAction::Deleted,
+            Action::Restored | Action::Merged | Action::Unchanged => FileAction::Modified,
+        };
+        result.push(changed(file.path(), change, &diff));
     }
-    Ok(text)
+    Ok((text, result))
 }
 
 /// Asks, records, and restores.
@@ -461,6 +476,7 @@ fn output(call: &CallId, plans: &[Plan], diff: String) -> ToolOutput {
             ("diff", json!(diff)),
         ]),
         attachments: Vec::new(),
+        result: None,
     }
 }
 

@@ -166,6 +166,7 @@ fn load(skill: &Skill, cancelled: &CancellationToken) -> Result<ToolOutput, Tool
         output: OutputText::Text(text),
         metadata: json_map([("name", json!(name)), ("dir", json!(folder))]),
         attachments: Vec::new(),
+        result: None,
     })
 }
 

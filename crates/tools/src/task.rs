@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_model::{Ask, Effect, Model, OutputText, ToolOutput, json_map};
+use toolgate_model::{Ask, ChildrenResult, Effect, Model, OutputText, ToolOutput, ToolResult, json_map};
 use toolgate_tool::{
     About, Offer, Outline, Properties, SubagentRun, SubagentRunner, Subagents, ToolContext, ToolError, TypedTool,
 };
@@ -163,6 +163,10 @@ impl TypedTool for Task {
             )),
             metadata,
             attachments: answer.attachments,
+            result: Some(ToolResult::Children(ChildrenResult {
+                calls: Vec::new(),
+                session: Some(session),
+            })),
         })
     }
 }

@@ -16,7 +16,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use toolgate_model::{
+    Ask, Attachment, AttachmentContent, Effect, FetchResult, JsonMap, OutputText, ToolOutput, ToolResult, json_map,
+};
 use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, blocking};
 use toolgate_web::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
@@ -151,6 +153,7 @@ impl WebFetch {
             .get(CONTENT_TYPE)
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let page = Arc::new(Page {
+            status: reply.status(),
             content_type: content_type.unwrap_or_default(),
             body: reply.body(MOST_BYTES).await.map_err(|error| failed(url, &error))?,
             hops: walk.hops,
@@ -310,13 +313,24 @@ impl TypedTool for WebFetch {
             .await
             .ok_or(ToolError::Cancelled)??;
         let title = format!("{} ({})", input.url, page.content_type);
+        let result = FetchResult {
+            url: without_login(page.hops.last().unwrap_or(&url)).to_string(),
+            status: page.status,
+            media_type: page.content_type.clone(),
+            bytes: page.body.len() as u64,
+        };
+        let result = Some(ToolResult::Fetch(result));
         if let Some(mime) = picture(&page.content_type) {
-            return Ok(attached(title, mime, &page));
+            return Ok(ToolOutput {
+                result,
+                ..attached(title, mime, &page)
+            });
         }
         let text = blocking(move || text(&page, input.format)).await?;
         Ok(ToolOutput {
             title,
             output: OutputText::Text(text),
+            result,
             ..ToolOutput::default()
         })
     }

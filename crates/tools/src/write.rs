@@ -15,8 +15,10 @@ use toolgate_fs::files::{Files, Snapshot, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_fs::text::BOM;
 use toolgate_lsp::EditDiagnostics;
-use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, edit_of, uses_apply_patch};
+use toolgate_model::{Effect, OutputText, ToolOutput, ToolResult, json_map};
+use toolgate_tool::{
+    About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, change_of, changed, edit_of, uses_apply_patch,
+};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -84,6 +86,7 @@ impl TypedTool for Write {
         let new = Bytes::from(keep_bom(&old, input.content));
         let diff = file.diff(&old, &new).await?;
         let exists = old.exists();
+        let result = changed(file.path(), change_of(exists), &diff);
         ctx.replace_file(&file, old, new, &diff).await?;
         let path = file.path().clone();
         // Others may change the file while language servers look at it.
@@ -102,6 +105,7 @@ impl TypedTool for Write {
                 ("exists", json!(exists)),
             ]),
             attachments: Vec::new(),
+            result: Some(ToolResult::files(vec![result])),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prost::Message as _;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -90,7 +91,10 @@ fn every_stream_is_told_and_ends() {
         let prompts = watch_all();
         let mut prompts = permissions.watch_prompts(prompts).await.unwrap().into_inner();
         let open = ChannelRequest {
-            message: Some(channel_request::Message::Open(ChannelOpen::default())),
+            message: Some(channel_request::Message::Open(ChannelOpen {
+                filter: Some(everybody()),
+                ..Default::default()
+            })),
         };
         // Requests without an end: the client goes on talking.
         let open = tokio_stream::StreamExt::chain(tokio_stream::once(open), tokio_stream::pending());
@@ -197,12 +201,16 @@ fn a_page_is_told_and_its_stream_ends() {
         next_such(&mut running, is_output).await;
         let address = server.tcp.clone().unwrap();
         let mut page = TcpStream::connect(&address).await.unwrap();
+        let watch = watch_all().encode_to_vec();
+        let length = u32::try_from(watch.len()).unwrap();
+        let frame = [&[0], &length.to_be_bytes()[..], &watch].concat();
         let head = format!(
             "POST /toolgate.v1.PermissionService/WatchPrompts HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
-             Content-Type: application/grpc-web+proto\r\nContent-Length: 5\r\n\r\n"
+             Content-Type: application/grpc-web+proto\r\nContent-Length: {}\r\n\r\n",
+            frame.len()
         );
         page.write_all(head.as_bytes()).await.unwrap();
-        page.write_all(&[0; 5]).await.unwrap();
+        page.write_all(&frame).await.unwrap();
         let mut first = [0; 16];
         page.read_exact(&mut first).await.unwrap();
         server.signal(Signal::TERM);

@@ -208,10 +208,10 @@ fn metadata_is_bounded_however_much_is_reported() {
         host.complete(&id, "done").await;
         let log = server.watch("c", 0).await.unwrap();
         let warnings = log.iter().filter_map(|event| match &event.event {
-            Some(call_event::Event::Warning(warning)) => Some(warning.kind.as_str()),
+            Some(call_event::Event::Warning(warning)) => Some(warning.kind()),
             _ => None,
         });
-        assert_eq!(warnings.collect::<Vec<_>>(), ["metadata"]);
+        assert_eq!(warnings.collect::<Vec<_>>(), [WarningKind::MetadataLeftOut]);
         let record = server.get("c").await;
         let fields = &completed(&record).metadata.as_ref().unwrap().fields;
         let kept = (0..40)

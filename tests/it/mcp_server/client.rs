@@ -21,7 +21,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-use toolgate_config::service::{AuthConfig, DEFAULT_MESSAGE_BYTES};
+use toolgate_config::service::{AuthConfig, DEFAULT_MESSAGE_BYTES, SandboxMode, SandboxNetwork};
 use toolgate_engine::WorkspaceRuntime;
 use toolgate_model::Timestamp;
 use toolgate_server::grpc::auth::Authenticator;
@@ -324,8 +324,8 @@ pub(super) async fn serve(inside: &Inside) -> Service {
             landlock: 0,
             seccomp: false,
             is_on: false,
-            mode: "off",
-            network: "on",
+            mode: SandboxMode::Off,
+            network: SandboxNetwork::Allow,
             required: false,
             missing: Vec::new(),
         },

@@ -53,6 +53,7 @@ impl TypedTool for Gate {
             output: OutputText::Stored,
             metadata: Default::default(),
             attachments: Vec::new(),
+            result: None,
         })
     }
 }

@@ -27,11 +27,7 @@ fn its_calls_end_and_its_records_stay() {
         assert_eq!(failed(&ended).reason(), FailureReason::Cancelled);
         assert_eq!(server.get("of-two").await.state(), CallState::Running);
 
-        refused(
-            call(&server, "one", bash("true")).await,
-            Code::NotFound,
-            "UNKNOWN_WORKSPACE",
-        );
+        refused(call(&server, "one", bash("true")).await, Code::NotFound, "NOT_FOUND");
         refused(get(&server, "one").await, Code::NotFound, "NOT_FOUND");
         assert_eq!(names(&server, 0).await, ["default", "two"]);
         // By its name they can be listed as before; a name that never was is still unknown.

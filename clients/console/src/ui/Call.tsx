@@ -12,6 +12,7 @@ import { asking } from "../prompts";
 import { address } from "../route";
 import { bytes, count, duration, moment, pretty, short, visible } from "../text";
 import { type Attachment, type Call, FailureReason } from "../gen/toolgate/v1/call_pb";
+import { CallOutcome } from "../gen/toolgate/v1/result_pb";
 import { titled } from "./Calls";
 import { Diff } from "./Diff";
 import { Output } from "./Output";
@@ -43,7 +44,7 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
   void version.value;
   const [tab, setTab] = useState<Tab>("output");
   const row = rowOf(call.callId);
-  const [state, why] = row === undefined ? [call.state, 0] : [row.state, row.reason];
+  const how = row ?? { state: call.state, reason: FailureReason.UNSPECIFIED, outcome: "" };
   const prompt = asking.value.get(call.callId);
   const title = useRef<HTMLHeadingElement>(null);
   const asked = useRef(false);
@@ -55,8 +56,8 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
     <article class="call" aria-labelledby="call-title">
       <header>
         <p class="kicker">
-          <b>{visible(call.tool)}</b> <State state={state} why={why} />
-          <Cancel call={call} background={row?.background ?? 0} ended={hasEnded(state)} />
+          <b>{visible(call.tool)}</b> <State {...how} />
+          <Cancel call={call} background={row?.background ?? 0} ended={hasEnded(how.state)} />
         </p>
         <h2 id="call-title" ref={title} tabIndex={-1}>
           {titled({ id: call.callId, title: row?.title ?? call.title, summary: call.summary }, 300) ||
@@ -68,7 +69,7 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
             <b>{reason(call.ending.value.reason)}:</b> {short(call.ending.value.error, 2_000)}
           </p>
         )}
-        {call.ending.case === "completed" && call.ending.value.invalid && (
+        {call.ending.case === "completed" && call.ending.value.outcome === CallOutcome.INVALID && (
           <p class="bad box">
             <b>{reason(FailureReason.INVALID_ARGUMENTS)}:</b> {short(call.ending.value.output, 2_000)}
           </p>
@@ -102,6 +103,14 @@ function CallFacts({ call }: { call: Call }): JSX.Element {
           <Fact name="Queued">{duration(length(timing.queued))}</Fact>
           <Fact name="Waited for people">{duration(length(timing.waited))}</Fact>
           <Fact name="Ran">{duration(length(timing.ran))}</Fact>
+        </>
+      )}
+      {call.resources !== undefined && (
+        <>
+          <Fact name="Processor">
+            {duration(length(call.resources.userTime) + length(call.resources.systemTime))}
+          </Fact>
+          <Fact name="Memory">{bytes(Number(call.resources.peakMemoryBytes))} at most</Fact>
         </>
       )}
       <Fact name="Agent">{visible(context?.agent ?? "")}</Fact>

@@ -99,7 +99,7 @@ export function titled(row: { id: string; title: string; summary: string }, most
 
 /** Says everything about a call in a sentence. */
 export function says(row: Row): string {
-  return `${row.tool}, ${stateWords(row.state, row.reason)}, ${titled(row, 120)}, ${moment(row.created)}`;
+  return `${row.tool}, ${stateWords(row)}, ${titled(row, 120)}, ${moment(row.created)}`;
 }
 
 function CallItem({ row }: { row: Row }): JSX.Element {
@@ -107,7 +107,7 @@ function CallItem({ row }: { row: Row }): JSX.Element {
     <>
       <span class="line">
         <b>{short(row.tool, 40)}</b>
-        <State state={row.state} why={row.reason} />
+        <State {...row} />
         <span class="end dim">{hasEnded(row.state) ? moment(row.created) : duration(now.value - row.created)}</span>
       </span>
       <span class="line clip">{titled(row) || <span class="dim">{row.id}</span>}</span>

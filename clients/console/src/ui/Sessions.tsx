@@ -216,7 +216,7 @@ function Latest({ session }: { session: string }): JSX.Element {
       <ul class="plain">
         {list.map((row) => (
           <li key={row.id}>
-            <State state={row.state} why={row.reason} /> <CallLink row={row} />
+            <State {...row} /> <CallLink row={row} />
           </li>
         ))}
       </ul>

@@ -117,7 +117,7 @@ function sums(row: Row): Record<Span["kind"], number> {
 function says(row: Row): string {
   const { queued, waiting, running } = sums(row);
   const times = `queued ${duration(queued)}, waited for people ${duration(waiting)}, ran ${duration(running)}`;
-  return `${row.tool}, ${titled(row, 80)}, ${stateWords(row.state, row.reason)}, began ${moment(row.created)}, ${times}`;
+  return `${row.tool}, ${titled(row, 80)}, ${stateWords(row)}, began ${moment(row.created)}, ${times}`;
 }
 
 function Bar({ row, frame }: { row: Row; frame: Frame }): JSX.Element {

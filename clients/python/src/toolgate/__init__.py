@@ -50,7 +50,17 @@ from toolgate.prompts import (
     once,
     reject,
 )
-from toolgate.results import Attachment, Call, CallState, FailureReason, InputState, Result, Timing, Truncation
+from toolgate.results import (
+    Attachment,
+    Call,
+    CallState,
+    FailureReason,
+    InputState,
+    Outcome,
+    Result,
+    Timing,
+    Truncation,
+)
 from toolgate.sync.client import Client
 from toolgate.sync.execution import Execution
 from toolgate.sync.hosting import SyncToolContext
@@ -79,6 +89,7 @@ __all__ = [
     "MetadataEvent",
     "Model",
     "OnDisconnect",
+    "Outcome",
     "OutputEvent",
     "OutputInfo",
     "OutputMode",

@@ -136,7 +136,7 @@ class WarningEvent(_Event):
     """Something that a person should know, and that does not end the call.
 
     Attributes:
-        word: A stable word.
+        word: What it is about, in a word: `lossy`, `no_undo`, …; `unknown` for what this library does not know yet.
         text: A sentence.
     """
 
@@ -207,9 +207,14 @@ Event: TypeAlias = (
 """Any event of a call."""
 
 
+def _warning_word(value: call_pb2.WarningKind.ValueType) -> str:
+    name = call_pb2.WarningKind.Name(value) if value in call_pb2.WarningKind.values() else ""
+    return name.removeprefix("WARNING_KIND_").lower() or "unknown"
+
+
 def from_proto(message: call_pb2.CallEvent) -> Event | None:
     """Reads the message of the contract; `None` for a heartbeat, and for what this library does not know yet."""
-    call_id, sequence, time = message.call_id, message.sequence, time_of(message.time)
+    call_id, sequence, time = message.call_id, message.sequence, time_of(message.event_time)
     which = message.WhichOneof("event")
     if which == "pending":
         new = message.pending
@@ -231,7 +236,7 @@ def from_proto(message: call_pb2.CallEvent) -> Event | None:
         state = prompt_state_of(resumed.state)
         return ResumedEvent(call_id, sequence, time, message, resumed.prompt_id, state, resumed.resolution)
     if which == "warning":
-        return WarningEvent(call_id, sequence, time, message, message.warning.kind, message.warning.text)
+        return WarningEvent(call_id, sequence, time, message, _warning_word(message.warning.kind), message.warning.text)
     if which == "child":
         return ChildEvent(call_id, sequence, time, message, message.child.call_id, message.child.tool)
     if which == "gap":
@@ -271,7 +276,7 @@ class WorkspaceEvent:
         """Reads the message of the contract."""
         return cls(
             sequence=message.sequence,
-            time=time_of(message.time),
+            time=time_of(message.event_time),
             workspace=message.workspace,
             session=message.session_id,
             kind=message.WhichOneof("event") or "",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolgate._json import JsonObject, from_struct
 from toolgate.errors import CallFailedError
-from toolgate.v1 import call_pb2
+from toolgate.v1 import call_pb2, result_pb2
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -42,6 +42,23 @@ class FailureReason(str, Enum):
     LOST = "lost"
     INTERNAL = "internal"
     UNKNOWN = "unknown"
+
+
+class Outcome(str, Enum):
+    """How the result of a completed call is to be read."""
+
+    OK = "ok"
+    NON_ZERO = "non_zero"
+    TIMED_OUT = "timed_out"
+    PARTIAL = "partial"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+def outcome_of(value: result_pb2.CallOutcome.ValueType) -> Outcome:
+    """Reads how a result is to be read; a word that this library does not know yet is `UNKNOWN`."""
+    name = result_pb2.CallOutcome.Name(value) if value in result_pb2.CallOutcome.values() else ""
+    return Outcome.__members__.get(name.removeprefix("CALL_OUTCOME_"), Outcome.UNKNOWN)
 
 
 def state_of(value: call_pb2.CallState.ValueType) -> CallState:
@@ -141,6 +158,9 @@ class Result:
         output: The text for the model; empty if the call failed.
         error: Why the call failed, for the model; empty if it completed.
         reason: Why the call failed, for programs; `None` if it completed.
+        outcome: How the result is to be read: a command may have ended with another exit code than 0, for instance;
+            `None` if the call failed.
+        exit_code: The exit code of the command that the call ran; `None` if it ran none, or if a signal ended it.
         metadata: What a front end draws: diffs, exit codes, counts.
         attachments: Files that belong to the result.
         truncation: What was cut, and where the whole is.
@@ -154,6 +174,8 @@ class Result:
     output: str
     error: str
     reason: FailureReason | None
+    outcome: Outcome | None
+    exit_code: int | None
     metadata: JsonObject
     attachments: list[Attachment]
     truncation: Truncation
@@ -179,14 +201,18 @@ class Result:
     def from_proto(cls, call_id: str, message: call_pb2.CallCompleted | call_pb2.CallFailed) -> Result:
         """Reads either terminal message of the contract."""
         reason: FailureReason | None = None
+        outcome: Outcome | None = None
+        exit_code: int | None = None
         output, error = "", ""
         if isinstance(message, call_pb2.CallFailed):
             reason, error = reason_of(message.reason), message.error
-        elif message.invalid:
+        elif message.outcome == result_pb2.CALL_OUTCOME_INVALID:
             # In the record it is a result, for the model to read; nothing ran, so to programs it is none.
             reason, error = FailureReason.INVALID_ARGUMENTS, message.output
         else:
-            output = message.output
+            output, outcome = message.output, outcome_of(message.outcome)
+            if message.HasField("command") and message.command.HasField("exit_code"):
+                exit_code = message.command.exit_code
         truncation, timing = message.truncation, message.timing
         return cls(
             call_id=call_id,
@@ -195,6 +221,8 @@ class Result:
             output=output,
             error=error,
             reason=reason,
+            outcome=outcome,
+            exit_code=exit_code,
             metadata=from_struct(message.metadata),
             attachments=[Attachment.from_proto(one) for one in message.attachments],
             truncation=Truncation(

@@ -22,7 +22,7 @@ fn messages_are_protobuf_json() {
         let event = CallEvent {
             call_id: "c".into(),
             sequence: 3,
-            time: Some(Timestamp {
+            event_time: Some(Timestamp {
                 seconds: 0,
                 nanos: 5_000_000,
             }),
@@ -30,7 +30,7 @@ fn messages_are_protobuf_json() {
         };
         let mut json = written(&event);
         let object = json.as_object_mut().unwrap();
-        let common = ["callId", "sequence", "time"].map(|name| object.remove(name).unwrap());
+        let common = ["callId", "sequence", "eventTime"].map(|name| object.remove(name).unwrap());
         assert_eq!(common, ["c", "3", "1970-01-01T00:00:00.005Z"]);
         assert_eq!(json, expected);
     }

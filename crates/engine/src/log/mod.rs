@@ -96,6 +96,7 @@ impl CallLog {
             state: record.state,
             title: record.title.clone(),
             summary: record.summary.clone(),
+            end: record.end(),
         };
         self.store
             .record(ServiceEvent::in_session(record.origin.session_key(), kind));

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use toolgate_model::{
     CallEvent, CallId, CallRecord, CallState, Decision, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId,
-    PromptOutcome, Reply, Timestamp,
+    PromptOutcome, Reply, Timestamp, WarningKind,
 };
 use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, StoreError};
 
@@ -72,7 +72,7 @@ pub(crate) enum Command {
         stored: oneshot::Sender<bool>,
     },
     /// Something a person should know.
-    Warning { kind: String, text: String },
+    Warning { kind: WarningKind, text: String },
     /// No more output comes: answered with the output, if there was any, and all metadata so far.
     Finish { done: oneshot::Sender<Finished> },
     /// The end; the writer stops.
@@ -292,7 +292,7 @@ impl LogWriter {
 
     async fn tell_metadata_is_full(&mut self) {
         if !std::mem::replace(&mut self.metadata_is_full, true) {
-            let kind = "metadata".to_owned();
+            let kind = WarningKind::MetadataLeftOut;
             let text = format!("What would make the metadata larger than {MAX_METADATA} bytes is left out.");
             self.append(vec![EventKind::Warning { kind, text }]).await;
         }

@@ -16,7 +16,8 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
     Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo,
+    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, Timestamp, Todo,
+    WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -443,14 +444,12 @@ impl OutputHandle for RunContext {
         let _ = self.log.send(Command::Metadata { title, patch }).await;
     }
 
-    async fn warn(&self, kind: &str, text: String) {
-        let _ = self
-            .log
-            .send(Command::Warning {
-                kind: kind.to_owned(),
-                text,
-            })
-            .await;
+    async fn warn(&self, kind: WarningKind, text: String) {
+        let _ = self.log.send(Command::Warning { kind, text }).await;
+    }
+
+    fn used(&self, resources: Resources) {
+        self.call.resources.lock().get_or_insert_default().add(resources);
     }
 
     fn late_metadata(&self, patches: LateMetadata) {

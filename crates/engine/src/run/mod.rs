@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use toolgate_fs::{Workspace, marks};
-use toolgate_model::{Ask, CallId, CallRecord, EndReason, InputEdit, Outcome, OutputText, ToolOutput, json_map};
+use toolgate_model::{
+    Ask, CallId, CallRecord, EndReason, InputEdit, Outcome, OutputText, ToolOutput, WarningKind, json_map,
+};
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
 use toolgate_tool::registry::{Entry, Registry};
@@ -206,7 +208,9 @@ impl Run {
         }
         let ending = self.ending(returned, finished).await;
         if let (Some(label), Some(path)) = (ending.metadata.get(lossy::KEY), &ending.truncation.path) {
-            context.warn(lossy::KEY, lossy::warning(&label["replaced"], path)).await;
+            context
+                .warn(WarningKind::Lossy, lossy::warning(&label["replaced"], path))
+                .await;
         }
         let ending = self.after_hooks(ending).await;
         let mut ending = edited::mention(ending, &self.live.record());
@@ -226,6 +230,9 @@ impl Run {
         let redactor = &self.parts.redactor;
         redactor.string(&mut output.title);
         redactor.map(&mut output.metadata);
+        if let Some(result) = &mut output.result {
+            result.texts(|text| redactor.string(text));
+        }
         if let OutputText::Text(text) = &mut output.output {
             redactor.string(text);
         }

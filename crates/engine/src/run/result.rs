@@ -40,6 +40,7 @@ impl Run {
             ..
         } = finished;
         let timing = self.timing();
+        let resources = *self.live.resources.lock();
         let failed = |outcome: Outcome, mut metadata: JsonMap| {
             if self.live.stop_reason().is_some() {
                 metadata.insert("interrupted".to_owned(), json!(true));
@@ -50,8 +51,10 @@ impl Run {
                 title: title.clone(),
                 metadata,
                 attachments: Vec::new(),
+                result: None,
                 truncation,
                 timing,
+                resources,
             }
         };
         match returned {
@@ -69,8 +72,10 @@ impl Run {
                     title: output.title,
                     metadata,
                     attachments: output.attachments,
+                    result: output.result,
                     truncation,
                     timing,
+                    resources,
                 }
             }
             Returned::Error(ToolError::Quota(text)) if self.live.stop_reason().is_none() => {

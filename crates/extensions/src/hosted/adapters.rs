@@ -78,6 +78,7 @@ fn to_output(result: HostResult) -> ToolOutput {
         output: result.output.map_or(OutputText::Stored, OutputText::Text),
         metadata: hosts_metadata(result.metadata),
         attachments: result.attachments,
+        result: None,
     }
 }
 

@@ -277,6 +277,7 @@ impl ManifestTool {
                     output: OutputText::Text(printed.output),
                     metadata,
                     attachments: Vec::new(),
+                    result: None,
                 })
             }
         }

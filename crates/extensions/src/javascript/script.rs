@@ -382,6 +382,7 @@ impl From<Returned> for ToolOutput {
                     content: AttachmentContent::Url(raw.url),
                 })
                 .collect(),
+            result: None,
         }
     }
 }

@@ -73,6 +73,7 @@ pub(super) fn convert(result: &Value) -> Result<ToolOutput, ToolError> {
         output: OutputText::Text(output),
         metadata: metadata(result),
         attachments,
+        result: None,
     })
 }
 

@@ -210,8 +210,8 @@ pub(super) fn facts(rules: &SandboxConfig, kernel: Kernel) -> SandboxFacts {
         landlock: kernel.landlock,
         seccomp: kernel.seccomp,
         is_on: rules.is_on(),
-        mode: rules.mode.as_str(),
-        network: rules.network.as_str(),
+        mode: rules.mode,
+        network: rules.network,
         required: rules.required,
         missing: kernel.lacks(),
     }

@@ -33,7 +33,7 @@ use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderMap, Request};
 use tonic::transport::server::TlsConnectInfo;
 use toolgate_config::service::AuthConfig;
-use toolgate_contract::Scope;
+use toolgate_contract::{ErrorReason, Scope};
 use toolgate_model::{Principal, PrincipalKind};
 
 pub(crate) use self::caller::{ALL, Caller};
@@ -141,7 +141,7 @@ impl Authenticator {
         let arrival = request.extensions().get::<Arrival>().ok_or_else(status::no_caller)?;
         match &arrival.behind {
             Behind::Stranger => {}
-            Behind::Refused(why) => return Err(status::unauthenticated("NOT_TRACED", *why)),
+            Behind::Refused(why) => return Err(status::unauthenticated(ErrorReason::NotTraced, *why)),
             // Whatever else it shows: a token that a command finds is not its own.
             Behind::Call(call) => return self.process_of(call),
         }
@@ -171,7 +171,7 @@ impl Authenticator {
             return Ok(user);
         }
         Err(status::unauthenticated(
-            "NO_CREDENTIALS",
+            ErrorReason::NoCredentials,
             if certificates.is_some() {
                 "no rule names the owner of this client certificate: send `authorization: Bearer TOKEN`, or ask the operator"
             } else {
@@ -192,7 +192,7 @@ impl Authenticator {
                 Ok(Caller::new(principal, scopes, Reach::All))
             }
             (Some(_) | None, _) => Err(status::unauthenticated(
-                "FOREIGN_USER",
+                ErrorReason::ForeignUser,
                 "this socket is for the user that the service runs as",
             )),
         }
@@ -206,7 +206,7 @@ impl Authenticator {
         let scopes = rights.unwrap_or_default().and(Scopes::new(&PROCESS_SCOPES));
         if scopes.is_empty() {
             let text = "this connection comes from a process of a call whose caller has no rights any more";
-            return Err(status::unauthenticated("NOT_TRACED", text));
+            return Err(status::unauthenticated(ErrorReason::NotTraced, text));
         }
         let principal = Principal::new(PrincipalKind::Call, call.id.as_str());
         let reach = Reach::Only([call.workspace.clone()].into());
@@ -246,7 +246,10 @@ impl Authenticator {
             (Some(caller), _) => caller,
             (None, Some(jwt)) if jwt.is_for(&token.0) => jwt.check(&token.0)?,
             (None, Some(_) | None) => {
-                return Err(status::unauthenticated("BAD_CREDENTIALS", "the token is not known"));
+                return Err(status::unauthenticated(
+                    ErrorReason::BadCredentials,
+                    "the token is not known",
+                ));
             }
         };
         Ok(Caller {
@@ -263,7 +266,7 @@ impl Authenticator {
         loop {
             let now = *changes.borrow_and_update();
             if now != checked && !self.still_holds(caller) {
-                return status::unauthenticated("CREDENTIALS_REVOKED", "the token was revoked or changed");
+                return status::unauthenticated(ErrorReason::CredentialsRevoked, "the token was revoked or changed");
             }
             checked = now;
             let expiry = async {
@@ -306,7 +309,8 @@ fn is_trusted(user: u32, owner: u32) -> bool {
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Status> {
-    let malformed = || status::unauthenticated("BAD_CREDENTIALS", "write `authorization: Bearer TOKEN`, once");
+    let malformed =
+        || status::unauthenticated(ErrorReason::BadCredentials, "write `authorization: Bearer TOKEN`, once");
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {

@@ -1,6 +1,9 @@
 //! Between the wire's types and the core's: `TryFrom` in, [`FromCore`] out, and errors that name the proto field.
 
 mod prompts;
+mod results;
+
+pub(crate) use results::ended;
 
 use std::time::Duration;
 
@@ -69,6 +72,10 @@ macro_rules! same_values {
 }
 
 same_values!(Action => PermissionAction { Allow Ask Deny });
+same_values!(WarningKind => WarningKind { Lossy NoUndo AttachmentsLeftOut Survivors MetadataLeftOut });
+same_values!(Verdict => CallOutcome { Ok NonZero TimedOut Partial Invalid });
+same_values!(FileAction => FileAction { Added Modified Deleted Moved });
+same_values!(ReadKind => ReadKind { Text Folder Media });
 same_values!(CallState <=> CallState, "state" { Pending Running Waiting Completed Failed });
 same_values!(Effect <=> ToolEffect, "value" { Reads Writes RunsPrograms Network AsksUser });
 same_values!(EndReason <=> FailureReason, "reason" {
@@ -388,6 +395,7 @@ impl FromCore<call::Origin> for proto::CallContext {
 impl FromCore<call::CallRecord> for proto::Call {
     fn from_core(record: call::CallRecord) -> Self {
         let is_invalid = record.is_invalid();
+        let resources = record.ending.as_ref().and_then(|ending| ending.resources);
         let ending = record.ending.map(|ending| match to_end(ending, is_invalid) {
             End::Completed(completed) => proto::call::Ending::Completed(completed),
             End::Failed(failed) => proto::call::Ending::Failed(failed),
@@ -421,6 +429,19 @@ impl FromCore<call::CallRecord> for proto::Call {
             next_input_offset: 0,
             background_processes: Vec::new(),
             waiting_for: String::new(),
+            resources: resources.map(IntoProto::into_proto),
+        }
+    }
+}
+
+impl FromCore<call::Resources> for proto::Resources {
+    fn from_core(used: call::Resources) -> Self {
+        Self {
+            user_time: Some(duration(used.user)),
+            system_time: Some(duration(used.system)),
+            peak_memory_bytes: int(used.peak_memory_bytes),
+            read_bytes: int(used.read_bytes),
+            written_bytes: int(used.written_bytes),
         }
     }
 }
@@ -464,6 +485,7 @@ pub(crate) fn summary(mut record: call::CallRecord) -> proto::Call {
     if let Some(ending) = &mut record.ending {
         ending.metadata.clear();
         ending.attachments.clear();
+        ending.result.iter_mut().for_each(call::ToolResult::shorten);
         if let call::Outcome::Completed { output } = &mut ending.outcome {
             output.clear();
         }
@@ -487,6 +509,8 @@ pub(crate) fn to_end(ending: call::Ending, invalid: bool) -> End {
         .collect();
     let truncation = Some(ending.truncation.into_proto());
     let timing = Some(ending.timing.into_proto());
+    let outcome = results::outcome(&call::CallEnd::completed(ending.result.as_ref(), invalid));
+    let result = ending.result.map(IntoProto::into_proto);
     match ending.outcome {
         call::Outcome::Completed { output } => End::Completed(proto::CallCompleted {
             title: ending.title,
@@ -495,7 +519,8 @@ pub(crate) fn to_end(ending: call::Ending, invalid: bool) -> End {
             attachments,
             truncation,
             timing,
-            invalid,
+            outcome: outcome.into(),
+            result,
         }),
         call::Outcome::Failed { reason, error } => End::Failed(proto::CallFailed {
             reason: proto::FailureReason::from_core(reason).into(),

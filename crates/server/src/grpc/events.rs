@@ -122,7 +122,7 @@ fn to_event(id: &CallId, item: Item, cursor: &Cursor, broker: &Broker) -> proto:
     proto::CallEvent {
         call_id: id.to_string(),
         sequence: int(sequence),
-        time: Some(timestamp(time)),
+        event_time: Some(timestamp(time)),
         event: Some(event),
     }
 }
@@ -183,7 +183,10 @@ fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> E
             call_id: call.to_string(),
             tool,
         }),
-        EventKind::Warning { kind, text } => Event::Warning(proto::CallWarning { kind, text }),
+        EventKind::Warning { kind, text } => {
+            let kind = proto::WarningKind::from_core(kind).into();
+            Event::Warning(proto::CallWarning { kind, text })
+        }
         EventKind::Ended(ending) => match convert::to_end(*ending, cursor.is_invalid()) {
             convert::End::Completed(completed) => Event::Completed(completed),
             convert::End::Failed(failed) => Event::Failed(failed),

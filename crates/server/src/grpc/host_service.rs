@@ -57,7 +57,7 @@ impl Serving {
 
     fn heartbeat(&mut self) -> HostEvent {
         wire::message(Event::Heartbeat(HostHeartbeat {
-            time: Some(timestamp(Timestamp::now())),
+            server_time: Some(timestamp(Timestamp::now())),
             ignored_reports: int(self.seat.host.ignored()),
             draining: self.draining.tell(),
         }))

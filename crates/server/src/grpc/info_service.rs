@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
+use toolgate_config::service as config;
 use toolgate_contract::info_service_server::InfoService;
 use toolgate_contract::*;
 use toolgate_engine::WorkspaceRuntime;
+use toolgate_permission::agents::Mode;
 use toolgate_tool::SourceInfo;
 
 use super::auth::Caller;
@@ -117,8 +119,18 @@ fn sandbox_info(facts: &SandboxFacts) -> SandboxInfo {
         available: available(facts).into(),
         landlock_version: int32(facts.landlock as usize),
         missing: facts.missing.clone(),
-        mode: facts.mode.to_owned(),
-        network: facts.network.to_owned(),
+        mode: match facts.mode {
+            config::SandboxMode::Off => SandboxMode::Off,
+            config::SandboxMode::WorkspaceWrite => SandboxMode::WorkspaceWrite,
+            config::SandboxMode::ReadOnly => SandboxMode::ReadOnly,
+        }
+        .into(),
+        network: match facts.network {
+            config::SandboxNetwork::Ask => PermissionAction::Ask,
+            config::SandboxNetwork::Allow => PermissionAction::Allow,
+            config::SandboxNetwork::Deny => PermissionAction::Deny,
+        }
+        .into(),
         required: facts.required,
     }
 }
@@ -127,7 +139,12 @@ pub(super) fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
     let agent = |agent: &toolgate_permission::agents::Agent| AgentInfo {
         name: agent.name.clone(),
         description: agent.description.clone().unwrap_or_default(),
-        mode: agent.mode.as_str().to_owned(),
+        mode: match agent.mode {
+            Mode::Primary => AgentMode::Primary,
+            Mode::Subagent => AgentMode::Subagent,
+            Mode::All => AgentMode::All,
+        }
+        .into(),
         rules: agent.rules.iter().cloned().map(IntoProto::into_proto).collect(),
     };
     let now = place.now();

@@ -173,7 +173,13 @@ impl Traffic {
     fn too_many(&self, key: &'static str, most: usize, what: String) -> Status {
         self.metrics.refused(key);
         let problem = format!("{what}; close some, or try again");
-        status::exhausted("TOO_MANY_STREAMS", key, most as u64, status::RETRY_DELAY, problem)
+        status::exhausted(
+            proto::ErrorReason::TooManyStreams,
+            key,
+            most as u64,
+            status::RETRY_DELAY,
+            problem,
+        )
     }
 
     fn too_fast(&self, wait: Duration) -> Status {
@@ -181,7 +187,7 @@ impl Traffic {
         self.metrics.refused(key);
         let most = self.limits.requests_per_second.unwrap_or_default();
         let problem = format!("this principal makes more than {most} requests per second ({key})");
-        status::exhausted("TOO_MANY_REQUESTS", key, most.into(), wait, problem)
+        status::exhausted(proto::ErrorReason::TooManyRequests, key, most.into(), wait, problem)
     }
 }
 

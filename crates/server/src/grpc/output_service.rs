@@ -218,7 +218,11 @@ impl OutputService for StoredOutputs {
         match self.0.outputs.delete(&info.id).await {
             Ok(true) => Ok(Response::new(DeleteOutputResponse {})),
             Ok(false) => Err(status::not_found("output", info.id.as_str())),
-            Err(StoreError::Conflict(problem)) => Err(status::precondition("OUTPUT_IN_USE", info.id.as_str(), problem)),
+            Err(StoreError::Conflict(problem)) => Err(status::precondition(
+                ErrorReason::OutputInUse,
+                info.id.as_str(),
+                problem,
+            )),
             Err(error) => Err(status::store(error)),
         }
     }

@@ -71,7 +71,7 @@ impl Watcher {
 
     fn heartbeat(&mut self) -> Message {
         Message::Heartbeat(ChannelHeartbeat {
-            time: Some(timestamp(Timestamp::now())),
+            server_time: Some(timestamp(Timestamp::now())),
             draining: self.draining.tell(),
         })
     }

@@ -83,7 +83,7 @@ impl EventReader {
     fn heartbeat(&mut self) -> Event {
         Event {
             sequence: int(self.after),
-            time: Some(timestamp(Timestamp::now())),
+            event_time: Some(timestamp(Timestamp::now())),
             workspace: String::new(),
             session_id: String::new(),
             event: Some(Kind::Heartbeat(EventHeartbeat {
@@ -113,12 +113,14 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
             state,
             title,
             summary,
+            end,
         } => Kind::CallStateChanged(CallStateChanged {
             call_id: call.to_string(),
             tool,
             state: CallState::from_core(state).into(),
             title,
             summary,
+            ..convert::ended(end)
         }),
         ServiceEventKind::FileEdited { path, call } => Kind::FileEdited(FileEdited {
             path,
@@ -164,7 +166,7 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
     };
     Event {
         sequence: int(sequence),
-        time: Some(timestamp(event.time)),
+        event_time: Some(timestamp(event.time)),
         workspace: event.workspace,
         session_id: event.session.map(|session| session.to_string()).unwrap_or_default(),
         event: Some(kind),

@@ -128,9 +128,9 @@ pub struct SandboxFacts {
     /// Whether any program is confined.
     pub is_on: bool,
     /// The configured mode, of agents that have none of their own.
-    pub mode: &'static str,
+    pub mode: toolgate_config::service::SandboxMode,
     /// The configured use of the network, likewise.
-    pub network: &'static str,
+    pub network: toolgate_config::service::SandboxNetwork,
     /// Whether the service refuses to start without it.
     pub required: bool,
     /// What the kernel lacks for all of it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use toolgate_contract::ErrorReason;
 use toolgate_engine::{AdmitError, InputError, WatchError};
 use toolgate_extensions::hosted::HostError;
 use toolgate_fs::roots::BelowError;
@@ -24,26 +25,32 @@ pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 pub(crate) const SELF_APPROVAL: &str =
     "this call is made in your own name, so somebody else has to answer (permission.self_approval)";
 
-fn details(reason: &str) -> ErrorDetails {
+/// Returns the word of a reason, as `ErrorInfo` has it.
+fn word(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix("ERROR_REASON_").unwrap_or(name)
+}
+
+fn details(reason: ErrorReason) -> ErrorDetails {
     details_with(reason, [])
 }
 
-fn details_with<const N: usize>(reason: &str, metadata: [(&str, String); N]) -> ErrorDetails {
+fn details_with<const N: usize>(reason: ErrorReason, metadata: [(&str, String); N]) -> ErrorDetails {
     let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
-    ErrorDetails::with_error_info(reason, DOMAIN, HashMap::from(metadata))
+    ErrorDetails::with_error_info(word(reason), DOMAIN, HashMap::from(metadata))
 }
 
 /// A field of the request is wrong. `field` is its name in the proto.
 pub(crate) fn bad_field(field: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();
-    let mut details = details("INVALID_FIELD");
+    let mut details = details(ErrorReason::InvalidField);
     details.add_bad_request_violation(field, problem.clone());
     Status::with_error_details(Code::InvalidArgument, format!("{field}: {problem}"), details)
 }
 
 /// Something that the request names does not exist.
 pub(crate) fn not_found(kind: &str, name: &str) -> Status {
-    let mut details = details("NOT_FOUND");
+    let mut details = details(ErrorReason::NotFound);
     let why = match kind {
         "workspace" | "agent" | "host" => "it does not exist",
         _ => "it does not exist, or its retention has ended",
@@ -53,22 +60,28 @@ pub(crate) fn not_found(kind: &str, name: &str) -> Status {
 }
 
 /// The state of something does not allow the request.
-pub(crate) fn precondition(reason: &str, subject: &str, problem: impl Into<String>) -> Status {
+pub(crate) fn precondition(reason: ErrorReason, subject: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();
     let mut details = details(reason);
-    details.add_precondition_failure_violation(reason, subject, problem.clone());
+    details.add_precondition_failure_violation(word(reason), subject, problem.clone());
     Status::with_error_details(Code::FailedPrecondition, problem, details)
 }
 
 /// Details of a refusal for a limit; `key` is its name in the configuration.
-fn quota(reason: &str, key: &str, limit: u64, problem: &str) -> ErrorDetails {
+fn quota(reason: ErrorReason, key: &str, limit: u64, problem: &str) -> ErrorDetails {
     let mut details = details_with(reason, [("limit", key.to_owned()), ("value", limit.to_string())]);
     details.add_quota_failure_violation(key, problem);
     details
 }
 
 /// A limit is reached that has room again after some time.
-pub(crate) fn exhausted(reason: &str, key: &str, limit: u64, retry: Duration, problem: impl Into<String>) -> Status {
+pub(crate) fn exhausted(
+    reason: ErrorReason,
+    key: &str,
+    limit: u64,
+    retry: Duration,
+    problem: impl Into<String>,
+) -> Status {
     let problem = problem.into();
     let mut details = quota(reason, key, limit, &problem);
     details.set_retry_info(Some(retry));
@@ -78,7 +91,7 @@ pub(crate) fn exhausted(reason: &str, key: &str, limit: u64, retry: Duration, pr
 /// The service is stopping.
 pub(crate) fn draining() -> Status {
     let text = "the service is stopping; try again when it is back";
-    let mut details = details("DRAINING");
+    let mut details = details(ErrorReason::Draining);
     details.set_retry_info(Some(Duration::from_secs(1)));
     Status::with_error_details(Code::Unavailable, text, details)
 }
@@ -86,21 +99,25 @@ pub(crate) fn draining() -> Status {
 /// The client read too slowly and missed changes.
 pub(crate) fn missed_changes() -> Status {
     let text = "this client read too slowly and missed changes; open again";
-    let mut details = details("MISSED_CHANGES");
+    let mut details = details(ErrorReason::MissedChanges);
     details.set_retry_info(Some(Duration::ZERO));
     Status::with_error_details(Code::Aborted, text, details)
 }
 
 /// Another stream has taken the place of this one.
 pub(crate) fn replaced() -> Status {
-    Status::with_error_details(Code::Aborted, HostError::Gone.to_string(), details("REPLACED"))
+    Status::with_error_details(
+        Code::Aborted,
+        HostError::Gone.to_string(),
+        details(ErrorReason::Replaced),
+    )
 }
 
 /// A host gets no seat, or has lost its own.
 pub(crate) fn host(error: &HostError) -> Status {
     match error {
         HostError::TooMany { .. } => {
-            let mut details = details("TOO_MANY_HOSTS");
+            let mut details = details(ErrorReason::TooManyHosts);
             details.set_retry_info(Some(Duration::from_secs(10)));
             details.add_quota_failure_violation("hosts", error.to_string());
             Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
@@ -113,7 +130,7 @@ pub(crate) fn host(error: &HostError) -> Status {
 /// The client's deadline is over; a call is treated as after a lost client.
 pub(crate) fn deadline() -> Status {
     let text = "the deadline of the request is over";
-    Status::with_error_details(Code::DeadlineExceeded, text, details("DEADLINE"))
+    Status::with_error_details(Code::DeadlineExceeded, text, details(ErrorReason::Deadline))
 }
 
 /// The client's deadline is over while a person is asked: what waited is told, since nothing was told before.
@@ -123,36 +140,36 @@ pub(crate) fn waited(call: &str, prompt: &str, what: &str) -> Status {
          {prompt}; answer with `toolgate approve`, or with ReplyPrompt"
     );
     let metadata = [("call_id", call.to_owned()), ("prompt_id", prompt.to_owned())];
-    let details = details_with("WAITS_FOR_PERSON", metadata);
+    let details = details_with(ErrorReason::WaitsForPerson, metadata);
     Status::with_error_details(Code::DeadlineExceeded, text, details)
 }
 
 /// Who calls is not known.
-pub(crate) fn unauthenticated(reason: &str, problem: impl Into<String>) -> Status {
+pub(crate) fn unauthenticated(reason: ErrorReason, problem: impl Into<String>) -> Status {
     Status::with_error_details(Code::Unauthenticated, problem, details(reason))
 }
 
 /// The caller's credentials were good once.
 pub(crate) fn expired() -> Status {
-    unauthenticated("CREDENTIALS_EXPIRED", "the token has expired: get a new one")
+    unauthenticated(ErrorReason::CredentialsExpired, "the token has expired: get a new one")
 }
 
 /// A request came to a service past the gate.
 pub(crate) fn no_caller() -> Status {
     tracing::error!("a request came to a service past the gate");
-    unauthenticated("NO_CREDENTIALS", "the caller is unknown")
+    unauthenticated(ErrorReason::NoCredentials, "the caller is unknown")
 }
 
 /// The caller has not the scope that an RPC needs.
 pub(crate) fn scope_missing(scope: &str, problem: impl Into<String>) -> Status {
-    let details = details_with("SCOPE_MISSING", [("scope", scope.to_owned())]);
+    let details = details_with(ErrorReason::ScopeMissing, [("scope", scope.to_owned())]);
     Status::with_error_details(Code::PermissionDenied, problem, details)
 }
 
 /// A request was sent to a name that is not this machine's.
 pub(crate) fn foreign_host() -> Status {
     let text = "this service answers only as localhost: use http://127.0.0.1 or http://localhost";
-    Status::with_error_details(Code::PermissionDenied, text, details("FOREIGN_HOST"))
+    Status::with_error_details(Code::PermissionDenied, text, details(ErrorReason::ForeignHost))
 }
 
 /// The process of a call asks for what no such process may do, or its call's maker may not.
@@ -166,19 +183,19 @@ pub(crate) fn of_a_call(name: &str) -> Status {
 /// What is about all workspaces is not for a caller who may see only some.
 pub(crate) fn limited(problem: &str) -> Status {
     let problem = format!("{problem}, and the caller is limited to some");
-    Status::with_error_details(Code::PermissionDenied, problem, details("WORKSPACES_LIMITED"))
+    Status::with_error_details(Code::PermissionDenied, problem, details(ErrorReason::WorkspacesLimited))
 }
 
 /// Calls of several workspaces have the id.
 pub(crate) fn ambiguous_call(id: &str) -> Status {
     let problem = format!("calls of several workspaces have the id {id}; write {id}~ and the name of the workspace");
-    precondition("AMBIGUOUS_CALL_ID", id, problem)
+    precondition(ErrorReason::AmbiguousCallId, id, problem)
 }
 
 /// A sequence number that does not exist yet.
 pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();
-    let mut details = details("SEQUENCE_OUT_OF_RANGE");
+    let mut details = details(ErrorReason::SequenceOutOfRange);
     details.add_bad_request_violation(field, problem.clone());
     Status::with_error_details(Code::OutOfRange, format!("{field}: {problem}"), details)
 }
@@ -186,7 +203,11 @@ pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
 /// A fault of the service. The cause goes to the log.
 pub(crate) fn internal(what: &str, cause: &(dyn std::error::Error + 'static)) -> Status {
     tracing::error!(error = cause, "{what}");
-    Status::with_error_details(Code::Internal, format!("internal error: {what}"), details("INTERNAL"))
+    Status::with_error_details(
+        Code::Internal,
+        format!("internal error: {what}"),
+        details(ErrorReason::Internal),
+    )
 }
 
 /// The store could not do what a request needs.
@@ -194,10 +215,10 @@ pub(crate) fn store(error: StoreError) -> Status {
     match error {
         StoreError::BadPage(problem) => bad_field("page_token", problem),
         StoreError::NotFound(name) => not_found("resource", &name),
-        StoreError::Conflict(problem) => precondition("CONFLICT", "resource", problem),
+        StoreError::Conflict(problem) => precondition(ErrorReason::Conflict, "resource", problem),
         StoreError::Full(problem) => {
             let text = format!("no space left: {problem}");
-            let mut details = details("STORAGE_FULL");
+            let mut details = details(ErrorReason::StorageFull);
             details.add_quota_failure_violation("storage", problem);
             Status::with_error_details(Code::ResourceExhausted, text, details)
         }
@@ -211,27 +232,32 @@ pub(crate) fn admit(error: AdmitError) -> Status {
     match error {
         AdmitError::Draining => draining(),
         AdmitError::UnknownWorkspace { name, .. } | AdmitError::ClosedWorkspace(name) => {
-            let mut details = details("UNKNOWN_WORKSPACE");
+            let mut details = details(ErrorReason::NotFound);
             details.set_resource_info("workspace", name, "", message.clone());
             Status::with_error_details(Code::NotFound, message, details)
         }
-        AdmitError::BrokenWorkspace { name, .. } => precondition("WORKSPACE_BROKEN", &name, message),
+        AdmitError::BrokenWorkspace { name, .. } => precondition(ErrorReason::WorkspaceBroken, &name, message),
         AdmitError::BadDirectory(_) => bad_field("context.directory", message),
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
-        AdmitError::TaskEnded(id) => precondition("TASK_ENDED", id.as_str(), message),
+        AdmitError::TaskEnded(id) => precondition(ErrorReason::TaskEnded, id.as_str(), message),
         AdmitError::IdTaken(id) => {
-            let mut details = details("CALL_ID_TAKEN");
+            let mut details = details(ErrorReason::CallIdTaken);
             details.set_resource_info("call", id.as_str(), "", message.clone());
             Status::with_error_details(Code::AlreadyExists, message, details)
         }
         AdmitError::InputTooLarge { limit, .. } => {
-            let mut details = quota("INPUT_TOO_LARGE", "limits.max_input_bytes", limit as u64, &message);
+            let mut details = quota(
+                ErrorReason::InputTooLarge,
+                "limits.max_input_bytes",
+                limit as u64,
+                &message,
+            );
             details.add_bad_request_violation("input_json", message.clone());
             Status::with_error_details(Code::ResourceExhausted, message, details)
         }
         AdmitError::TooManyCalls { key, limit, .. } => {
-            exhausted("TOO_MANY_CALLS", key, limit as u64, RETRY_DELAY, message)
+            exhausted(ErrorReason::TooManyCalls, key, limit as u64, RETRY_DELAY, message)
         }
         AdmitError::Store(error) => store(error),
     }
@@ -243,24 +269,24 @@ pub(crate) fn open_workspace(error: OpenError) -> Status {
     let denied =
         |reason: &str, message: String| Status::with_error_details(Code::PermissionDenied, message, details(reason));
     match error {
-        OpenError::Fixed => precondition("WORKSPACES_FIXED", "workspace_roots", message),
+        OpenError::Fixed => precondition(ErrorReason::WorkspacesFixed, "workspace_roots", message),
         OpenError::BadName(problem) => bad_field("workspace", problem),
-        OpenError::Folder(BelowError::Outside) => denied("OUTSIDE_ROOTS", format!("directory: {message}")),
+        OpenError::Folder(BelowError::Outside) => denied(ErrorReason::OutsideRoots, format!("directory: {message}")),
         OpenError::Folder(problem) => bad_field("directory", problem.to_string()),
         OpenError::Missing(folder) => {
-            let mut details = details("FOLDER_MISSING");
+            let mut details = details(ErrorReason::FolderMissing);
             details.set_resource_info("folder", folder.to_string_lossy(), "", message.clone());
             Status::with_error_details(Code::NotFound, message, details)
         }
-        OpenError::Reserved(_) => denied("FOLDER_RESERVED", message),
-        OpenError::Overlaps(folder) => precondition("WORKSPACES_OVERLAP", &folder.to_string_lossy(), message),
+        OpenError::Reserved(_) => denied(ErrorReason::FolderReserved, message),
+        OpenError::Overlaps(folder) => precondition(ErrorReason::WorkspacesOverlap, &folder.to_string_lossy(), message),
         OpenError::NameTaken { name, .. } => {
-            let mut details = details("WORKSPACE_NAME_TAKEN");
+            let mut details = details(ErrorReason::WorkspaceNameTaken);
             details.set_resource_info("workspace", name, "", message.clone());
             Status::with_error_details(Code::AlreadyExists, message, details)
         }
         OpenError::TooMany(limit) => exhausted(
-            "TOO_MANY_WORKSPACES",
+            ErrorReason::TooManyWorkspaces,
             "limits.max_workspaces",
             limit as u64,
             RETRY_DELAY,
@@ -277,7 +303,7 @@ pub(crate) fn close_workspace(error: CloseError) -> Status {
     let message = error.to_string();
     match error {
         CloseError::Unknown(name) => not_found("workspace", &name),
-        CloseError::Configured(name) => precondition("WORKSPACE_CONFIGURED", &name, message),
+        CloseError::Configured(name) => precondition(ErrorReason::WorkspaceConfigured, &name, message),
         CloseError::Store(error) => store(error),
         CloseError::Internal(error) => internal("a workspace could not be closed", &*error),
     }
@@ -288,17 +314,17 @@ pub(crate) fn input(error: InputError) -> Status {
     let message = error.to_string();
     match error {
         InputError::NotFound(id) => not_found("call", id.as_str()),
-        InputError::NotTaken { call, .. } => precondition("NO_INPUT", call.as_str(), message),
-        InputError::Ended(call) => precondition("CALL_ENDED", call.as_str(), message),
-        InputError::Elsewhere { call, .. } => precondition("OTHER_INSTANCE", call.as_str(), message),
-        InputError::Closed { .. } => precondition("INPUT_CLOSED", "input", message),
+        InputError::NotTaken { call, .. } => precondition(ErrorReason::NoInput, call.as_str(), message),
+        InputError::Ended(call) => precondition(ErrorReason::CallEnded, call.as_str(), message),
+        InputError::Elsewhere { call, .. } => precondition(ErrorReason::OtherInstance, call.as_str(), message),
+        InputError::Closed { .. } => precondition(ErrorReason::InputClosed, "input", message),
         InputError::Ahead { next_offset } => {
-            let mut details = details_with("INPUT_OFFSET", [("next_offset", next_offset.to_string())]);
+            let mut details = details_with(ErrorReason::InputOffset, [("next_offset", next_offset.to_string())]);
             details.add_bad_request_violation("offset", message.clone());
             Status::with_error_details(Code::OutOfRange, format!("offset: {message}"), details)
         }
         InputError::Full { .. } => {
-            let mut details = details("INPUT_NOT_READ");
+            let mut details = details(ErrorReason::InputNotRead);
             details.set_retry_info(Some(Duration::from_secs(1)));
             details.add_quota_failure_violation("input", message.clone());
             Status::with_error_details(Code::ResourceExhausted, message, details)

@@ -374,7 +374,7 @@ impl ToolService for Tools {
         }
         if !record.state.is_terminal() {
             let problem = format!("another instance of the service ({}) runs the call {id}", record.owner);
-            return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
+            return Err(status::precondition(ErrorReason::OtherInstance, id.as_str(), problem));
         }
         Ok(Response::new(CancelCallResponse {
             call: Some(record.into_proto()),

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_model::{OutputText, ToolOutput, json_map};
+use toolgate_model::{CommandResult, OutputText, ToolOutput, ToolResult, json_map};
 use toolgate_process::{self as process, Stdin};
 use toolgate_tool::{About, ChildCall, Offer, Outline, Properties, ToolContext, ToolError, TypedTool};
 
@@ -162,5 +162,9 @@ pub(super) async fn start(input: BashInput, ctx: &ToolContext) -> Result<ToolOut
         output: OutputText::Text(text),
         metadata,
         attachments: Vec::new(),
+        result: Some(ToolResult::Command(CommandResult {
+            background: Some(call),
+            ..CommandResult::default()
+        })),
     })
 }

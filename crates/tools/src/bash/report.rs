@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolgate_model::{OutputText, ToolOutput, json_map};
+use toolgate_model::{CommandResult, OutputText, ToolOutput, ToolResult, WarningKind, json_map};
 use toolgate_process::{Cause, Ending, Exit, Output};
 use toolgate_tool::{ToolContext, ToolError};
 
@@ -100,7 +100,7 @@ impl<'a> Report<'a> {
     ) -> Result<ToolOutput, ToolError> {
         if ending.survivors > 0 {
             let text = format!("{} processes of the command could not be ended", ending.survivors);
-            self.ctx.output.warn("survivors", text).await;
+            self.ctx.output.warn(WarningKind::Survivors, text).await;
         }
         let block = Bytes::from(closing_block(&ending, limit, self.ctx.cancelled.is_cancelled()));
         match ending.cause {
@@ -119,9 +119,18 @@ impl<'a> Report<'a> {
                 return Err(ToolError::Cancelled);
             }
         }
-        let exit = match ending.exit {
-            Some(Exit::Code(code)) => json!(code),
-            Some(Exit::Signal(_)) | None => Value::Null,
+        let result = CommandResult {
+            exit_code: match ending.exit {
+                Some(Exit::Code(code)) => Some(code),
+                Some(Exit::Signal(_)) | None => None,
+            },
+            signal: match ending.exit {
+                Some(Exit::Signal(signal)) => Some(signal),
+                Some(Exit::Code(_)) | None => None,
+            },
+            timed_out: ending.cause == Cause::TimedOut,
+            left,
+            background: None,
         };
         let output = if self.has_output {
             OutputText::Stored
@@ -130,7 +139,7 @@ impl<'a> Report<'a> {
         };
         let mut metadata = json_map([
             ("output", Value::String(self.preview.text())),
-            ("exit", exit),
+            ("exit", json!(result.exit_code)),
             ("description", json!(self.description)),
             ("sandbox", confined.metadata()),
         ]);
@@ -142,6 +151,7 @@ impl<'a> Report<'a> {
             title: self.description,
             output,
             attachments: Vec::new(),
+            result: Some(ToolResult::Command(result)),
         })
     }
 }

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use toolgate_model::ToolOutput;
+use toolgate_model::{Resources, ToolOutput};
 use toolgate_process::{Cause, Ending, Launch, Programs, Running, StartError, Stdin};
 use toolgate_tool::{ToolContext, ToolError};
 
@@ -110,6 +110,15 @@ pub(super) async fn follow(
 ) -> Result<Ending, ToolError> {
     report.publish().await;
     let ending = pump(running, report, limit, ctx).await;
+    if let Ok(Ending { usage: Some(usage), .. }) = &ending {
+        ctx.output.used(Resources {
+            user: usage.user,
+            system: usage.system,
+            peak_memory_bytes: usage.peak_memory_bytes,
+            read_bytes: usage.read_bytes,
+            written_bytes: usage.written_bytes,
+        });
+    }
     if ending.is_err() {
         // The last look at what is kept, before the call ends without a result.
         report.publish().await;

@@ -22,6 +22,8 @@ const MOST_BYTES: usize = 16 << 20;
 /// What a successful request brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
+    /// The status of the answer.
+    pub(super) status: u16,
     /// The header as it came; empty for none.
     pub(super) content_type: String,
     pub(super) body: Bytes,
@@ -123,6 +125,7 @@ mod tests {
 
     fn page(bytes: usize) -> Arc<Page> {
         Arc::new(Page {
+            status: 200,
             content_type: "text/html".to_owned(),
             body: vec![b'x'; bytes].into(),
             hops: Vec::new(),

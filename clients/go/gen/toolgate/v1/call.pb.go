@@ -430,6 +430,71 @@ func (FailureReason) EnumDescriptor() ([]byte, []int) {
 	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
 }
 
+// What a warning is about. A client shows the text of those that it does not know.
+type WarningKind int32
+
+const (
+	// Never sent.
+	WarningKind_WARNING_KIND_UNSPECIFIED WarningKind = 0
+	// The output has bytes that are not UTF-8, which the model sees as replacement characters.
+	WarningKind_WARNING_KIND_LOSSY WarningKind = 1
+	// The call changed files in a way that cannot be taken back.
+	WarningKind_WARNING_KIND_NO_UNDO WarningKind = 2
+	// Attachments of calls of a batch are left out of its own result.
+	WarningKind_WARNING_KIND_ATTACHMENTS_LEFT_OUT WarningKind = 3
+	// Processes of a command could not be ended.
+	WarningKind_WARNING_KIND_SURVIVORS WarningKind = 4
+	// Metadata is left out, because there is too much.
+	WarningKind_WARNING_KIND_METADATA_LEFT_OUT WarningKind = 5
+)
+
+// Enum value maps for WarningKind.
+var (
+	WarningKind_name = map[int32]string{
+		0: "WARNING_KIND_UNSPECIFIED",
+		1: "WARNING_KIND_LOSSY",
+		2: "WARNING_KIND_NO_UNDO",
+		3: "WARNING_KIND_ATTACHMENTS_LEFT_OUT",
+		4: "WARNING_KIND_SURVIVORS",
+		5: "WARNING_KIND_METADATA_LEFT_OUT",
+	}
+	WarningKind_value = map[string]int32{
+		"WARNING_KIND_UNSPECIFIED":          0,
+		"WARNING_KIND_LOSSY":                1,
+		"WARNING_KIND_NO_UNDO":              2,
+		"WARNING_KIND_ATTACHMENTS_LEFT_OUT": 3,
+		"WARNING_KIND_SURVIVORS":            4,
+		"WARNING_KIND_METADATA_LEFT_OUT":    5,
+	}
+)
+
+func (x WarningKind) Enum() *WarningKind {
+	p := new(WarningKind)
+	*p = x
+	return p
+}
+
+func (x WarningKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WarningKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_call_proto_enumTypes[6].Descriptor()
+}
+
+func (WarningKind) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_call_proto_enumTypes[6]
+}
+
+func (x WarningKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WarningKind.Descriptor instead.
+func (WarningKind) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
+}
+
 // A model, as the front end names it.
 type ModelRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1474,7 +1539,7 @@ type CallEvent struct {
 	// which is not part of the log. A gap carries the number of the last event it stands for.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// When it happened.
-	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	EventTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=event_time,json=eventTime,proto3" json:"event_time,omitempty"`
 	// What happened.
 	//
 	// Types that are valid to be assigned to Event:
@@ -1540,9 +1605,9 @@ func (x *CallEvent) GetSequence() int64 {
 	return 0
 }
 
-func (x *CallEvent) GetTime() *timestamppb.Timestamp {
+func (x *CallEvent) GetEventTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.EventTime
 	}
 	return nil
 }
@@ -2258,8 +2323,8 @@ func (x *CallChild) GetTool() string {
 // Something a person should know that does not end the call.
 type CallWarning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A stable word.
-	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What it is about.
+	Kind WarningKind `protobuf:"varint,1,opt,name=kind,proto3,enum=toolgate.v1.WarningKind" json:"kind,omitempty"`
 	// A sentence.
 	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2296,11 +2361,11 @@ func (*CallWarning) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *CallWarning) GetKind() string {
+func (x *CallWarning) GetKind() WarningKind {
 	if x != nil {
 		return x.Kind
 	}
-	return ""
+	return WarningKind_WARNING_KIND_UNSPECIFIED
 }
 
 func (x *CallWarning) GetText() string {
@@ -2464,9 +2529,20 @@ type CallCompleted struct {
 	Truncation *Truncation `protobuf:"bytes,5,opt,name=truncation,proto3" json:"truncation,omitempty"`
 	// How long it took.
 	Timing *Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
-	// The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
-	// `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
-	Invalid       bool `protobuf:"varint,7,opt,name=invalid,proto3" json:"invalid,omitempty"`
+	// How the result is to be read, in one word.
+	Outcome CallOutcome `protobuf:"varint,7,opt,name=outcome,proto3,enum=toolgate.v1.CallOutcome" json:"outcome,omitempty"`
+	// What the tool knows of its result, for programs. Built-in tools set it; absent for tools from elsewhere, whose
+	// `metadata` is what they return. Lists have it without diffs.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*CallCompleted_Command
+	//	*CallCompleted_Files
+	//	*CallCompleted_Search
+	//	*CallCompleted_Read
+	//	*CallCompleted_Fetch
+	//	*CallCompleted_Children
+	Result        isCallCompleted_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2543,12 +2619,119 @@ func (x *CallCompleted) GetTiming() *Timing {
 	return nil
 }
 
-func (x *CallCompleted) GetInvalid() bool {
+func (x *CallCompleted) GetOutcome() CallOutcome {
 	if x != nil {
-		return x.Invalid
+		return x.Outcome
 	}
-	return false
+	return CallOutcome_CALL_OUTCOME_UNSPECIFIED
 }
+
+func (x *CallCompleted) GetResult() isCallCompleted_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetCommand() *CommandResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetFiles() *FilesResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Files); ok {
+			return x.Files
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetSearch() *SearchResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Search); ok {
+			return x.Search
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetRead() *ReadResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetFetch() *FetchResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Fetch); ok {
+			return x.Fetch
+		}
+	}
+	return nil
+}
+
+func (x *CallCompleted) GetChildren() *ChildrenResult {
+	if x != nil {
+		if x, ok := x.Result.(*CallCompleted_Children); ok {
+			return x.Children
+		}
+	}
+	return nil
+}
+
+type isCallCompleted_Result interface {
+	isCallCompleted_Result()
+}
+
+type CallCompleted_Command struct {
+	// Of `bash` and `background`.
+	Command *CommandResult `protobuf:"bytes,8,opt,name=command,proto3,oneof"`
+}
+
+type CallCompleted_Files struct {
+	// Of `edit`, `multiedit`, `write`, `apply_patch` and `revert`.
+	Files *FilesResult `protobuf:"bytes,9,opt,name=files,proto3,oneof"`
+}
+
+type CallCompleted_Search struct {
+	// Of `grep` and `glob`.
+	Search *SearchResult `protobuf:"bytes,10,opt,name=search,proto3,oneof"`
+}
+
+type CallCompleted_Read struct {
+	// Of `read`.
+	Read *ReadResult `protobuf:"bytes,11,opt,name=read,proto3,oneof"`
+}
+
+type CallCompleted_Fetch struct {
+	// Of `webfetch`.
+	Fetch *FetchResult `protobuf:"bytes,12,opt,name=fetch,proto3,oneof"`
+}
+
+type CallCompleted_Children struct {
+	// Of `batch` and `task`.
+	Children *ChildrenResult `protobuf:"bytes,13,opt,name=children,proto3,oneof"`
+}
+
+func (*CallCompleted_Command) isCallCompleted_Result() {}
+
+func (*CallCompleted_Files) isCallCompleted_Result() {}
+
+func (*CallCompleted_Search) isCallCompleted_Result() {}
+
+func (*CallCompleted_Read) isCallCompleted_Result() {}
+
+func (*CallCompleted_Fetch) isCallCompleted_Result() {}
+
+func (*CallCompleted_Children) isCallCompleted_Result() {}
 
 // Terminal. The call has no result; what it reached is kept.
 type CallFailed struct {
@@ -2654,7 +2837,7 @@ var File_toolgate_v1_call_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
-	"\x16toolgate/v1/call.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\"`\n" +
+	"\x16toolgate/v1/call.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\"`\n" +
 	"\bModelRef\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x19\n" +
@@ -2750,11 +2933,12 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x17\n" +
 	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01B\a\n" +
-	"\x05_mode\"\xf8\x05\n" +
+	"\x05_mode\"\x83\x06\n" +
 	"\tCallEvent\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x124\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x129\n" +
+	"\n" +
+	"event_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\teventTime\x124\n" +
 	"\apending\x18\x04 \x01(\v2\x18.toolgate.v1.CallPendingH\x00R\apending\x124\n" +
 	"\arunning\x18\x05 \x01(\v2\x18.toolgate.v1.CallRunningH\x00R\arunning\x127\n" +
 	"\bmetadata\x18\x06 \x01(\v2\x19.toolgate.v1.CallMetadataH\x00R\bmetadata\x121\n" +
@@ -2804,9 +2988,9 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"resolution\"8\n" +
 	"\tCallChild\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
-	"\x04tool\x18\x02 \x01(\tR\x04tool\"5\n" +
-	"\vCallWarning\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\"O\n" +
+	"\vCallWarning\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.toolgate.v1.WarningKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\xb3\x01\n" +
 	"\rCallHeartbeat\x12#\n" +
 	"\rlast_sequence\x18\x01 \x01(\x03R\flastSequence\x12,\n" +
@@ -2816,7 +3000,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\aCallGap\x12%\n" +
 	"\x0efirst_sequence\x18\x01 \x01(\x03R\rfirstSequence\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\x12!\n" +
-	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\"\xad\x02\n" +
+	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\"\x8c\x05\n" +
 	"\rCallCompleted\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x123\n" +
@@ -2825,8 +3009,16 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"truncation\x18\x05 \x01(\v2\x17.toolgate.v1.TruncationR\n" +
 	"truncation\x12+\n" +
-	"\x06timing\x18\x06 \x01(\v2\x13.toolgate.v1.TimingR\x06timing\x12\x18\n" +
-	"\ainvalid\x18\a \x01(\bR\ainvalid\"\xc2\x02\n" +
+	"\x06timing\x18\x06 \x01(\v2\x13.toolgate.v1.TimingR\x06timing\x122\n" +
+	"\aoutcome\x18\a \x01(\x0e2\x18.toolgate.v1.CallOutcomeR\aoutcome\x126\n" +
+	"\acommand\x18\b \x01(\v2\x1a.toolgate.v1.CommandResultH\x00R\acommand\x120\n" +
+	"\x05files\x18\t \x01(\v2\x18.toolgate.v1.FilesResultH\x00R\x05files\x123\n" +
+	"\x06search\x18\n" +
+	" \x01(\v2\x19.toolgate.v1.SearchResultH\x00R\x06search\x12-\n" +
+	"\x04read\x18\v \x01(\v2\x17.toolgate.v1.ReadResultH\x00R\x04read\x120\n" +
+	"\x05fetch\x18\f \x01(\v2\x18.toolgate.v1.FetchResultH\x00R\x05fetch\x129\n" +
+	"\bchildren\x18\r \x01(\v2\x1b.toolgate.v1.ChildrenResultH\x00R\bchildrenB\b\n" +
+	"\x06result\"\xc2\x02\n" +
 	"\n" +
 	"CallFailed\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.toolgate.v1.FailureReasonR\x06reason\x12\x14\n" +
@@ -2885,7 +3077,14 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x16FAILURE_REASON_DRAINED\x10\n" +
 	"\x12\x17\n" +
 	"\x13FAILURE_REASON_LOST\x10\v\x12\x1b\n" +
-	"\x17FAILURE_REASON_INTERNAL\x10\fB\x91\x01\n" +
+	"\x17FAILURE_REASON_INTERNAL\x10\f*\xc4\x01\n" +
+	"\vWarningKind\x12\x1c\n" +
+	"\x18WARNING_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12WARNING_KIND_LOSSY\x10\x01\x12\x18\n" +
+	"\x14WARNING_KIND_NO_UNDO\x10\x02\x12%\n" +
+	"!WARNING_KIND_ATTACHMENTS_LEFT_OUT\x10\x03\x12\x1a\n" +
+	"\x16WARNING_KIND_SURVIVORS\x10\x04\x12\"\n" +
+	"\x1eWARNING_KIND_METADATA_LEFT_OUT\x10\x05B\x91\x01\n" +
 	"\x0eio.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
@@ -2900,7 +3099,7 @@ func file_toolgate_v1_call_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_call_proto_rawDescData
 }
 
-var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_toolgate_v1_call_proto_goTypes = []any{
 	(ToolSource)(0),               // 0: toolgate.v1.ToolSource
@@ -2909,90 +3108,106 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(OutputMode)(0),               // 3: toolgate.v1.OutputMode
 	(CallState)(0),                // 4: toolgate.v1.CallState
 	(FailureReason)(0),            // 5: toolgate.v1.FailureReason
-	(*ModelRef)(nil),              // 6: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),        // 7: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),           // 8: toolgate.v1.CallContext
-	(*Attachment)(nil),            // 9: toolgate.v1.Attachment
-	(*Truncation)(nil),            // 10: toolgate.v1.Truncation
-	(*Timing)(nil),                // 11: toolgate.v1.Timing
-	(*Call)(nil),                  // 12: toolgate.v1.Call
-	(*BackgroundProcess)(nil),     // 13: toolgate.v1.BackgroundProcess
-	(*FileChange)(nil),            // 14: toolgate.v1.FileChange
-	(*FileVersion)(nil),           // 15: toolgate.v1.FileVersion
-	(*CallEvent)(nil),             // 16: toolgate.v1.CallEvent
-	(*CallPending)(nil),           // 17: toolgate.v1.CallPending
-	(*CallQueued)(nil),            // 18: toolgate.v1.CallQueued
-	(*CallRunning)(nil),           // 19: toolgate.v1.CallRunning
-	(*CallMetadata)(nil),          // 20: toolgate.v1.CallMetadata
-	(*CallOutput)(nil),            // 21: toolgate.v1.CallOutput
-	(*CallWaiting)(nil),           // 22: toolgate.v1.CallWaiting
-	(*CallResumed)(nil),           // 23: toolgate.v1.CallResumed
-	(*CallChild)(nil),             // 24: toolgate.v1.CallChild
-	(*CallWarning)(nil),           // 25: toolgate.v1.CallWarning
-	(*CallHeartbeat)(nil),         // 26: toolgate.v1.CallHeartbeat
-	(*CallGap)(nil),               // 27: toolgate.v1.CallGap
-	(*CallCompleted)(nil),         // 28: toolgate.v1.CallCompleted
-	(*CallFailed)(nil),            // 29: toolgate.v1.CallFailed
-	(*structpb.Struct)(nil),       // 30: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*Prompt)(nil),                // 33: toolgate.v1.Prompt
-	(PromptState)(0),              // 34: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 35: toolgate.v1.PromptResolution
+	(WarningKind)(0),              // 6: toolgate.v1.WarningKind
+	(*ModelRef)(nil),              // 7: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),        // 8: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),           // 9: toolgate.v1.CallContext
+	(*Attachment)(nil),            // 10: toolgate.v1.Attachment
+	(*Truncation)(nil),            // 11: toolgate.v1.Truncation
+	(*Timing)(nil),                // 12: toolgate.v1.Timing
+	(*Call)(nil),                  // 13: toolgate.v1.Call
+	(*BackgroundProcess)(nil),     // 14: toolgate.v1.BackgroundProcess
+	(*FileChange)(nil),            // 15: toolgate.v1.FileChange
+	(*FileVersion)(nil),           // 16: toolgate.v1.FileVersion
+	(*CallEvent)(nil),             // 17: toolgate.v1.CallEvent
+	(*CallPending)(nil),           // 18: toolgate.v1.CallPending
+	(*CallQueued)(nil),            // 19: toolgate.v1.CallQueued
+	(*CallRunning)(nil),           // 20: toolgate.v1.CallRunning
+	(*CallMetadata)(nil),          // 21: toolgate.v1.CallMetadata
+	(*CallOutput)(nil),            // 22: toolgate.v1.CallOutput
+	(*CallWaiting)(nil),           // 23: toolgate.v1.CallWaiting
+	(*CallResumed)(nil),           // 24: toolgate.v1.CallResumed
+	(*CallChild)(nil),             // 25: toolgate.v1.CallChild
+	(*CallWarning)(nil),           // 26: toolgate.v1.CallWarning
+	(*CallHeartbeat)(nil),         // 27: toolgate.v1.CallHeartbeat
+	(*CallGap)(nil),               // 28: toolgate.v1.CallGap
+	(*CallCompleted)(nil),         // 29: toolgate.v1.CallCompleted
+	(*CallFailed)(nil),            // 30: toolgate.v1.CallFailed
+	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*Prompt)(nil),                // 34: toolgate.v1.Prompt
+	(PromptState)(0),              // 35: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 36: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 37: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 38: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 39: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 40: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 41: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 42: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 43: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
 	1,  // 1: toolgate.v1.ToolDefinition.effects:type_name -> toolgate.v1.ToolEffect
-	6,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
-	30, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
-	31, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
-	31, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
-	31, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
-	8,  // 7: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
+	7,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
+	31, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
+	32, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
+	32, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
+	32, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
+	9,  // 7: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
 	4,  // 8: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
-	32, // 9: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
-	32, // 10: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
-	32, // 11: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
-	28, // 12: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
-	29, // 13: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
-	14, // 14: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
-	13, // 15: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
-	15, // 16: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
-	15, // 17: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	32, // 18: toolgate.v1.CallEvent.time:type_name -> google.protobuf.Timestamp
-	17, // 19: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	19, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	20, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	21, // 22: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	22, // 23: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	23, // 24: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	25, // 25: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	26, // 26: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	27, // 27: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	28, // 28: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	29, // 29: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	24, // 30: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	18, // 31: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
-	30, // 32: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	33, // 33: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	34, // 34: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	35, // 35: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	4,  // 36: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	31, // 37: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	30, // 38: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	9,  // 39: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	10, // 40: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	11, // 41: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	5,  // 42: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	30, // 43: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	9,  // 44: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	10, // 45: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	11, // 46: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	33, // 9: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
+	33, // 10: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
+	33, // 11: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
+	29, // 12: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
+	30, // 13: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
+	15, // 14: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
+	14, // 15: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
+	16, // 16: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
+	16, // 17: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
+	33, // 18: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
+	18, // 19: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
+	20, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	21, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	22, // 22: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	23, // 23: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	24, // 24: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	26, // 25: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	27, // 26: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	28, // 27: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	29, // 28: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	30, // 29: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	25, // 30: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	19, // 31: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	31, // 32: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	34, // 33: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	35, // 34: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	36, // 35: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	6,  // 36: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
+	4,  // 37: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	32, // 38: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	31, // 39: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	10, // 40: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	11, // 41: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	12, // 42: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	37, // 43: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	38, // 44: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	39, // 45: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	40, // 46: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	41, // 47: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	42, // 48: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	43, // 49: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	5,  // 50: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	31, // 51: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	10, // 52: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	11, // 53: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	12, // 54: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3001,6 +3216,7 @@ func file_toolgate_v1_call_proto_init() {
 		return
 	}
 	file_toolgate_v1_prompt_proto_init()
+	file_toolgate_v1_result_proto_init()
 	file_toolgate_v1_call_proto_msgTypes[3].OneofWrappers = []any{
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),
@@ -3025,12 +3241,20 @@ func file_toolgate_v1_call_proto_init() {
 		(*CallEvent_Child)(nil),
 	}
 	file_toolgate_v1_call_proto_msgTypes[14].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[22].OneofWrappers = []any{
+		(*CallCompleted_Command)(nil),
+		(*CallCompleted_Files)(nil),
+		(*CallCompleted_Search)(nil),
+		(*CallCompleted_Read)(nil),
+		(*CallCompleted_Fetch)(nil),
+		(*CallCompleted_Children)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_call_proto_rawDesc), len(file_toolgate_v1_call_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -1895,7 +1895,7 @@ func (x *HostAskResult) GetError() string {
 type HostHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When.
-	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	ServerTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=server_time,json=serverTime,proto3" json:"server_time,omitempty"`
 	// How many reports on invocations that were not open have been ignored so far.
 	IgnoredReports int64 `protobuf:"varint,2,opt,name=ignored_reports,json=ignoredReports,proto3" json:"ignored_reports,omitempty"`
 	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
@@ -1936,9 +1936,9 @@ func (*HostHeartbeat) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_host_service_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *HostHeartbeat) GetTime() *timestamppb.Timestamp {
+func (x *HostHeartbeat) GetServerTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.ServerTime
 	}
 	return nil
 }
@@ -2091,9 +2091,10 @@ const file_toolgate_v1_host_service_proto_rawDesc = "" +
 	"\rinvocation_id\x18\x01 \x01(\tR\finvocationId\x12\x15\n" +
 	"\x06ask_id\x18\x02 \x01(\tR\x05askId\x12\x18\n" +
 	"\aallowed\x18\x03 \x01(\bR\aallowed\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\x84\x01\n" +
-	"\rHostHeartbeat\x12.\n" +
-	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12'\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\x91\x01\n" +
+	"\rHostHeartbeat\x12;\n" +
+	"\vserver_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"serverTime\x12'\n" +
 	"\x0fignored_reports\x18\x02 \x01(\x03R\x0eignoredReports\x12\x1a\n" +
 	"\bdraining\x18\x03 \x01(\bR\bdraining2\x8f\x02\n" +
 	"\vHostService\x12D\n" +
@@ -2182,7 +2183,7 @@ var file_toolgate_v1_host_service_proto_depIdxs = []int32{
 	29, // 28: toolgate.v1.HostInvoke.context:type_name -> toolgate.v1.CallContext
 	29, // 29: toolgate.v1.HostRunSubagent.context:type_name -> toolgate.v1.CallContext
 	30, // 30: toolgate.v1.HostRunSubagent.model:type_name -> toolgate.v1.ModelRef
-	31, // 31: toolgate.v1.HostHeartbeat.time:type_name -> google.protobuf.Timestamp
+	31, // 31: toolgate.v1.HostHeartbeat.server_time:type_name -> google.protobuf.Timestamp
 	0,  // 32: toolgate.v1.HostService.Host:input_type -> toolgate.v1.HostRequest
 	2,  // 33: toolgate.v1.HostService.ServeTools:input_type -> toolgate.v1.ServeToolsRequest
 	4,  // 34: toolgate.v1.HostService.ReportInvocation:input_type -> toolgate.v1.ReportInvocationRequest

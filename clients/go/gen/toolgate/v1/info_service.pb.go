@@ -98,6 +98,63 @@ func (Feature) EnumDescriptor() ([]byte, []int) {
 	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{0}
 }
 
+// How far programs are confined.
+type SandboxMode int32
+
+const (
+	// Never sent.
+	SandboxMode_SANDBOX_MODE_UNSPECIFIED SandboxMode = 0
+	// Not at all.
+	SandboxMode_SANDBOX_MODE_OFF SandboxMode = 1
+	// They write to the workspace, a temporary folder, and what was approved.
+	SandboxMode_SANDBOX_MODE_WORKSPACE_WRITE SandboxMode = 2
+	// They write to a temporary folder, and what was approved.
+	SandboxMode_SANDBOX_MODE_READ_ONLY SandboxMode = 3
+)
+
+// Enum value maps for SandboxMode.
+var (
+	SandboxMode_name = map[int32]string{
+		0: "SANDBOX_MODE_UNSPECIFIED",
+		1: "SANDBOX_MODE_OFF",
+		2: "SANDBOX_MODE_WORKSPACE_WRITE",
+		3: "SANDBOX_MODE_READ_ONLY",
+	}
+	SandboxMode_value = map[string]int32{
+		"SANDBOX_MODE_UNSPECIFIED":     0,
+		"SANDBOX_MODE_OFF":             1,
+		"SANDBOX_MODE_WORKSPACE_WRITE": 2,
+		"SANDBOX_MODE_READ_ONLY":       3,
+	}
+)
+
+func (x SandboxMode) Enum() *SandboxMode {
+	p := new(SandboxMode)
+	*p = x
+	return p
+}
+
+func (x SandboxMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SandboxMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_info_service_proto_enumTypes[1].Descriptor()
+}
+
+func (SandboxMode) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_info_service_proto_enumTypes[1]
+}
+
+func (x SandboxMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SandboxMode.Descriptor instead.
+func (SandboxMode) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{1}
+}
+
 // How a source of tools is.
 type ToolSourceState int32
 
@@ -155,11 +212,11 @@ func (x ToolSourceState) String() string {
 }
 
 func (ToolSourceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[1].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[2].Descriptor()
 }
 
 func (ToolSourceState) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[1]
+	return &file_toolgate_v1_info_service_proto_enumTypes[2]
 }
 
 func (x ToolSourceState) Number() protoreflect.EnumNumber {
@@ -168,7 +225,64 @@ func (x ToolSourceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolSourceState.Descriptor instead.
 func (ToolSourceState) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{1}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{2}
+}
+
+// Who works with an agent.
+type AgentMode int32
+
+const (
+	// Never sent.
+	AgentMode_AGENT_MODE_UNSPECIFIED AgentMode = 0
+	// A person talks to it.
+	AgentMode_AGENT_MODE_PRIMARY AgentMode = 1
+	// Other agents give it tasks.
+	AgentMode_AGENT_MODE_SUBAGENT AgentMode = 2
+	// Both.
+	AgentMode_AGENT_MODE_ALL AgentMode = 3
+)
+
+// Enum value maps for AgentMode.
+var (
+	AgentMode_name = map[int32]string{
+		0: "AGENT_MODE_UNSPECIFIED",
+		1: "AGENT_MODE_PRIMARY",
+		2: "AGENT_MODE_SUBAGENT",
+		3: "AGENT_MODE_ALL",
+	}
+	AgentMode_value = map[string]int32{
+		"AGENT_MODE_UNSPECIFIED": 0,
+		"AGENT_MODE_PRIMARY":     1,
+		"AGENT_MODE_SUBAGENT":    2,
+		"AGENT_MODE_ALL":         3,
+	}
+)
+
+func (x AgentMode) Enum() *AgentMode {
+	p := new(AgentMode)
+	*p = x
+	return p
+}
+
+func (x AgentMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_info_service_proto_enumTypes[3].Descriptor()
+}
+
+func (AgentMode) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_info_service_proto_enumTypes[3]
+}
+
+func (x AgentMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentMode.Descriptor instead.
+func (AgentMode) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{3}
 }
 
 // What confines programs.
@@ -216,11 +330,11 @@ func (x Sandbox) String() string {
 }
 
 func (Sandbox) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[2].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[4].Descriptor()
 }
 
 func (Sandbox) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[2]
+	return &file_toolgate_v1_info_service_proto_enumTypes[4]
 }
 
 func (x Sandbox) Number() protoreflect.EnumNumber {
@@ -229,7 +343,7 @@ func (x Sandbox) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Sandbox.Descriptor instead.
 func (Sandbox) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{2}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{4}
 }
 
 // Asks.
@@ -426,10 +540,10 @@ type SandboxInfo struct {
 	LandlockVersion int32 `protobuf:"varint,2,opt,name=landlock_version,json=landlockVersion,proto3" json:"landlock_version,omitempty"`
 	// What the kernel lacks for all of it, in words; empty if nothing.
 	Missing []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
-	// The mode of agents that have none of their own: `off`, `workspace-write` or `read-only`.
-	Mode string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Their use of the network: `ask`, `allow` or `deny`.
-	Network string `protobuf:"bytes,5,opt,name=network,proto3" json:"network,omitempty"`
+	// The mode of agents that have none of their own.
+	Mode SandboxMode `protobuf:"varint,4,opt,name=mode,proto3,enum=toolgate.v1.SandboxMode" json:"mode,omitempty"`
+	// Whether their programs may use the network.
+	Network PermissionAction `protobuf:"varint,5,opt,name=network,proto3,enum=toolgate.v1.PermissionAction" json:"network,omitempty"`
 	// Whether the service refuses to start where something is missing.
 	Required      bool `protobuf:"varint,6,opt,name=required,proto3" json:"required,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -487,18 +601,18 @@ func (x *SandboxInfo) GetMissing() []string {
 	return nil
 }
 
-func (x *SandboxInfo) GetMode() string {
+func (x *SandboxInfo) GetMode() SandboxMode {
 	if x != nil {
 		return x.Mode
 	}
-	return ""
+	return SandboxMode_SANDBOX_MODE_UNSPECIFIED
 }
 
-func (x *SandboxInfo) GetNetwork() string {
+func (x *SandboxInfo) GetNetwork() PermissionAction {
 	if x != nil {
 		return x.Network
 	}
-	return ""
+	return PermissionAction_PERMISSION_ACTION_UNSPECIFIED
 }
 
 func (x *SandboxInfo) GetRequired() bool {
@@ -1025,8 +1139,8 @@ type AgentInfo struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it is for.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// `primary`, `subagent` or `all`.
-	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Who works with it.
+	Mode AgentMode `protobuf:"varint,3,opt,name=mode,proto3,enum=toolgate.v1.AgentMode" json:"mode,omitempty"`
 	// Its rules, weakest first: of all that match, the last one decides, and what none matches is asked. A call on behalf of
 	// others may less: see EvaluateCall.
 	Rules         []*PermissionRule `protobuf:"bytes,4,rep,name=rules,proto3" json:"rules,omitempty"`
@@ -1078,11 +1192,11 @@ func (x *AgentInfo) GetDescription() string {
 	return ""
 }
 
-func (x *AgentInfo) GetMode() string {
+func (x *AgentInfo) GetMode() AgentMode {
 	if x != nil {
 		return x.Mode
 	}
-	return ""
+	return AgentMode_AGENT_MODE_UNSPECIFIED
 }
 
 func (x *AgentInfo) GetRules() []*PermissionRule {
@@ -1115,13 +1229,13 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\fsandbox_info\x18\b \x01(\v2\x18.toolgate.v1.SandboxInfoR\vsandboxInfo\x12!\n" +
 	"\fqueued_calls\x18\t \x01(\x05R\vqueuedCalls\x12\x1a\n" +
 	"\bwarnings\x18\n" +
-	" \x03(\tR\bwarnings\"\xd0\x01\n" +
+	" \x03(\tR\bwarnings\"\x89\x02\n" +
 	"\vSandboxInfo\x122\n" +
 	"\tavailable\x18\x01 \x01(\x0e2\x14.toolgate.v1.SandboxR\tavailable\x12)\n" +
 	"\x10landlock_version\x18\x02 \x01(\x05R\x0flandlockVersion\x12\x18\n" +
-	"\amissing\x18\x03 \x03(\tR\amissing\x12\x12\n" +
-	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x18\n" +
-	"\anetwork\x18\x05 \x01(\tR\anetwork\x12\x1a\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\x12,\n" +
+	"\x04mode\x18\x04 \x01(\x0e2\x18.toolgate.v1.SandboxModeR\x04mode\x127\n" +
+	"\anetwork\x18\x05 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\anetwork\x12\x1a\n" +
 	"\brequired\x18\x06 \x01(\bR\brequired\"\x89\v\n" +
 	"\x06Limits\x12*\n" +
 	"\x11max_running_calls\x18\x01 \x01(\x05R\x0fmaxRunningCalls\x12&\n" +
@@ -1175,11 +1289,11 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1c.toolgate.v1.ToolSourceStateR\x05state\x12\x18\n" +
 	"\aproblem\x18\x04 \x01(\tR\aproblem\x12\x14\n" +
-	"\x05tools\x18\x05 \x01(\x05R\x05tools\"\x88\x01\n" +
+	"\x05tools\x18\x05 \x01(\x05R\x05tools\"\xa0\x01\n" +
 	"\tAgentInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\tR\x04mode\x121\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12*\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x16.toolgate.v1.AgentModeR\x04mode\x121\n" +
 	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xa9\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x0f\n" +
@@ -1189,7 +1303,12 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\fFEATURE_OTEL\x10\x04\x12\x0f\n" +
 	"\vFEATURE_JWT\x10\x05\x12\x13\n" +
 	"\x0fFEATURE_CONSOLE\x10\x06\x12\x13\n" +
-	"\x0fFEATURE_SANDBOX\x10\a*\xa5\x02\n" +
+	"\x0fFEATURE_SANDBOX\x10\a*\x7f\n" +
+	"\vSandboxMode\x12\x1c\n" +
+	"\x18SANDBOX_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10SANDBOX_MODE_OFF\x10\x01\x12 \n" +
+	"\x1cSANDBOX_MODE_WORKSPACE_WRITE\x10\x02\x12\x1a\n" +
+	"\x16SANDBOX_MODE_READ_ONLY\x10\x03*\xa5\x02\n" +
 	"\x0fToolSourceState\x12!\n" +
 	"\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n" +
@@ -1198,7 +1317,12 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x18TOOL_SOURCE_STATE_FAILED\x10\x04\x12 \n" +
 	"\x1cTOOL_SOURCE_STATE_NEEDS_AUTH\x10\x05\x12/\n" +
 	"+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION\x10\x06\x12\x1f\n" +
-	"\x1bTOOL_SOURCE_STATE_UNTRUSTED\x10\a*}\n" +
+	"\x1bTOOL_SOURCE_STATE_UNTRUSTED\x10\a*l\n" +
+	"\tAgentMode\x12\x1a\n" +
+	"\x16AGENT_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12AGENT_MODE_PRIMARY\x10\x01\x12\x17\n" +
+	"\x13AGENT_MODE_SUBAGENT\x10\x02\x12\x12\n" +
+	"\x0eAGENT_MODE_ALL\x10\x03*}\n" +
 	"\aSandbox\x12\x17\n" +
 	"\x13SANDBOX_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSANDBOX_NONE\x10\x01\x12\x14\n" +
@@ -1221,50 +1345,56 @@ func file_toolgate_v1_info_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_info_service_proto_rawDescData
 }
 
-var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_toolgate_v1_info_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_toolgate_v1_info_service_proto_goTypes = []any{
 	(Feature)(0),                  // 0: toolgate.v1.Feature
-	(ToolSourceState)(0),          // 1: toolgate.v1.ToolSourceState
-	(Sandbox)(0),                  // 2: toolgate.v1.Sandbox
-	(*GetServerInfoRequest)(nil),  // 3: toolgate.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 4: toolgate.v1.GetServerInfoResponse
-	(*SandboxInfo)(nil),           // 5: toolgate.v1.SandboxInfo
-	(*Limits)(nil),                // 6: toolgate.v1.Limits
-	(*WorkspaceInfo)(nil),         // 7: toolgate.v1.WorkspaceInfo
-	(*LanguageServerInfo)(nil),    // 8: toolgate.v1.LanguageServerInfo
-	(*ToolSourceInfo)(nil),        // 9: toolgate.v1.ToolSourceInfo
-	(*AgentInfo)(nil),             // 10: toolgate.v1.AgentInfo
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(ToolSource)(0),               // 13: toolgate.v1.ToolSource
-	(*PermissionRule)(nil),        // 14: toolgate.v1.PermissionRule
+	(SandboxMode)(0),              // 1: toolgate.v1.SandboxMode
+	(ToolSourceState)(0),          // 2: toolgate.v1.ToolSourceState
+	(AgentMode)(0),                // 3: toolgate.v1.AgentMode
+	(Sandbox)(0),                  // 4: toolgate.v1.Sandbox
+	(*GetServerInfoRequest)(nil),  // 5: toolgate.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil), // 6: toolgate.v1.GetServerInfoResponse
+	(*SandboxInfo)(nil),           // 7: toolgate.v1.SandboxInfo
+	(*Limits)(nil),                // 8: toolgate.v1.Limits
+	(*WorkspaceInfo)(nil),         // 9: toolgate.v1.WorkspaceInfo
+	(*LanguageServerInfo)(nil),    // 10: toolgate.v1.LanguageServerInfo
+	(*ToolSourceInfo)(nil),        // 11: toolgate.v1.ToolSourceInfo
+	(*AgentInfo)(nil),             // 12: toolgate.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(PermissionAction)(0),         // 14: toolgate.v1.PermissionAction
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(ToolSource)(0),               // 16: toolgate.v1.ToolSource
+	(*PermissionRule)(nil),        // 17: toolgate.v1.PermissionRule
 }
 var file_toolgate_v1_info_service_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.GetServerInfoResponse.features:type_name -> toolgate.v1.Feature
-	11, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	6,  // 2: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
-	7,  // 3: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
-	2,  // 4: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
-	5,  // 5: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
-	2,  // 6: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
-	12, // 7: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
-	12, // 8: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
-	12, // 9: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
-	12, // 10: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
-	10, // 11: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
-	9,  // 12: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
-	8,  // 13: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
-	13, // 14: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
-	1,  // 15: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
-	14, // 16: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
-	3,  // 17: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
-	4,  // 18: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	13, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	8,  // 2: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
+	9,  // 3: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
+	4,  // 4: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
+	7,  // 5: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
+	4,  // 6: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
+	1,  // 7: toolgate.v1.SandboxInfo.mode:type_name -> toolgate.v1.SandboxMode
+	14, // 8: toolgate.v1.SandboxInfo.network:type_name -> toolgate.v1.PermissionAction
+	15, // 9: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
+	15, // 10: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
+	15, // 11: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
+	15, // 12: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
+	12, // 13: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
+	11, // 14: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
+	10, // 15: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
+	16, // 16: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
+	2,  // 17: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
+	3,  // 18: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
+	17, // 19: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
+	5,  // 20: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
+	6,  // 21: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
+	21, // [21:22] is the sub-list for method output_type
+	20, // [20:21] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_info_service_proto_init() }
@@ -1281,7 +1411,7 @@ func file_toolgate_v1_info_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_info_service_proto_rawDesc), len(file_toolgate_v1_info_service_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      5,
 			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,

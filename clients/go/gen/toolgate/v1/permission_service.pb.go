@@ -937,7 +937,7 @@ func (x *PromptReplyResult) GetMessage() string {
 type ChannelHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's clock.
-	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	ServerTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=server_time,json=serverTime,proto3" json:"server_time,omitempty"`
 	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
 	// still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
 	// are open there, the same ones.
@@ -976,9 +976,9 @@ func (*ChannelHeartbeat) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_permission_service_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *ChannelHeartbeat) GetTime() *timestamppb.Timestamp {
+func (x *ChannelHeartbeat) GetServerTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.ServerTime
 	}
 	return nil
 }
@@ -1788,9 +1788,10 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\breply_id\x18\x02 \x01(\tR\areplyId\x120\n" +
 	"\x06result\x18\x03 \x01(\x0e2\x18.toolgate.v1.ReplyResultR\x06result\x12+\n" +
 	"\x06prompt\x18\x04 \x01(\v2\x13.toolgate.v1.PromptR\x06prompt\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"^\n" +
-	"\x10ChannelHeartbeat\x12.\n" +
-	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"k\n" +
+	"\x10ChannelHeartbeat\x12;\n" +
+	"\vserver_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"serverTime\x12\x1a\n" +
 	"\bdraining\x18\x02 \x01(\bR\bdraining\"H\n" +
 	"\x13WatchPromptsRequest\x121\n" +
 	"\x06filter\x18\x01 \x01(\v2\x19.toolgate.v1.PromptFilterR\x06filter\"\xa1\x03\n" +
@@ -1924,7 +1925,7 @@ var file_toolgate_v1_permission_service_proto_depIdxs = []int32{
 	28, // 15: toolgate.v1.PromptUpdated.prompt:type_name -> toolgate.v1.Prompt
 	0,  // 16: toolgate.v1.PromptReplyResult.result:type_name -> toolgate.v1.ReplyResult
 	28, // 17: toolgate.v1.PromptReplyResult.prompt:type_name -> toolgate.v1.Prompt
-	29, // 18: toolgate.v1.ChannelHeartbeat.time:type_name -> google.protobuf.Timestamp
+	29, // 18: toolgate.v1.ChannelHeartbeat.server_time:type_name -> google.protobuf.Timestamp
 	1,  // 19: toolgate.v1.WatchPromptsRequest.filter:type_name -> toolgate.v1.PromptFilter
 	6,  // 20: toolgate.v1.WatchPromptsResponse.opened:type_name -> toolgate.v1.ChannelOpened
 	7,  // 21: toolgate.v1.WatchPromptsResponse.prompt_added:type_name -> toolgate.v1.PromptAdded

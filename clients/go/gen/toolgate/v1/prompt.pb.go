@@ -341,7 +341,7 @@ type PromptResolution struct {
 	// Feedback for the model, given with a rejection.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// When.
-	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	ResolveTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=resolve_time,json=resolveTime,proto3" json:"resolve_time,omitempty"`
 	// Who replied: the principal's name, with the name that the approver gave itself in brackets; without authentication
 	// the latter alone, or empty.
 	ResolvedBy string `protobuf:"bytes,4,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`
@@ -407,9 +407,9 @@ func (x *PromptResolution) GetMessage() string {
 	return ""
 }
 
-func (x *PromptResolution) GetTime() *timestamppb.Timestamp {
+func (x *PromptResolution) GetResolveTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.ResolveTime
 	}
 	return nil
 }
@@ -1294,7 +1294,7 @@ type PromptApproval struct {
 	// ONCE or ALWAYS. Together they are ALWAYS only if both are, with the same scope and patterns.
 	Decision PromptDecision `protobuf:"varint,3,opt,name=decision,proto3,enum=toolgate.v1.PromptDecision" json:"decision,omitempty"`
 	// When.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	ApproveTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=approve_time,json=approveTime,proto3" json:"approve_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,9 +1350,9 @@ func (x *PromptApproval) GetDecision() PromptDecision {
 	return PromptDecision_PROMPT_DECISION_UNSPECIFIED
 }
 
-func (x *PromptApproval) GetTime() *timestamppb.Timestamp {
+func (x *PromptApproval) GetApproveTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.ApproveTime
 	}
 	return nil
 }
@@ -1523,11 +1523,11 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"permission\x18\x01 \x01(\tR\n" +
 	"permission\x12\x18\n" +
 	"\apattern\x18\x02 \x01(\tR\apattern\x125\n" +
-	"\x06action\x18\x03 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\"\xe5\x03\n" +
+	"\x06action\x18\x03 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\"\xf4\x03\n" +
 	"\x10PromptResolution\x127\n" +
 	"\bdecision\x18\x01 \x01(\x0e2\x1b.toolgate.v1.PromptDecisionR\bdecision\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1f\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12=\n" +
+	"\fresolve_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vresolveTime\x12\x1f\n" +
 	"\vresolved_by\x18\x04 \x01(\tR\n" +
 	"resolvedBy\x12/\n" +
 	"\x14because_of_prompt_id\x18\x05 \x01(\tR\x11becauseOfPromptId\x12+\n" +
@@ -1613,13 +1613,13 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\beditable\x18\x11 \x01(\bR\beditable\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x12 \x01(\tR\tinputJsonB\t\n" +
-	"\arequest\"\xb8\x01\n" +
+	"\arequest\"\xc7\x01\n" +
 	"\x0ePromptApproval\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1f\n" +
 	"\vapproved_by\x18\x02 \x01(\tR\n" +
 	"approvedBy\x127\n" +
-	"\bdecision\x18\x03 \x01(\x0e2\x1b.toolgate.v1.PromptDecisionR\bdecision\x12.\n" +
-	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xdf\x03\n" +
+	"\bdecision\x18\x03 \x01(\x0e2\x1b.toolgate.v1.PromptDecisionR\bdecision\x12=\n" +
+	"\fapprove_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vapproveTime\"\xdf\x03\n" +
 	"\x05Grant\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x1e\n" +
@@ -1704,7 +1704,7 @@ var file_toolgate_v1_prompt_proto_goTypes = []any{
 var file_toolgate_v1_prompt_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.PermissionRule.action:type_name -> toolgate.v1.PermissionAction
 	2,  // 1: toolgate.v1.PromptResolution.decision:type_name -> toolgate.v1.PromptDecision
-	17, // 2: toolgate.v1.PromptResolution.time:type_name -> google.protobuf.Timestamp
+	17, // 2: toolgate.v1.PromptResolution.resolve_time:type_name -> google.protobuf.Timestamp
 	7,  // 3: toolgate.v1.PromptResolution.answers:type_name -> toolgate.v1.QuestionAnswer
 	6,  // 4: toolgate.v1.PromptResolution.scope:type_name -> toolgate.v1.GrantScope
 	3,  // 5: toolgate.v1.GrantScope.reach:type_name -> toolgate.v1.GrantReach
@@ -1725,7 +1725,7 @@ var file_toolgate_v1_prompt_proto_depIdxs = []int32{
 	5,  // 20: toolgate.v1.Prompt.resolution:type_name -> toolgate.v1.PromptResolution
 	15, // 21: toolgate.v1.Prompt.approvals:type_name -> toolgate.v1.PromptApproval
 	2,  // 22: toolgate.v1.PromptApproval.decision:type_name -> toolgate.v1.PromptDecision
-	17, // 23: toolgate.v1.PromptApproval.time:type_name -> google.protobuf.Timestamp
+	17, // 23: toolgate.v1.PromptApproval.approve_time:type_name -> google.protobuf.Timestamp
 	17, // 24: toolgate.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
 	6,  // 25: toolgate.v1.Grant.scope:type_name -> toolgate.v1.GrantScope
 	17, // 26: toolgate.v1.Grant.last_use_time:type_name -> google.protobuf.Timestamp

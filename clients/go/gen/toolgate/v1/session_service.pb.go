@@ -754,7 +754,7 @@ type Event struct {
 	// Ascends over all workspaces; a filtered stream skips numbers. On a heartbeat: the last number looked at.
 	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// When.
-	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	EventTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=event_time,json=eventTime,proto3" json:"event_time,omitempty"`
 	// Where.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// In which session; empty if it concerns all.
@@ -814,9 +814,9 @@ func (x *Event) GetSequence() int64 {
 	return 0
 }
 
-func (x *Event) GetTime() *timestamppb.Timestamp {
+func (x *Event) GetEventTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.EventTime
 	}
 	return nil
 }
@@ -1002,7 +1002,13 @@ type CallStateChanged struct {
 	// Its title so far; see Call.
 	Title string `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
 	// What it touches; see Call.
-	Summary       string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Why it failed; unspecified if it has not.
+	Reason FailureReason `protobuf:"varint,6,opt,name=reason,proto3,enum=toolgate.v1.FailureReason" json:"reason,omitempty"`
+	// How its result is to be read; unspecified if it has none.
+	Outcome CallOutcome `protobuf:"varint,7,opt,name=outcome,proto3,enum=toolgate.v1.CallOutcome" json:"outcome,omitempty"`
+	// The exit code of the command that it ran; absent if it ran none.
+	ExitCode      *int32 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1070,6 +1076,27 @@ func (x *CallStateChanged) GetSummary() string {
 		return x.Summary
 	}
 	return ""
+}
+
+func (x *CallStateChanged) GetReason() FailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return FailureReason_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *CallStateChanged) GetOutcome() CallOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return CallOutcome_CALL_OUTCOME_UNSPECIFIED
+}
+
+func (x *CallStateChanged) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
 }
 
 // A tool changed a file.
@@ -1527,7 +1554,7 @@ var File_toolgate_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"!toolgate/v1/session_service.proto\x12\vtoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"P\n" +
+	"!toolgate/v1/session_service.proto\x12\vtoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\"P\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1583,10 +1610,11 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\x0eafter_sequence\x18\x03 \x01(\x03H\x00R\rafterSequence\x88\x01\x01B\x11\n" +
 	"\x0f_after_sequence\"?\n" +
 	"\x13WatchEventsResponse\x12(\n" +
-	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\x80\x06\n" +
+	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\x8b\x06\n" +
 	"\x05Event\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x129\n" +
+	"\n" +
+	"event_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\teventTime\x12\x1c\n" +
 	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12M\n" +
@@ -1601,13 +1629,18 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\rtodos_updated\x18\v \x01(\v2\x19.toolgate.v1.TodosUpdatedH\x00R\ftodosUpdated\x12@\n" +
 	"\rtools_changed\x18\f \x01(\v2\x19.toolgate.v1.ToolsChangedH\x00R\ftoolsChanged\x12V\n" +
 	"\x15call_metadata_changed\x18\r \x01(\v2 .toolgate.v1.CallMetadataChangedH\x00R\x13callMetadataChangedB\a\n" +
-	"\x05event\"\x9d\x01\n" +
+	"\x05event\"\xb5\x02\n" +
 	"\x10CallStateChanged\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12,\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x16.toolgate.v1.CallStateR\x05state\x12\x14\n" +
 	"\x05title\x18\x04 \x01(\tR\x05title\x12\x18\n" +
-	"\asummary\x18\x05 \x01(\tR\asummary\"9\n" +
+	"\asummary\x18\x05 \x01(\tR\asummary\x122\n" +
+	"\x06reason\x18\x06 \x01(\x0e2\x1a.toolgate.v1.FailureReasonR\x06reason\x122\n" +
+	"\aoutcome\x18\a \x01(\x0e2\x18.toolgate.v1.CallOutcomeR\aoutcome\x12 \n" +
+	"\texit_code\x18\b \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exit_code\"9\n" +
 	"\n" +
 	"FileEdited\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
@@ -1683,8 +1716,10 @@ var file_toolgate_v1_session_service_proto_goTypes = []any{
 	(*Grant)(nil),                 // 23: toolgate.v1.Grant
 	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 	(CallState)(0),                // 25: toolgate.v1.CallState
-	(*structpb.Struct)(nil),       // 26: google.protobuf.Struct
-	(PromptState)(0),              // 27: toolgate.v1.PromptState
+	(FailureReason)(0),            // 26: toolgate.v1.FailureReason
+	(CallOutcome)(0),              // 27: toolgate.v1.CallOutcome
+	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
+	(PromptState)(0),              // 29: toolgate.v1.PromptState
 }
 var file_toolgate_v1_session_service_proto_depIdxs = []int32{
 	2,  // 0: toolgate.v1.GetSessionResponse.session:type_name -> toolgate.v1.Session
@@ -1698,7 +1733,7 @@ var file_toolgate_v1_session_service_proto_depIdxs = []int32{
 	24, // 8: toolgate.v1.SessionSummary.create_time:type_name -> google.protobuf.Timestamp
 	24, // 9: toolgate.v1.SessionSummary.last_activity_time:type_name -> google.protobuf.Timestamp
 	11, // 10: toolgate.v1.WatchEventsResponse.event:type_name -> toolgate.v1.Event
-	24, // 11: toolgate.v1.Event.time:type_name -> google.protobuf.Timestamp
+	24, // 11: toolgate.v1.Event.event_time:type_name -> google.protobuf.Timestamp
 	12, // 12: toolgate.v1.Event.call_state_changed:type_name -> toolgate.v1.CallStateChanged
 	13, // 13: toolgate.v1.Event.file_edited:type_name -> toolgate.v1.FileEdited
 	16, // 14: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
@@ -1709,22 +1744,24 @@ var file_toolgate_v1_session_service_proto_depIdxs = []int32{
 	15, // 19: toolgate.v1.Event.tools_changed:type_name -> toolgate.v1.ToolsChanged
 	14, // 20: toolgate.v1.Event.call_metadata_changed:type_name -> toolgate.v1.CallMetadataChanged
 	25, // 21: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
-	26, // 22: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
-	27, // 23: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
-	6,  // 24: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
-	0,  // 25: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
-	3,  // 26: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
-	7,  // 27: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
-	9,  // 28: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
-	1,  // 29: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
-	4,  // 30: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
-	8,  // 31: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
-	10, // 32: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
-	29, // [29:33] is the sub-list for method output_type
-	25, // [25:29] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	26, // 22: toolgate.v1.CallStateChanged.reason:type_name -> toolgate.v1.FailureReason
+	27, // 23: toolgate.v1.CallStateChanged.outcome:type_name -> toolgate.v1.CallOutcome
+	28, // 24: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
+	29, // 25: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
+	6,  // 26: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
+	0,  // 27: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
+	3,  // 28: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
+	7,  // 29: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
+	9,  // 30: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
+	1,  // 31: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
+	4,  // 32: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
+	8,  // 33: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
+	10, // 34: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
+	31, // [31:35] is the sub-list for method output_type
+	27, // [27:31] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_session_service_proto_init() }
@@ -1735,6 +1772,7 @@ func file_toolgate_v1_session_service_proto_init() {
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
 	file_toolgate_v1_prompt_proto_init()
+	file_toolgate_v1_result_proto_init()
 	file_toolgate_v1_session_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_toolgate_v1_session_service_proto_msgTypes[9].OneofWrappers = []any{}
 	file_toolgate_v1_session_service_proto_msgTypes[11].OneofWrappers = []any{
@@ -1748,6 +1786,7 @@ func file_toolgate_v1_session_service_proto_init() {
 		(*Event_ToolsChanged)(nil),
 		(*Event_CallMetadataChanged)(nil),
 	}
+	file_toolgate_v1_session_service_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

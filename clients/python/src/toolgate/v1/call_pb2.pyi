@@ -12,6 +12,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
+from toolgate.v1 import result_pb2 as _result_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -266,6 +267,42 @@ FAILURE_REASON_LOST: FailureReason.ValueType  # 11
 FAILURE_REASON_INTERNAL: FailureReason.ValueType  # 12
 """A fault of the service; its log has the cause under the call's id."""
 Global___FailureReason: _TypeAlias = FailureReason  # noqa: Y015
+
+class _WarningKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WarningKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WARNING_KIND_UNSPECIFIED: _WarningKind.ValueType  # 0
+    """Never sent."""
+    WARNING_KIND_LOSSY: _WarningKind.ValueType  # 1
+    """The output has bytes that are not UTF-8, which the model sees as replacement characters."""
+    WARNING_KIND_NO_UNDO: _WarningKind.ValueType  # 2
+    """The call changed files in a way that cannot be taken back."""
+    WARNING_KIND_ATTACHMENTS_LEFT_OUT: _WarningKind.ValueType  # 3
+    """Attachments of calls of a batch are left out of its own result."""
+    WARNING_KIND_SURVIVORS: _WarningKind.ValueType  # 4
+    """Processes of a command could not be ended."""
+    WARNING_KIND_METADATA_LEFT_OUT: _WarningKind.ValueType  # 5
+    """Metadata is left out, because there is too much."""
+
+class WarningKind(_WarningKind, metaclass=_WarningKindEnumTypeWrapper):
+    """What a warning is about. A client shows the text of those that it does not know."""
+
+WARNING_KIND_UNSPECIFIED: WarningKind.ValueType  # 0
+"""Never sent."""
+WARNING_KIND_LOSSY: WarningKind.ValueType  # 1
+"""The output has bytes that are not UTF-8, which the model sees as replacement characters."""
+WARNING_KIND_NO_UNDO: WarningKind.ValueType  # 2
+"""The call changed files in a way that cannot be taken back."""
+WARNING_KIND_ATTACHMENTS_LEFT_OUT: WarningKind.ValueType  # 3
+"""Attachments of calls of a batch are left out of its own result."""
+WARNING_KIND_SURVIVORS: WarningKind.ValueType  # 4
+"""Processes of a command could not be ended."""
+WARNING_KIND_METADATA_LEFT_OUT: WarningKind.ValueType  # 5
+"""Metadata is left out, because there is too much."""
+Global___WarningKind: _TypeAlias = WarningKind  # noqa: Y015
 
 @_typing.final
 class ModelRef(_message.Message):
@@ -784,7 +821,7 @@ class CallEvent(_message.Message):
 
     CALL_ID_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_FIELD_NUMBER: _builtins.int
     PENDING_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
@@ -804,7 +841,7 @@ class CallEvent(_message.Message):
     which is not part of the log. A gap carries the number of the last event it stands for.
     """
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def event_time(self) -> _timestamp_pb2.Timestamp:
         """When it happened."""
 
     @_builtins.property
@@ -860,7 +897,7 @@ class CallEvent(_message.Message):
         *,
         call_id: _builtins.str = ...,
         sequence: _builtins.int = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        event_time: _timestamp_pb2.Timestamp | None = ...,
         pending: Global___CallPending | None = ...,
         running: Global___CallRunning | None = ...,
         metadata: Global___CallMetadata | None = ...,
@@ -874,9 +911,9 @@ class CallEvent(_message.Message):
         failed: Global___CallFailed | None = ...,
         child: Global___CallChild | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["child", b"child", "completed", b"completed", "event", b"event", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "time", b"time", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "child", b"child", "completed", b"completed", "event", b"event", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "sequence", b"sequence", "time", b"time", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "sequence", b"sequence", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["pending", "running", "metadata", "output", "waiting", "resumed", "warning", "heartbeat", "gap", "completed", "failed", "child"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
@@ -1150,14 +1187,14 @@ class CallWarning(_message.Message):
 
     KIND_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
-    kind: _builtins.str
-    """A stable word."""
+    kind: Global___WarningKind.ValueType
+    """What it is about."""
     text: _builtins.str
     """A sentence."""
     def __init__(
         self,
         *,
-        kind: _builtins.str = ...,
+        kind: Global___WarningKind.ValueType = ...,
         text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -1249,15 +1286,19 @@ class CallCompleted(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     TRUNCATION_FIELD_NUMBER: _builtins.int
     TIMING_FIELD_NUMBER: _builtins.int
-    INVALID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    FETCH_FIELD_NUMBER: _builtins.int
+    CHILDREN_FIELD_NUMBER: _builtins.int
     title: _builtins.str
     """A short text for people."""
     output: _builtins.str
     """The text for the model."""
-    invalid: _builtins.bool
-    """The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
-    `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
-    """
+    outcome: _result_pb2.CallOutcome.ValueType
+    """How the result is to be read, in one word."""
     @_builtins.property
     def metadata(self) -> _struct_pb2.Struct:
         """All metadata."""
@@ -1274,6 +1315,30 @@ class CallCompleted(_message.Message):
     def timing(self) -> Global___Timing:
         """How long it took."""
 
+    @_builtins.property
+    def command(self) -> _result_pb2.CommandResult:
+        """Of `bash` and `background`."""
+
+    @_builtins.property
+    def files(self) -> _result_pb2.FilesResult:
+        """Of `edit`, `multiedit`, `write`, `apply_patch` and `revert`."""
+
+    @_builtins.property
+    def search(self) -> _result_pb2.SearchResult:
+        """Of `grep` and `glob`."""
+
+    @_builtins.property
+    def read(self) -> _result_pb2.ReadResult:
+        """Of `read`."""
+
+    @_builtins.property
+    def fetch(self) -> _result_pb2.FetchResult:
+        """Of `webfetch`."""
+
+    @_builtins.property
+    def children(self) -> _result_pb2.ChildrenResult:
+        """Of `batch` and `task`."""
+
     def __init__(
         self,
         *,
@@ -1283,13 +1348,21 @@ class CallCompleted(_message.Message):
         attachments: _abc.Iterable[Global___Attachment] | None = ...,
         truncation: Global___Truncation | None = ...,
         timing: Global___Timing | None = ...,
-        invalid: _builtins.bool = ...,
+        outcome: _result_pb2.CallOutcome.ValueType = ...,
+        command: _result_pb2.CommandResult | None = ...,
+        files: _result_pb2.FilesResult | None = ...,
+        search: _result_pb2.SearchResult | None = ...,
+        read: _result_pb2.ReadResult | None = ...,
+        fetch: _result_pb2.FetchResult | None = ...,
+        children: _result_pb2.ChildrenResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "timing", b"timing", "truncation", b"truncation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["children", b"children", "command", b"command", "fetch", b"fetch", "files", b"files", "metadata", b"metadata", "read", b"read", "result", b"result", "search", b"search", "timing", b"timing", "truncation", b"truncation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "invalid", b"invalid", "metadata", b"metadata", "output", b"output", "timing", b"timing", "title", b"title", "truncation", b"truncation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "children", b"children", "command", b"command", "fetch", b"fetch", "files", b"files", "metadata", b"metadata", "outcome", b"outcome", "output", b"output", "read", b"read", "result", b"result", "search", b"search", "timing", b"timing", "title", b"title", "truncation", b"truncation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["command", "files", "search", "read", "fetch", "children"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___CallCompleted: _TypeAlias = CallCompleted  # noqa: Y015
 

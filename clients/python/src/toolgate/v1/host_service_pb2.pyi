@@ -922,7 +922,7 @@ class HostHeartbeat(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    TIME_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_FIELD_NUMBER: _builtins.int
     IGNORED_REPORTS_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     ignored_reports: _builtins.int
@@ -933,19 +933,19 @@ class HostHeartbeat(_message.Message):
     the token.
     """
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def server_time(self) -> _timestamp_pb2.Timestamp:
         """When."""
 
     def __init__(
         self,
         *,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        server_time: _timestamp_pb2.Timestamp | None = ...,
         ignored_reports: _builtins.int = ...,
         draining: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "ignored_reports", b"ignored_reports", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "ignored_reports", b"ignored_reports", "server_time", b"server_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

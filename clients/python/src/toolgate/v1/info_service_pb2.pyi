@@ -67,6 +67,34 @@ FEATURE_SANDBOX: Feature.ValueType  # 7
 """It confines the programs of some agent at least."""
 Global___Feature: _TypeAlias = Feature  # noqa: Y015
 
+class _SandboxMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SandboxModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SandboxMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SANDBOX_MODE_UNSPECIFIED: _SandboxMode.ValueType  # 0
+    """Never sent."""
+    SANDBOX_MODE_OFF: _SandboxMode.ValueType  # 1
+    """Not at all."""
+    SANDBOX_MODE_WORKSPACE_WRITE: _SandboxMode.ValueType  # 2
+    """They write to the workspace, a temporary folder, and what was approved."""
+    SANDBOX_MODE_READ_ONLY: _SandboxMode.ValueType  # 3
+    """They write to a temporary folder, and what was approved."""
+
+class SandboxMode(_SandboxMode, metaclass=_SandboxModeEnumTypeWrapper):
+    """How far programs are confined."""
+
+SANDBOX_MODE_UNSPECIFIED: SandboxMode.ValueType  # 0
+"""Never sent."""
+SANDBOX_MODE_OFF: SandboxMode.ValueType  # 1
+"""Not at all."""
+SANDBOX_MODE_WORKSPACE_WRITE: SandboxMode.ValueType  # 2
+"""They write to the workspace, a temporary folder, and what was approved."""
+SANDBOX_MODE_READ_ONLY: SandboxMode.ValueType  # 3
+"""They write to a temporary folder, and what was approved."""
+Global___SandboxMode: _TypeAlias = SandboxMode  # noqa: Y015
+
 class _ToolSourceState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -110,6 +138,34 @@ TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION: ToolSourceState.ValueType  # 6
 TOOL_SOURCE_STATE_UNTRUSTED: ToolSourceState.ValueType  # 7
 """It is not run, because the workspace is not trusted."""
 Global___ToolSourceState: _TypeAlias = ToolSourceState  # noqa: Y015
+
+class _AgentMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AgentModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgentMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AGENT_MODE_UNSPECIFIED: _AgentMode.ValueType  # 0
+    """Never sent."""
+    AGENT_MODE_PRIMARY: _AgentMode.ValueType  # 1
+    """A person talks to it."""
+    AGENT_MODE_SUBAGENT: _AgentMode.ValueType  # 2
+    """Other agents give it tasks."""
+    AGENT_MODE_ALL: _AgentMode.ValueType  # 3
+    """Both."""
+
+class AgentMode(_AgentMode, metaclass=_AgentModeEnumTypeWrapper):
+    """Who works with an agent."""
+
+AGENT_MODE_UNSPECIFIED: AgentMode.ValueType  # 0
+"""Never sent."""
+AGENT_MODE_PRIMARY: AgentMode.ValueType  # 1
+"""A person talks to it."""
+AGENT_MODE_SUBAGENT: AgentMode.ValueType  # 2
+"""Other agents give it tasks."""
+AGENT_MODE_ALL: AgentMode.ValueType  # 3
+"""Both."""
+Global___AgentMode: _TypeAlias = AgentMode  # noqa: Y015
 
 class _Sandbox:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -259,10 +315,10 @@ class SandboxInfo(_message.Message):
     """What the kernel offers, whether it is used or not."""
     landlock_version: _builtins.int
     """The version of Landlock's interface; 0 without it."""
-    mode: _builtins.str
-    """The mode of agents that have none of their own: `off`, `workspace-write` or `read-only`."""
-    network: _builtins.str
-    """Their use of the network: `ask`, `allow` or `deny`."""
+    mode: Global___SandboxMode.ValueType
+    """The mode of agents that have none of their own."""
+    network: _prompt_pb2.PermissionAction.ValueType
+    """Whether their programs may use the network."""
     required: _builtins.bool
     """Whether the service refuses to start where something is missing."""
     @_builtins.property
@@ -275,8 +331,8 @@ class SandboxInfo(_message.Message):
         available: Global___Sandbox.ValueType = ...,
         landlock_version: _builtins.int = ...,
         missing: _abc.Iterable[_builtins.str] | None = ...,
-        mode: _builtins.str = ...,
-        network: _builtins.str = ...,
+        mode: Global___SandboxMode.ValueType = ...,
+        network: _prompt_pb2.PermissionAction.ValueType = ...,
         required: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -580,8 +636,8 @@ class AgentInfo(_message.Message):
     """Its name, for requests."""
     description: _builtins.str
     """What it is for."""
-    mode: _builtins.str
-    """`primary`, `subagent` or `all`."""
+    mode: Global___AgentMode.ValueType
+    """Who works with it."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.PermissionRule]:
         """Its rules, weakest first: of all that match, the last one decides, and what none matches is asked. A call on behalf of
@@ -593,7 +649,7 @@ class AgentInfo(_message.Message):
         *,
         name: _builtins.str = ...,
         description: _builtins.str = ...,
-        mode: _builtins.str = ...,
+        mode: Global___AgentMode.ValueType = ...,
         rules: _abc.Iterable[_prompt_pb2.PermissionRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015

@@ -477,7 +477,7 @@ class ChannelHeartbeat(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    TIME_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     draining: _builtins.bool
     """The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
@@ -485,18 +485,18 @@ class ChannelHeartbeat(_message.Message):
     are open there, the same ones.
     """
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def server_time(self) -> _timestamp_pb2.Timestamp:
         """The server's clock."""
 
     def __init__(
         self,
         *,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        server_time: _timestamp_pb2.Timestamp | None = ...,
         draining: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "server_time", b"server_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

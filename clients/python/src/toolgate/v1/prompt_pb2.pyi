@@ -195,7 +195,7 @@ class PromptResolution(_message.Message):
 
     DECISION_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    RESOLVE_TIME_FIELD_NUMBER: _builtins.int
     RESOLVED_BY_FIELD_NUMBER: _builtins.int
     BECAUSE_OF_PROMPT_ID_FIELD_NUMBER: _builtins.int
     WITHDRAWN_BECAUSE_FIELD_NUMBER: _builtins.int
@@ -221,7 +221,7 @@ class PromptResolution(_message.Message):
     input_digest: _builtins.str
     """See `input_json`."""
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def resolve_time(self) -> _timestamp_pb2.Timestamp:
         """When."""
 
     @_builtins.property
@@ -241,7 +241,7 @@ class PromptResolution(_message.Message):
         *,
         decision: Global___PromptDecision.ValueType = ...,
         message: _builtins.str = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        resolve_time: _timestamp_pb2.Timestamp | None = ...,
         resolved_by: _builtins.str = ...,
         because_of_prompt_id: _builtins.str = ...,
         withdrawn_because: _builtins.str = ...,
@@ -251,9 +251,9 @@ class PromptResolution(_message.Message):
         input_json: _builtins.str = ...,
         input_digest: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["resolve_time", b"resolve_time", "scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["always_patterns", b"always_patterns", "answers", b"answers", "because_of_prompt_id", b"because_of_prompt_id", "decision", b"decision", "input_digest", b"input_digest", "input_json", b"input_json", "message", b"message", "resolved_by", b"resolved_by", "scope", b"scope", "time", b"time", "withdrawn_because", b"withdrawn_because"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["always_patterns", b"always_patterns", "answers", b"answers", "because_of_prompt_id", b"because_of_prompt_id", "decision", b"decision", "input_digest", b"input_digest", "input_json", b"input_json", "message", b"message", "resolve_time", b"resolve_time", "resolved_by", b"resolved_by", "scope", b"scope", "withdrawn_because", b"withdrawn_because"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -689,7 +689,7 @@ class PromptApproval(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     APPROVED_BY_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    APPROVE_TIME_FIELD_NUMBER: _builtins.int
     principal: _builtins.str
     """Who approved: the kind and the name of the principal."""
     approved_by: _builtins.str
@@ -697,7 +697,7 @@ class PromptApproval(_message.Message):
     decision: Global___PromptDecision.ValueType
     """ONCE or ALWAYS. Together they are ALWAYS only if both are, with the same scope and patterns."""
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def approve_time(self) -> _timestamp_pb2.Timestamp:
         """When."""
 
     def __init__(
@@ -706,11 +706,11 @@ class PromptApproval(_message.Message):
         principal: _builtins.str = ...,
         approved_by: _builtins.str = ...,
         decision: Global___PromptDecision.ValueType = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        approve_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approve_time", b"approve_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approved_by", b"approved_by", "decision", b"decision", "principal", b"principal", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approve_time", b"approve_time", "approved_by", b"approved_by", "decision", b"decision", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

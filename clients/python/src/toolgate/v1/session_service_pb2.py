@@ -27,9 +27,10 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolgate.v1 import call_pb2 as toolgate_dot_v1_dot_call__pb2
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
+from toolgate.v1 import result_pb2 as toolgate_dot_v1_dot_result__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolgate/v1/session_service.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\":\n\x11GetSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.toolgate.v1.Session\"\xb7\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x0crecent_calls\x18\x02 \x03(\x0b\x32\x11.toolgate.v1.Call\x12)\n\x0copen_prompts\x18\x03 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\"\n\x06grants\x18\x04 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12 \n\x05todos\x18\x05 \x03(\x0b\x32\x11.toolgate.v1.Todo\"\xae\x01\n\x13ListSessionsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12-\n\tfrom_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"^\n\x14ListSessionsResponse\x12-\n\x08sessions\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.SessionSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xff\x01\n\x0eSessionSummary\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\x0e\n\x06\x61gents\x18\x03 \x03(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12last_activity_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61lls\x18\x06 \x01(\x03\x12\x18\n\x10unfinished_calls\x18\x07 \x01(\x03\x12\x15\n\rwaiting_calls\x18\x08 \x01(\x03\x12\r\n\x05\x65nded\x18\t \x01(\x08\"Q\n\x04Todo\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x05\n\x03_id\":\n\x11\x45ndSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\"-\n\x12\x45ndSessionResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"k\n\x12WatchEventsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x1b\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"8\n\x13WatchEventsResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Event\"\xd7\x04\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12;\n\x12\x63\x61ll_state_changed\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.CallStateChangedH\x00\x12.\n\x0b\x66ile_edited\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.FileEditedH\x00\x12\x32\n\rprompt_opened\x18\x07 \x01(\x0b\x32\x19.toolgate.v1.PromptOpenedH\x00\x12\x30\n\x0cprompt_ended\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.PromptEndedH\x00\x12\x32\n\rsession_ended\x18\t \x01(\x0b\x32\x19.toolgate.v1.SessionEndedH\x00\x12\x30\n\theartbeat\x18\n \x01(\x0b\x32\x1b.toolgate.v1.EventHeartbeatH\x00\x12\x32\n\rtodos_updated\x18\x0b \x01(\x0b\x32\x19.toolgate.v1.TodosUpdatedH\x00\x12\x32\n\rtools_changed\x18\x0c \x01(\x0b\x32\x19.toolgate.v1.ToolsChangedH\x00\x12\x41\n\x15\x63\x61ll_metadata_changed\x18\r \x01(\x0b\x32 .toolgate.v1.CallMetadataChangedH\x00\x42\x07\n\x05\x65vent\"x\n\x10\x43\x61llStateChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12\r\n\x05title\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\"+\n\nFileEdited\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"q\n\x13\x43\x61llMetadataChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"?\n\x0cToolsChanged\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x03(\t\"2\n\x0cPromptOpened\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"Z\n\x0bPromptEnded\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.PromptState\"A\n\x0cTodosUpdated\x12 \n\x05todos\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Todo\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"\x0e\n\x0cSessionEnded\"\"\n\x0e\x45ventHeartbeat\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x32\xf4\x02\n\x0eSessionService\x12U\n\nGetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x06\x90\x02\x01\xb8T\x02\x12[\n\x0cListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse\"\x06\x90\x02\x01\xb8T\x02\x12R\n\nEndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x03\xb8T\x01\x12Z\n\x0bWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x06\x90\x02\x01\xb8T\x02\x30\x01\x42\x9b\x01\n\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolgate/v1/session_service.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\":\n\x11GetSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.toolgate.v1.Session\"\xb7\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x0crecent_calls\x18\x02 \x03(\x0b\x32\x11.toolgate.v1.Call\x12)\n\x0copen_prompts\x18\x03 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\"\n\x06grants\x18\x04 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12 \n\x05todos\x18\x05 \x03(\x0b\x32\x11.toolgate.v1.Todo\"\xae\x01\n\x13ListSessionsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12-\n\tfrom_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"^\n\x14ListSessionsResponse\x12-\n\x08sessions\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.SessionSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xff\x01\n\x0eSessionSummary\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\x0e\n\x06\x61gents\x18\x03 \x03(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12last_activity_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61lls\x18\x06 \x01(\x03\x12\x18\n\x10unfinished_calls\x18\x07 \x01(\x03\x12\x15\n\rwaiting_calls\x18\x08 \x01(\x03\x12\r\n\x05\x65nded\x18\t \x01(\x08\"Q\n\x04Todo\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x05\n\x03_id\":\n\x11\x45ndSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\"-\n\x12\x45ndSessionResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"k\n\x12WatchEventsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x1b\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"8\n\x13WatchEventsResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Event\"\xdd\x04\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12;\n\x12\x63\x61ll_state_changed\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.CallStateChangedH\x00\x12.\n\x0b\x66ile_edited\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.FileEditedH\x00\x12\x32\n\rprompt_opened\x18\x07 \x01(\x0b\x32\x19.toolgate.v1.PromptOpenedH\x00\x12\x30\n\x0cprompt_ended\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.PromptEndedH\x00\x12\x32\n\rsession_ended\x18\t \x01(\x0b\x32\x19.toolgate.v1.SessionEndedH\x00\x12\x30\n\theartbeat\x18\n \x01(\x0b\x32\x1b.toolgate.v1.EventHeartbeatH\x00\x12\x32\n\rtodos_updated\x18\x0b \x01(\x0b\x32\x19.toolgate.v1.TodosUpdatedH\x00\x12\x32\n\rtools_changed\x18\x0c \x01(\x0b\x32\x19.toolgate.v1.ToolsChangedH\x00\x12\x41\n\x15\x63\x61ll_metadata_changed\x18\r \x01(\x0b\x32 .toolgate.v1.CallMetadataChangedH\x00\x42\x07\n\x05\x65vent\"\xf5\x01\n\x10\x43\x61llStateChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12\r\n\x05title\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12*\n\x06reason\x18\x06 \x01(\x0e\x32\x1a.toolgate.v1.FailureReason\x12)\n\x07outcome\x18\x07 \x01(\x0e\x32\x18.toolgate.v1.CallOutcome\x12\x16\n\texit_code\x18\x08 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_exit_code\"+\n\nFileEdited\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"q\n\x13\x43\x61llMetadataChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"?\n\x0cToolsChanged\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x03(\t\"2\n\x0cPromptOpened\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"Z\n\x0bPromptEnded\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.PromptState\"A\n\x0cTodosUpdated\x12 \n\x05todos\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Todo\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"\x0e\n\x0cSessionEnded\"\"\n\x0e\x45ventHeartbeat\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x32\xf4\x02\n\x0eSessionService\x12U\n\nGetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x06\x90\x02\x01\xb8T\x02\x12[\n\x0cListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse\"\x06\x90\x02\x01\xb8T\x02\x12R\n\nEndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x03\xb8T\x01\x12Z\n\x0bWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x06\x90\x02\x01\xb8T\x02\x30\x01\x42\x9b\x01\n\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,48 +46,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONSERVICE'].methods_by_name['EndSession']._serialized_options = b'\270T\001'
   _globals['_SESSIONSERVICE'].methods_by_name['WatchEvents']._loaded_options = None
   _globals['_SESSIONSERVICE'].methods_by_name['WatchEvents']._serialized_options = b'\220\002\001\270T\002'
-  _globals['_GETSESSIONREQUEST']._serialized_start=190
-  _globals['_GETSESSIONREQUEST']._serialized_end=248
-  _globals['_GETSESSIONRESPONSE']._serialized_start=250
-  _globals['_GETSESSIONRESPONSE']._serialized_end=309
-  _globals['_SESSION']._serialized_start=312
-  _globals['_SESSION']._serialized_end=495
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=498
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=672
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=674
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=768
-  _globals['_SESSIONSUMMARY']._serialized_start=771
-  _globals['_SESSIONSUMMARY']._serialized_end=1026
-  _globals['_TODO']._serialized_start=1028
-  _globals['_TODO']._serialized_end=1109
-  _globals['_ENDSESSIONREQUEST']._serialized_start=1111
-  _globals['_ENDSESSIONREQUEST']._serialized_end=1169
-  _globals['_ENDSESSIONRESPONSE']._serialized_start=1171
-  _globals['_ENDSESSIONRESPONSE']._serialized_end=1216
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=1218
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=1325
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1327
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1383
-  _globals['_EVENT']._serialized_start=1386
-  _globals['_EVENT']._serialized_end=1985
-  _globals['_CALLSTATECHANGED']._serialized_start=1987
-  _globals['_CALLSTATECHANGED']._serialized_end=2107
-  _globals['_FILEEDITED']._serialized_start=2109
-  _globals['_FILEEDITED']._serialized_end=2152
-  _globals['_CALLMETADATACHANGED']._serialized_start=2154
-  _globals['_CALLMETADATACHANGED']._serialized_end=2267
-  _globals['_TOOLSCHANGED']._serialized_start=2269
-  _globals['_TOOLSCHANGED']._serialized_end=2332
-  _globals['_PROMPTOPENED']._serialized_start=2334
-  _globals['_PROMPTOPENED']._serialized_end=2384
-  _globals['_PROMPTENDED']._serialized_start=2386
-  _globals['_PROMPTENDED']._serialized_end=2476
-  _globals['_TODOSUPDATED']._serialized_start=2478
-  _globals['_TODOSUPDATED']._serialized_end=2543
-  _globals['_SESSIONENDED']._serialized_start=2545
-  _globals['_SESSIONENDED']._serialized_end=2559
-  _globals['_EVENTHEARTBEAT']._serialized_start=2561
-  _globals['_EVENTHEARTBEAT']._serialized_end=2595
-  _globals['_SESSIONSERVICE']._serialized_start=2598
-  _globals['_SESSIONSERVICE']._serialized_end=2970
+  _globals['_GETSESSIONREQUEST']._serialized_start=216
+  _globals['_GETSESSIONREQUEST']._serialized_end=274
+  _globals['_GETSESSIONRESPONSE']._serialized_start=276
+  _globals['_GETSESSIONRESPONSE']._serialized_end=335
+  _globals['_SESSION']._serialized_start=338
+  _globals['_SESSION']._serialized_end=521
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=524
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=698
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=700
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=794
+  _globals['_SESSIONSUMMARY']._serialized_start=797
+  _globals['_SESSIONSUMMARY']._serialized_end=1052
+  _globals['_TODO']._serialized_start=1054
+  _globals['_TODO']._serialized_end=1135
+  _globals['_ENDSESSIONREQUEST']._serialized_start=1137
+  _globals['_ENDSESSIONREQUEST']._serialized_end=1195
+  _globals['_ENDSESSIONRESPONSE']._serialized_start=1197
+  _globals['_ENDSESSIONRESPONSE']._serialized_end=1242
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=1244
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=1351
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1353
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1409
+  _globals['_EVENT']._serialized_start=1412
+  _globals['_EVENT']._serialized_end=2017
+  _globals['_CALLSTATECHANGED']._serialized_start=2020
+  _globals['_CALLSTATECHANGED']._serialized_end=2265
+  _globals['_FILEEDITED']._serialized_start=2267
+  _globals['_FILEEDITED']._serialized_end=2310
+  _globals['_CALLMETADATACHANGED']._serialized_start=2312
+  _globals['_CALLMETADATACHANGED']._serialized_end=2425
+  _globals['_TOOLSCHANGED']._serialized_start=2427
+  _globals['_TOOLSCHANGED']._serialized_end=2490
+  _globals['_PROMPTOPENED']._serialized_start=2492
+  _globals['_PROMPTOPENED']._serialized_end=2542
+  _globals['_PROMPTENDED']._serialized_start=2544
+  _globals['_PROMPTENDED']._serialized_end=2634
+  _globals['_TODOSUPDATED']._serialized_start=2636
+  _globals['_TODOSUPDATED']._serialized_end=2701
+  _globals['_SESSIONENDED']._serialized_start=2703
+  _globals['_SESSIONENDED']._serialized_end=2717
+  _globals['_EVENTHEARTBEAT']._serialized_start=2719
+  _globals['_EVENTHEARTBEAT']._serialized_end=2753
+  _globals['_SESSIONSERVICE']._serialized_start=2756
+  _globals['_SESSIONSERVICE']._serialized_end=3128
 # @@protoc_insertion_point(module_scope)

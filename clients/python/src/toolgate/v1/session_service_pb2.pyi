@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from toolgate.v1 import call_pb2 as _call_pb2
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
+from toolgate.v1 import result_pb2 as _result_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -397,7 +398,7 @@ class Event(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_FIELD_NUMBER: _builtins.int
     WORKSPACE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     CALL_STATE_CHANGED_FIELD_NUMBER: _builtins.int
@@ -416,7 +417,7 @@ class Event(_message.Message):
     session_id: _builtins.str
     """In which session; empty if it concerns all."""
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def event_time(self) -> _timestamp_pb2.Timestamp:
         """When."""
 
     @_builtins.property
@@ -459,7 +460,7 @@ class Event(_message.Message):
         self,
         *,
         sequence: _builtins.int = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        event_time: _timestamp_pb2.Timestamp | None = ...,
         workspace: _builtins.str = ...,
         session_id: _builtins.str = ...,
         call_state_changed: Global___CallStateChanged | None = ...,
@@ -472,9 +473,9 @@ class Event(_message.Message):
         tools_changed: Global___ToolsChanged | None = ...,
         call_metadata_changed: Global___CallMetadataChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "time", b"time", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "time", b"time", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["call_state_changed", "file_edited", "prompt_opened", "prompt_ended", "session_ended", "heartbeat", "todos_updated", "tools_changed", "call_metadata_changed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
@@ -493,6 +494,9 @@ class CallStateChanged(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     tool: _builtins.str
@@ -503,6 +507,12 @@ class CallStateChanged(_message.Message):
     """Its title so far; see Call."""
     summary: _builtins.str
     """What it touches; see Call."""
+    reason: _call_pb2.FailureReason.ValueType
+    """Why it failed; unspecified if it has not."""
+    outcome: _result_pb2.CallOutcome.ValueType
+    """How its result is to be read; unspecified if it has none."""
+    exit_code: _builtins.int
+    """The exit code of the command that it ran; absent if it ran none."""
     def __init__(
         self,
         *,
@@ -511,12 +521,17 @@ class CallStateChanged(_message.Message):
         state: _call_pb2.CallState.ValueType = ...,
         title: _builtins.str = ...,
         summary: _builtins.str = ...,
+        reason: _call_pb2.FailureReason.ValueType = ...,
+        outcome: _result_pb2.CallOutcome.ValueType = ...,
+        exit_code: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "call_id", b"call_id", "exit_code", b"exit_code", "outcome", b"outcome", "reason", b"reason", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
+    _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___CallStateChanged: _TypeAlias = CallStateChanged  # noqa: Y015
 

@@ -5,7 +5,7 @@
 use serde_json::json;
 use toolgate_fs::changes::{PlannedChange, Version};
 use toolgate_fs::marks;
-use toolgate_model::{FileChange, FileVersion, json_map};
+use toolgate_model::{FileChange, FileVersion, WarningKind, json_map};
 use toolgate_store::StoreError;
 use toolgate_tool::OutputHandle as _;
 
@@ -49,7 +49,7 @@ impl RunContext {
             "This call cannot be reverted: its files have {total} bytes before and after, and limits.max_undo_bytes is {}.",
             self.parts.limits.max_undo_bytes
         );
-        self.warn("undo", text.clone()).await;
+        self.warn(WarningKind::NoUndo, text.clone()).await;
         self.progress(None, json_map([("undo", json!(text))])).await;
         false
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tonic::Status;
 use toolgate_config::service::JwtConfig;
+use toolgate_contract::ErrorReason;
 use toolgate_model::{Principal, PrincipalKind};
 
 use super::caller::{Caller, Reach, Scopes};
@@ -68,9 +69,10 @@ impl Jwt {
         let checked = check(token, &self.keys.current(), &self.algorithms, &self.settings);
         checked.map_err(|why| match why {
             Rejected::Expired => status::expired(),
-            Rejected::Bad(problem) => {
-                status::unauthenticated("BAD_CREDENTIALS", format!("the token is not accepted: {problem}"))
-            }
+            Rejected::Bad(problem) => status::unauthenticated(
+                ErrorReason::BadCredentials,
+                format!("the token is not accepted: {problem}"),
+            ),
         })
     }
 

@@ -59,7 +59,7 @@ impl FromCore<call::PromptOutcome> for proto::PromptResolution {
 impl FromCore<call::Decision> for proto::PromptResolution {
     fn from_core(decision: call::Decision) -> Self {
         Self {
-            time: Some(timestamp(decision.time)),
+            resolve_time: Some(timestamp(decision.time)),
             resolved_by: decision.by,
             because_of_prompt_id: decision.because_of.map(|prompt| prompt.to_string()).unwrap_or_default(),
             ..Self::from_core(decision.outcome)
@@ -77,7 +77,7 @@ impl FromCore<call::Approval> for proto::PromptApproval {
             principal: approval.principal,
             approved_by: approval.by,
             decision: decision.into(),
-            time: Some(timestamp(approval.time)),
+            approve_time: Some(timestamp(approval.time)),
         }
     }
 }

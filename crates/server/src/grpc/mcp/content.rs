@@ -54,6 +54,9 @@ pub(super) fn result(id: &CallId, ran: &str, ending: Ending) -> CallToolResult {
         attachments,
         truncation,
         timing,
+        // Clients of MCP read the metadata.
+        result: _,
+        resources: _,
     } = ending;
     // What is shown of the output while it grows: the output itself is there.
     metadata.remove("output");

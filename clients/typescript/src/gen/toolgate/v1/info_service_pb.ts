@@ -11,7 +11,7 @@ import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@
 import type { ToolSource } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
-import type { PermissionRule } from "./prompt_pb.js";
+import type { PermissionAction, PermissionRule } from "./prompt_pb.js";
 import { file_toolgate_v1_prompt } from "./prompt_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/info_service.proto.
  */
 export const file_toolgate_v1_info_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IpYDChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxhcGlfcmV2aXNpb24YCyABKAUSJgoIZmVhdHVyZXMYDCADKA4yFC50b29sZ2F0ZS52MS5GZWF0dXJlEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKBmxpbWl0cxgEIAEoCzITLnRvb2xnYXRlLnYxLkxpbWl0cxIuCgp3b3Jrc3BhY2VzGAUgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIlCgdzYW5kYm94GAYgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIVCg1ydW5uaW5nX2NhbGxzGAcgASgFEi4KDHNhbmRib3hfaW5mbxgIIAEoCzIYLnRvb2xnYXRlLnYxLlNhbmRib3hJbmZvEhQKDHF1ZXVlZF9jYWxscxgJIAEoBRIQCgh3YXJuaW5ncxgKIAMoCSKSAQoLU2FuZGJveEluZm8SJwoJYXZhaWxhYmxlGAEgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIYChBsYW5kbG9ja192ZXJzaW9uGAIgASgFEg8KB21pc3NpbmcYAyADKAkSDAoEbW9kZRgEIAEoCRIPCgduZXR3b3JrGAUgASgJEhAKCHJlcXVpcmVkGAYgASgIIu0HCgZMaW1pdHMSGQoRbWF4X3J1bm5pbmdfY2FsbHMYASABKAUSFwoPbWF4X2lucHV0X2J5dGVzGAIgASgDEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAMSFgoOdHJ1bmNhdGVfbGluZXMYBSABKAUSFgoOdHJ1bmNhdGVfYnl0ZXMYBiABKAUSLAoJaGVhcnRiZWF0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnByb21wdF90aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEG91dHB1dF9yZXRlbnRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY2FsbF9yZXRlbnRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZRgLIAEoBUgAiAEBEioKHW1heF9ydW5uaW5nX2NhbGxzX3Blcl9zZXNzaW9uGAwgASgFSAGIAQESLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbBgNIAEoBUgCiAEBEhgKEG1heF9xdWV1ZWRfY2FsbHMYDiABKAUSGAoQbWF4X3F1ZXVlZF9ieXRlcxgPIAEoAxIkChdtYXhfcmVxdWVzdHNfcGVyX3NlY29uZBgQIAEoBUgDiAEBEh4KEW1heF9yZXF1ZXN0X2J1cnN0GBEgASgFSASIAQESEwoLbWF4X3N0cmVhbXMYEiABKAUSJgoZbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbBgTIAEoBUgFiAEBEiIKGm1heF9zdHJlYW1zX3Blcl9jb25uZWN0aW9uGBQgASgFEhgKEG1heF9vcGVuX3Byb21wdHMYFSABKAUSKQocbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbhgWIAEoBUgGiAEBQiIKIF9tYXhfcnVubmluZ19jYWxsc19wZXJfd29ya3NwYWNlQiAKHl9tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbkIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbEIaChhfbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmRCFAoSX21heF9yZXF1ZXN0X2J1cnN0QhwKGl9tYXhfc3RyZWFtc19wZXJfcHJpbmNpcGFsQh8KHV9tYXhfb3Blbl9wcm9tcHRzX3Blcl9zZXNzaW9uIowCCg1Xb3Jrc3BhY2VJbmZvEgwKBG5hbWUYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJEhAKCHdvcmt0cmVlGAMgASgJEiYKBmFnZW50cxgEIAMoCzIWLnRvb2xnYXRlLnYxLkFnZW50SW5mbxIPCgd0cnVzdGVkGAUgASgIEjEKDHRvb2xfc291cmNlcxgGIAMoCzIbLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VJbmZvEjkKEGxhbmd1YWdlX3NlcnZlcnMYByADKAsyHy50b29sZ2F0ZS52MS5MYW5ndWFnZVNlcnZlckluZm8SEAoId2FybmluZ3MYCCADKAkSDwoHcHJvYmxlbRgJIAEoCSJTChJMYW5ndWFnZVNlcnZlckluZm8SCgoCaWQYASABKAkSDwoHcHJvZ3JhbRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJEg8KB3J1bm5pbmcYBCABKAUilAEKDlRvb2xTb3VyY2VJbmZvEicKBnNvdXJjZRgBIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USDAoEbmFtZRgCIAEoCRIrCgVzdGF0ZRgDIAEoDjIcLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VTdGF0ZRIPCgdwcm9ibGVtGAQgASgJEg0KBXRvb2xzGAUgASgFImgKCUFnZW50SW5mbxIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEgwKBG1vZGUYAyABKAkSKgoFcnVsZXMYBCADKAsyGy50b29sZ2F0ZS52MS5QZXJtaXNzaW9uUnVsZSqpAQoHRmVhdHVyZRIXChNGRUFUVVJFX1VOU1BFQ0lGSUVEEAASDwoLRkVBVFVSRV9NQ1AQARIWChJGRUFUVVJFX0pBVkFTQ1JJUFQQAhIPCgtGRUFUVVJFX0xTUBADEhAKDEZFQVRVUkVfT1RFTBAEEg8KC0ZFQVRVUkVfSldUEAUSEwoPRkVBVFVSRV9DT05TT0xFEAYSEwoPRkVBVFVSRV9TQU5EQk9YEAcqpQIKD1Rvb2xTb3VyY2VTdGF0ZRIhCh1UT09MX1NPVVJDRV9TVEFURV9VTlNQRUNJRklFRBAAEiAKHFRPT0xfU09VUkNFX1NUQVRFX0NPTk5FQ1RJTkcQARIbChdUT09MX1NPVVJDRV9TVEFURV9SRUFEWRACEh4KGlRPT0xfU09VUkNFX1NUQVRFX0RJU0FCTEVEEAMSHAoYVE9PTF9TT1VSQ0VfU1RBVEVfRkFJTEVEEAQSIAocVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQVVUSBAFEi8KK1RPT0xfU09VUkNFX1NUQVRFX05FRURTX0NMSUVOVF9SRUdJU1RSQVRJT04QBhIfChtUT09MX1NPVVJDRV9TVEFURV9VTlRSVVNURUQQByp9CgdTYW5kYm94EhcKE1NBTkRCT1hfVU5TUEVDSUZJRUQQABIQCgxTQU5EQk9YX05PTkUQARIUChBTQU5EQk9YX0xBTkRMT0NLEAISEwoPU0FOREJPWF9TRUNDT01QEAMSHAoYU0FOREJPWF9MQU5ETE9DS19TRUNDT01QEAQybQoLSW5mb1NlcnZpY2USXgoNR2V0U2VydmVySW5mbxIhLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIudG9vbGdhdGUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlIgaQAgG4VAJCmAEKDmlvLnRvb2xnYXRlLnYxQhBJbmZvU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IpYDChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxhcGlfcmV2aXNpb24YCyABKAUSJgoIZmVhdHVyZXMYDCADKA4yFC50b29sZ2F0ZS52MS5GZWF0dXJlEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKBmxpbWl0cxgEIAEoCzITLnRvb2xnYXRlLnYxLkxpbWl0cxIuCgp3b3Jrc3BhY2VzGAUgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIlCgdzYW5kYm94GAYgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIVCg1ydW5uaW5nX2NhbGxzGAcgASgFEi4KDHNhbmRib3hfaW5mbxgIIAEoCzIYLnRvb2xnYXRlLnYxLlNhbmRib3hJbmZvEhQKDHF1ZXVlZF9jYWxscxgJIAEoBRIQCgh3YXJuaW5ncxgKIAMoCSLLAQoLU2FuZGJveEluZm8SJwoJYXZhaWxhYmxlGAEgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIYChBsYW5kbG9ja192ZXJzaW9uGAIgASgFEg8KB21pc3NpbmcYAyADKAkSJgoEbW9kZRgEIAEoDjIYLnRvb2xnYXRlLnYxLlNhbmRib3hNb2RlEi4KB25ldHdvcmsYBSABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEhAKCHJlcXVpcmVkGAYgASgIIu0HCgZMaW1pdHMSGQoRbWF4X3J1bm5pbmdfY2FsbHMYASABKAUSFwoPbWF4X2lucHV0X2J5dGVzGAIgASgDEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAMSFgoOdHJ1bmNhdGVfbGluZXMYBSABKAUSFgoOdHJ1bmNhdGVfYnl0ZXMYBiABKAUSLAoJaGVhcnRiZWF0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnByb21wdF90aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEG91dHB1dF9yZXRlbnRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY2FsbF9yZXRlbnRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZRgLIAEoBUgAiAEBEioKHW1heF9ydW5uaW5nX2NhbGxzX3Blcl9zZXNzaW9uGAwgASgFSAGIAQESLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbBgNIAEoBUgCiAEBEhgKEG1heF9xdWV1ZWRfY2FsbHMYDiABKAUSGAoQbWF4X3F1ZXVlZF9ieXRlcxgPIAEoAxIkChdtYXhfcmVxdWVzdHNfcGVyX3NlY29uZBgQIAEoBUgDiAEBEh4KEW1heF9yZXF1ZXN0X2J1cnN0GBEgASgFSASIAQESEwoLbWF4X3N0cmVhbXMYEiABKAUSJgoZbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbBgTIAEoBUgFiAEBEiIKGm1heF9zdHJlYW1zX3Blcl9jb25uZWN0aW9uGBQgASgFEhgKEG1heF9vcGVuX3Byb21wdHMYFSABKAUSKQocbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbhgWIAEoBUgGiAEBQiIKIF9tYXhfcnVubmluZ19jYWxsc19wZXJfd29ya3NwYWNlQiAKHl9tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbkIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbEIaChhfbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmRCFAoSX21heF9yZXF1ZXN0X2J1cnN0QhwKGl9tYXhfc3RyZWFtc19wZXJfcHJpbmNpcGFsQh8KHV9tYXhfb3Blbl9wcm9tcHRzX3Blcl9zZXNzaW9uIowCCg1Xb3Jrc3BhY2VJbmZvEgwKBG5hbWUYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJEhAKCHdvcmt0cmVlGAMgASgJEiYKBmFnZW50cxgEIAMoCzIWLnRvb2xnYXRlLnYxLkFnZW50SW5mbxIPCgd0cnVzdGVkGAUgASgIEjEKDHRvb2xfc291cmNlcxgGIAMoCzIbLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VJbmZvEjkKEGxhbmd1YWdlX3NlcnZlcnMYByADKAsyHy50b29sZ2F0ZS52MS5MYW5ndWFnZVNlcnZlckluZm8SEAoId2FybmluZ3MYCCADKAkSDwoHcHJvYmxlbRgJIAEoCSJTChJMYW5ndWFnZVNlcnZlckluZm8SCgoCaWQYASABKAkSDwoHcHJvZ3JhbRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJEg8KB3J1bm5pbmcYBCABKAUilAEKDlRvb2xTb3VyY2VJbmZvEicKBnNvdXJjZRgBIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USDAoEbmFtZRgCIAEoCRIrCgVzdGF0ZRgDIAEoDjIcLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VTdGF0ZRIPCgdwcm9ibGVtGAQgASgJEg0KBXRvb2xzGAUgASgFIoABCglBZ2VudEluZm8SDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIkCgRtb2RlGAMgASgOMhYudG9vbGdhdGUudjEuQWdlbnRNb2RlEioKBXJ1bGVzGAQgAygLMhsudG9vbGdhdGUudjEuUGVybWlzc2lvblJ1bGUqqQEKB0ZlYXR1cmUSFwoTRkVBVFVSRV9VTlNQRUNJRklFRBAAEg8KC0ZFQVRVUkVfTUNQEAESFgoSRkVBVFVSRV9KQVZBU0NSSVBUEAISDwoLRkVBVFVSRV9MU1AQAxIQCgxGRUFUVVJFX09URUwQBBIPCgtGRUFUVVJFX0pXVBAFEhMKD0ZFQVRVUkVfQ09OU09MRRAGEhMKD0ZFQVRVUkVfU0FOREJPWBAHKn8KC1NhbmRib3hNb2RlEhwKGFNBTkRCT1hfTU9ERV9VTlNQRUNJRklFRBAAEhQKEFNBTkRCT1hfTU9ERV9PRkYQARIgChxTQU5EQk9YX01PREVfV09SS1NQQUNFX1dSSVRFEAISGgoWU0FOREJPWF9NT0RFX1JFQURfT05MWRADKqUCCg9Ub29sU291cmNlU3RhdGUSIQodVE9PTF9TT1VSQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIgChxUT09MX1NPVVJDRV9TVEFURV9DT05ORUNUSU5HEAESGwoXVE9PTF9TT1VSQ0VfU1RBVEVfUkVBRFkQAhIeChpUT09MX1NPVVJDRV9TVEFURV9ESVNBQkxFRBADEhwKGFRPT0xfU09VUkNFX1NUQVRFX0ZBSUxFRBAEEiAKHFRPT0xfU09VUkNFX1NUQVRFX05FRURTX0FVVEgQBRIvCitUT09MX1NPVVJDRV9TVEFURV9ORUVEU19DTElFTlRfUkVHSVNUUkFUSU9OEAYSHwobVE9PTF9TT1VSQ0VfU1RBVEVfVU5UUlVTVEVEEAcqbAoJQWdlbnRNb2RlEhoKFkFHRU5UX01PREVfVU5TUEVDSUZJRUQQABIWChJBR0VOVF9NT0RFX1BSSU1BUlkQARIXChNBR0VOVF9NT0RFX1NVQkFHRU5UEAISEgoOQUdFTlRfTU9ERV9BTEwQAyp9CgdTYW5kYm94EhcKE1NBTkRCT1hfVU5TUEVDSUZJRUQQABIQCgxTQU5EQk9YX05PTkUQARIUChBTQU5EQk9YX0xBTkRMT0NLEAISEwoPU0FOREJPWF9TRUNDT01QEAMSHAoYU0FOREJPWF9MQU5ETE9DS19TRUNDT01QEAQybQoLSW5mb1NlcnZpY2USXgoNR2V0U2VydmVySW5mbxIhLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIudG9vbGdhdGUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlIgaQAgG4VAJCmAEKDmlvLnRvb2xnYXRlLnYxQhBJbmZvU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
  * Asks.
@@ -165,18 +165,18 @@ export type SandboxInfo = Message<"toolgate.v1.SandboxInfo"> & {
   missing: string[];
 
   /**
-   * The mode of agents that have none of their own: `off`, `workspace-write` or `read-only`.
+   * The mode of agents that have none of their own.
    *
-   * @generated from field: string mode = 4;
+   * @generated from field: toolgate.v1.SandboxMode mode = 4;
    */
-  mode: string;
+  mode: SandboxMode;
 
   /**
-   * Their use of the network: `ask`, `allow` or `deny`.
+   * Whether their programs may use the network.
    *
-   * @generated from field: string network = 5;
+   * @generated from field: toolgate.v1.PermissionAction network = 5;
    */
-  network: string;
+  network: PermissionAction;
 
   /**
    * Whether the service refuses to start where something is missing.
@@ -552,11 +552,11 @@ export type AgentInfo = Message<"toolgate.v1.AgentInfo"> & {
   description: string;
 
   /**
-   * `primary`, `subagent` or `all`.
+   * Who works with it.
    *
-   * @generated from field: string mode = 3;
+   * @generated from field: toolgate.v1.AgentMode mode = 3;
    */
-  mode: string;
+  mode: AgentMode;
 
   /**
    * Its rules, weakest first: of all that match, the last one decides, and what none matches is asked. A call on behalf of
@@ -644,6 +644,47 @@ export const FeatureSchema: GenEnum<Feature> = /*@__PURE__*/
   enumDesc(file_toolgate_v1_info_service, 0);
 
 /**
+ * How far programs are confined.
+ *
+ * @generated from enum toolgate.v1.SandboxMode
+ */
+export enum SandboxMode {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: SANDBOX_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Not at all.
+   *
+   * @generated from enum value: SANDBOX_MODE_OFF = 1;
+   */
+  OFF = 1,
+
+  /**
+   * They write to the workspace, a temporary folder, and what was approved.
+   *
+   * @generated from enum value: SANDBOX_MODE_WORKSPACE_WRITE = 2;
+   */
+  WORKSPACE_WRITE = 2,
+
+  /**
+   * They write to a temporary folder, and what was approved.
+   *
+   * @generated from enum value: SANDBOX_MODE_READ_ONLY = 3;
+   */
+  READ_ONLY = 3,
+}
+
+/**
+ * Describes the enum toolgate.v1.SandboxMode.
+ */
+export const SandboxModeSchema: GenEnum<SandboxMode> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_info_service, 1);
+
+/**
  * How a source of tools is.
  *
  * @generated from enum toolgate.v1.ToolSourceState
@@ -710,7 +751,48 @@ export enum ToolSourceState {
  * Describes the enum toolgate.v1.ToolSourceState.
  */
 export const ToolSourceStateSchema: GenEnum<ToolSourceState> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 1);
+  enumDesc(file_toolgate_v1_info_service, 2);
+
+/**
+ * Who works with an agent.
+ *
+ * @generated from enum toolgate.v1.AgentMode
+ */
+export enum AgentMode {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: AGENT_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A person talks to it.
+   *
+   * @generated from enum value: AGENT_MODE_PRIMARY = 1;
+   */
+  PRIMARY = 1,
+
+  /**
+   * Other agents give it tasks.
+   *
+   * @generated from enum value: AGENT_MODE_SUBAGENT = 2;
+   */
+  SUBAGENT = 2,
+
+  /**
+   * Both.
+   *
+   * @generated from enum value: AGENT_MODE_ALL = 3;
+   */
+  ALL = 3,
+}
+
+/**
+ * Describes the enum toolgate.v1.AgentMode.
+ */
+export const AgentModeSchema: GenEnum<AgentMode> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_info_service, 3);
 
 /**
  * What confines programs.
@@ -758,7 +840,7 @@ export enum Sandbox {
  * Describes the enum toolgate.v1.Sandbox.
  */
 export const SandboxSchema: GenEnum<Sandbox> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 2);
+  enumDesc(file_toolgate_v1_info_service, 4);
 
 /**
  * Tells what this service is and what it allows.

@@ -3,6 +3,7 @@ package io.toolgate;
 import com.google.protobuf.ByteString;
 import io.toolgate.v1.PromptResolution;
 import io.toolgate.v1.PromptState;
+import io.toolgate.v1.WarningKind;
 import java.time.Instant;
 import java.util.Map;
 import java.util.Optional;
@@ -44,7 +45,7 @@ public sealed interface CallEvent {
      * @return the time, by the service's clock
      */
     default Instant time() {
-        return Protos.instant(proto().getTime());
+        return Protos.instant(proto().getEventTime());
     }
 
     /**
@@ -260,11 +261,11 @@ public sealed interface CallEvent {
      */
     record Warning(io.toolgate.v1.CallEvent proto) implements CallEvent {
         /**
-         * Returns a stable word for the warning.
+         * Returns what the warning is about.
          *
-         * @return the word
+         * @return the word for it
          */
-        public String kind() {
+        public WarningKind kind() {
             return proto.getWarning().getKind();
         }
 

@@ -3,11 +3,13 @@ package io.toolgate;
 import io.toolgate.v1.Attachment;
 import io.toolgate.v1.CallCompleted;
 import io.toolgate.v1.CallFailed;
+import io.toolgate.v1.CallOutcome;
 import io.toolgate.v1.FailureReason;
 import io.toolgate.v1.Timing;
 import io.toolgate.v1.Truncation;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 
 /** How a call ended. A failed call is a result as well: its text tells the model what to do next. */
 public sealed interface CallResult {
@@ -96,6 +98,26 @@ public sealed interface CallResult {
          */
         public String output() {
             return proto.getOutput();
+        }
+
+        /**
+         * Returns how the result is to be read: a command may have ended with another exit code than 0, for instance.
+         *
+         * @return the word for it
+         */
+        public CallOutcome outcome() {
+            return proto.getOutcome();
+        }
+
+        /**
+         * Returns the exit code of the command that the call ran.
+         *
+         * @return the code; empty if it ran none, or if a signal ended it
+         */
+        public OptionalInt exitCode() {
+            return proto.getCommand().hasExitCode()
+                    ? OptionalInt.of(proto.getCommand().getExitCode())
+                    : OptionalInt.empty();
         }
 
         @Override

@@ -1,5 +1,8 @@
 package io.toolgate;
 
+import io.toolgate.v1.CallCompleted;
+import io.toolgate.v1.CallOutcome;
+
 /** Makes typed views of messages. */
 final class Typed {
     private Typed() {}
@@ -17,11 +20,16 @@ final class Typed {
             case CHILD -> new CallEvent.Child(proto);
             case GAP -> new CallEvent.Gap(proto);
             case COMPLETED ->
-                proto.getCompleted().getInvalid() ? new CallEvent.Failed(proto) : new CallEvent.Completed(proto);
+                isInvalid(proto.getCompleted()) ? new CallEvent.Failed(proto) : new CallEvent.Completed(proto);
             case FAILED -> new CallEvent.Failed(proto);
             case HEARTBEAT, EVENT_NOT_SET -> null;
         };
     }
+    /** Says whether a call was not understood, so that its result is none to programs. */
+    static boolean isInvalid(CallCompleted completed) {
+        return completed.getOutcome() == CallOutcome.CALL_OUTCOME_INVALID;
+    }
+
     /** Makes the result of a terminal event; null for others. */
     static CallResult result(CallEvent event) {
         if (event instanceof CallEvent.Completed completed) {
@@ -34,7 +42,7 @@ final class Typed {
     static CallResult result(io.toolgate.v1.Call call) {
         return switch (call.getEndingCase()) {
             case COMPLETED ->
-                call.getCompleted().getInvalid()
+                isInvalid(call.getCompleted())
                         ? CallResult.Failed.invalid(call.getCallId(), call.getCompleted())
                         : new CallResult.Completed(call.getCallId(), call.getCompleted());
             case FAILED -> new CallResult.Failed(call.getCallId(), call.getFailed());
