@@ -266,8 +266,9 @@ pub(crate) fn admit(error: AdmitError) -> Status {
 /// A workspace was not opened.
 pub(crate) fn open_workspace(error: OpenError) -> Status {
     let message = error.to_string();
-    let denied =
-        |reason: &str, message: String| Status::with_error_details(Code::PermissionDenied, message, details(reason));
+    let denied = |reason: ErrorReason, message: String| {
+        Status::with_error_details(Code::PermissionDenied, message, details(reason))
+    };
     match error {
         OpenError::Fixed => precondition(ErrorReason::WorkspacesFixed, "workspace_roots", message),
         OpenError::BadName(problem) => bad_field("workspace", problem),
