@@ -261,7 +261,7 @@ fn ten_thousand_opens_leave_few_workspaces() {
 fn the_process_of_a_call_opens_nothing() {
     test(async {
         let mut setup = setup(&["roots/x"]);
-        setup.config = Some(json!({"permission": {"external_directory": "allow"}}));
+        setup.config = Some(json!({"permission": {"*": "allow"}}));
         let mut server = Server::with(setup).await;
         let (program, folder) = (env!("CARGO_BIN_EXE_toolgate"), real(&server, "roots/x"));
         let command = format!(

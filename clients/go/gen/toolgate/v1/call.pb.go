@@ -691,7 +691,12 @@ type CallContext struct {
 	// The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
 	// each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
 	// that repeats a start is attached to the call as any.
-	ClientIds     []string `protobuf:"bytes,10,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
+	ClientIds []string `protobuf:"bytes,10,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
+	// A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
+	// are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
+	// neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
+	// there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+	Directory     string `protobuf:"bytes,11,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +799,13 @@ func (x *CallContext) GetClientIds() []string {
 		return x.ClientIds
 	}
 	return nil
+}
+
+func (x *CallContext) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
 }
 
 // A file that belongs to a result.
@@ -1056,6 +1068,89 @@ func (x *Timing) GetRan() *durationpb.Duration {
 	return nil
 }
 
+// What the programs of a call have used, and the programs that they waited for, as the kernel counts it. What a call left
+// running in the background does not count.
+type Resources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time of processors spent in the programs.
+	UserTime *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
+	// Time of processors spent in the kernel for them.
+	SystemTime *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
+	// Bytes: the most memory that one of them had at a time.
+	PeakMemoryBytes int64 `protobuf:"varint,3,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
+	// Bytes read from disks; what was in memory already does not count.
+	ReadBytes int64 `protobuf:"varint,4,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	// Bytes written for disks.
+	WrittenBytes  int64 `protobuf:"varint,5,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resources) Reset() {
+	*x = Resources{}
+	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resources) ProtoMessage() {}
+
+func (x *Resources) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resources.ProtoReflect.Descriptor instead.
+func (*Resources) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Resources) GetUserTime() *durationpb.Duration {
+	if x != nil {
+		return x.UserTime
+	}
+	return nil
+}
+
+func (x *Resources) GetSystemTime() *durationpb.Duration {
+	if x != nil {
+		return x.SystemTime
+	}
+	return nil
+}
+
+func (x *Resources) GetPeakMemoryBytes() int64 {
+	if x != nil {
+		return x.PeakMemoryBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetWrittenBytes() int64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
 // One call's record.
 type Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1114,14 +1209,16 @@ type Call struct {
 	OriginalInputDigest string `protobuf:"bytes,22,opt,name=original_input_digest,json=originalInputDigest,proto3" json:"original_input_digest,omitempty"`
 	// What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
 	// wait. Set by GetCall and ListCalls only.
-	WaitingFor    string `protobuf:"bytes,23,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	WaitingFor string `protobuf:"bytes,23,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// What its programs have used, once it has ended; absent if it has started none, and for tools from elsewhere.
+	Resources     *Resources `protobuf:"bytes,25,opt,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	mi := &file_toolgate_v1_call_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1230,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	mi := &file_toolgate_v1_call_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1243,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Call) GetCallId() string {
@@ -1328,6 +1425,13 @@ func (x *Call) GetWaitingFor() string {
 	return ""
 }
 
+func (x *Call) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 type isCall_Ending interface {
 	isCall_Ending()
 }
@@ -1359,7 +1463,7 @@ type BackgroundProcess struct {
 
 func (x *BackgroundProcess) Reset() {
 	*x = BackgroundProcess{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[7]
+	mi := &file_toolgate_v1_call_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1475,7 @@ func (x *BackgroundProcess) String() string {
 func (*BackgroundProcess) ProtoMessage() {}
 
 func (x *BackgroundProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[7]
+	mi := &file_toolgate_v1_call_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1488,7 @@ func (x *BackgroundProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundProcess.ProtoReflect.Descriptor instead.
 func (*BackgroundProcess) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BackgroundProcess) GetPid() int64 {
@@ -1416,7 +1520,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[8]
+	mi := &file_toolgate_v1_call_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1532,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[8]
+	mi := &file_toolgate_v1_call_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1545,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FileChange) GetPath() string {
@@ -1481,7 +1585,7 @@ type FileVersion struct {
 
 func (x *FileVersion) Reset() {
 	*x = FileVersion{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	mi := &file_toolgate_v1_call_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1597,7 @@ func (x *FileVersion) String() string {
 func (*FileVersion) ProtoMessage() {}
 
 func (x *FileVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	mi := &file_toolgate_v1_call_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1610,7 @@ func (x *FileVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileVersion.ProtoReflect.Descriptor instead.
 func (*FileVersion) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{9}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FileVersion) GetSha256() string {
@@ -1563,7 +1667,7 @@ type CallEvent struct {
 
 func (x *CallEvent) Reset() {
 	*x = CallEvent{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[10]
+	mi := &file_toolgate_v1_call_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1679,7 @@ func (x *CallEvent) String() string {
 func (*CallEvent) ProtoMessage() {}
 
 func (x *CallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[10]
+	mi := &file_toolgate_v1_call_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1692,7 @@ func (x *CallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEvent.ProtoReflect.Descriptor instead.
 func (*CallEvent) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{10}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CallEvent) GetCallId() string {
@@ -1835,7 +1939,7 @@ type CallPending struct {
 
 func (x *CallPending) Reset() {
 	*x = CallPending{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[11]
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1951,7 @@ func (x *CallPending) String() string {
 func (*CallPending) ProtoMessage() {}
 
 func (x *CallPending) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[11]
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1964,7 @@ func (x *CallPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPending.ProtoReflect.Descriptor instead.
 func (*CallPending) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{11}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallPending) GetTool() string {
@@ -1914,7 +2018,7 @@ type CallQueued struct {
 
 func (x *CallQueued) Reset() {
 	*x = CallQueued{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2030,7 @@ func (x *CallQueued) String() string {
 func (*CallQueued) ProtoMessage() {}
 
 func (x *CallQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2043,7 @@ func (x *CallQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueued.ProtoReflect.Descriptor instead.
 func (*CallQueued) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallQueued) GetLimit() string {
@@ -1971,7 +2075,7 @@ type CallRunning struct {
 
 func (x *CallRunning) Reset() {
 	*x = CallRunning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2087,7 @@ func (x *CallRunning) String() string {
 func (*CallRunning) ProtoMessage() {}
 
 func (x *CallRunning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2100,7 @@ func (x *CallRunning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRunning.ProtoReflect.Descriptor instead.
 func (*CallRunning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallRunning) GetInputJson() string {
@@ -2038,7 +2142,7 @@ type CallMetadata struct {
 
 func (x *CallMetadata) Reset() {
 	*x = CallMetadata{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2154,7 @@ func (x *CallMetadata) String() string {
 func (*CallMetadata) ProtoMessage() {}
 
 func (x *CallMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2167,7 @@ func (x *CallMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallMetadata.ProtoReflect.Descriptor instead.
 func (*CallMetadata) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallMetadata) GetTitle() string {
@@ -2095,7 +2199,7 @@ type CallOutput struct {
 
 func (x *CallOutput) Reset() {
 	*x = CallOutput{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2211,7 @@ func (x *CallOutput) String() string {
 func (*CallOutput) ProtoMessage() {}
 
 func (x *CallOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2224,7 @@ func (x *CallOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOutput.ProtoReflect.Descriptor instead.
 func (*CallOutput) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallOutput) GetOutputId() string {
@@ -2157,7 +2261,7 @@ type CallWaiting struct {
 
 func (x *CallWaiting) Reset() {
 	*x = CallWaiting{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2273,7 @@ func (x *CallWaiting) String() string {
 func (*CallWaiting) ProtoMessage() {}
 
 func (x *CallWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2286,7 @@ func (x *CallWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWaiting.ProtoReflect.Descriptor instead.
 func (*CallWaiting) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallWaiting) GetPrompt() *Prompt {
@@ -2214,7 +2318,7 @@ type CallResumed struct {
 
 func (x *CallResumed) Reset() {
 	*x = CallResumed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2330,7 @@ func (x *CallResumed) String() string {
 func (*CallResumed) ProtoMessage() {}
 
 func (x *CallResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2343,7 @@ func (x *CallResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResumed.ProtoReflect.Descriptor instead.
 func (*CallResumed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallResumed) GetPromptId() string {
@@ -2278,7 +2382,7 @@ type CallChild struct {
 
 func (x *CallChild) Reset() {
 	*x = CallChild{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2394,7 @@ func (x *CallChild) String() string {
 func (*CallChild) ProtoMessage() {}
 
 func (x *CallChild) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2407,7 @@ func (x *CallChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChild.ProtoReflect.Descriptor instead.
 func (*CallChild) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallChild) GetCallId() string {
@@ -2333,7 +2437,7 @@ type CallWarning struct {
 
 func (x *CallWarning) Reset() {
 	*x = CallWarning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2449,7 @@ func (x *CallWarning) String() string {
 func (*CallWarning) ProtoMessage() {}
 
 func (x *CallWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2462,7 @@ func (x *CallWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWarning.ProtoReflect.Descriptor instead.
 func (*CallWarning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallWarning) GetKind() WarningKind {
@@ -2394,7 +2498,7 @@ type CallHeartbeat struct {
 
 func (x *CallHeartbeat) Reset() {
 	*x = CallHeartbeat{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2510,7 @@ func (x *CallHeartbeat) String() string {
 func (*CallHeartbeat) ProtoMessage() {}
 
 func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2523,7 @@ func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHeartbeat.ProtoReflect.Descriptor instead.
 func (*CallHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallHeartbeat) GetLastSequence() int64 {
@@ -2465,7 +2569,7 @@ type CallGap struct {
 
 func (x *CallGap) Reset() {
 	*x = CallGap{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2581,7 @@ func (x *CallGap) String() string {
 func (*CallGap) ProtoMessage() {}
 
 func (x *CallGap) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2594,7 @@ func (x *CallGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGap.ProtoReflect.Descriptor instead.
 func (*CallGap) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallGap) GetFirstSequence() int64 {
@@ -2549,7 +2653,7 @@ type CallCompleted struct {
 
 func (x *CallCompleted) Reset() {
 	*x = CallCompleted{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2665,7 @@ func (x *CallCompleted) String() string {
 func (*CallCompleted) ProtoMessage() {}
 
 func (x *CallCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2678,7 @@ func (x *CallCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCompleted.ProtoReflect.Descriptor instead.
 func (*CallCompleted) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallCompleted) GetTitle() string {
@@ -2756,7 +2860,7 @@ type CallFailed struct {
 
 func (x *CallFailed) Reset() {
 	*x = CallFailed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[23]
+	mi := &file_toolgate_v1_call_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2872,7 @@ func (x *CallFailed) String() string {
 func (*CallFailed) ProtoMessage() {}
 
 func (x *CallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[23]
+	mi := &file_toolgate_v1_call_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2885,7 @@ func (x *CallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
 func (*CallFailed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallFailed) GetReason() FailureReason {
@@ -2850,7 +2954,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\x0e2\x17.toolgate.v1.ToolSourceR\x06source\x121\n" +
 	"\aeffects\x18\x05 \x03(\x0e2\x17.toolgate.v1.ToolEffectR\aeffects\x12 \n" +
 	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\"\n" +
-	"\fexperimental\x18\a \x01(\bR\fexperimental\"\xe2\x02\n" +
+	"\fexperimental\x18\a \x01(\bR\fexperimental\"\x80\x03\n" +
 	"\vCallContext\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
@@ -2867,7 +2971,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x05extra\x18\t \x01(\v2\x17.google.protobuf.StructR\x05extra\x12\x1d\n" +
 	"\n" +
 	"client_ids\x18\n" +
-	" \x03(\tR\tclientIds\"\x96\x01\n" +
+	" \x03(\tR\tclientIds\x12\x1c\n" +
+	"\tdirectory\x18\v \x01(\tR\tdirectory\"\x96\x01\n" +
 	"\n" +
 	"Attachment\x12#\n" +
 	"\rattachment_id\x18\x01 \x01(\tR\fattachmentId\x12\x12\n" +
@@ -2888,7 +2993,15 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06Timing\x121\n" +
 	"\x06queued\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06queued\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
-	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xa1\b\n" +
+	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xef\x01\n" +
+	"\tResources\x126\n" +
+	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
+	"\vsystem_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"systemTime\x12*\n" +
+	"\x11peak_memory_bytes\x18\x03 \x01(\x03R\x0fpeakMemoryBytes\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x04 \x01(\x03R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\x05 \x01(\x03R\fwrittenBytes\"\xd7\b\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x122\n" +
 	"\acontext\x18\x02 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
@@ -2918,7 +3031,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x13original_input_json\x18\x15 \x01(\tR\x11originalInputJson\x122\n" +
 	"\x15original_input_digest\x18\x16 \x01(\tR\x13originalInputDigest\x12\x1f\n" +
 	"\vwaiting_for\x18\x17 \x01(\tR\n" +
-	"waitingForB\b\n" +
+	"waitingFor\x124\n" +
+	"\tresources\x18\x19 \x01(\v2\x16.toolgate.v1.ResourcesR\tresourcesB\b\n" +
 	"\x06ending\"?\n" +
 	"\x11BackgroundProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x18\n" +
@@ -3100,7 +3214,7 @@ func file_toolgate_v1_call_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_toolgate_v1_call_proto_goTypes = []any{
 	(ToolSource)(0),               // 0: toolgate.v1.ToolSource
 	(ToolEffect)(0),               // 1: toolgate.v1.ToolEffect
@@ -3115,99 +3229,103 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(*Attachment)(nil),            // 10: toolgate.v1.Attachment
 	(*Truncation)(nil),            // 11: toolgate.v1.Truncation
 	(*Timing)(nil),                // 12: toolgate.v1.Timing
-	(*Call)(nil),                  // 13: toolgate.v1.Call
-	(*BackgroundProcess)(nil),     // 14: toolgate.v1.BackgroundProcess
-	(*FileChange)(nil),            // 15: toolgate.v1.FileChange
-	(*FileVersion)(nil),           // 16: toolgate.v1.FileVersion
-	(*CallEvent)(nil),             // 17: toolgate.v1.CallEvent
-	(*CallPending)(nil),           // 18: toolgate.v1.CallPending
-	(*CallQueued)(nil),            // 19: toolgate.v1.CallQueued
-	(*CallRunning)(nil),           // 20: toolgate.v1.CallRunning
-	(*CallMetadata)(nil),          // 21: toolgate.v1.CallMetadata
-	(*CallOutput)(nil),            // 22: toolgate.v1.CallOutput
-	(*CallWaiting)(nil),           // 23: toolgate.v1.CallWaiting
-	(*CallResumed)(nil),           // 24: toolgate.v1.CallResumed
-	(*CallChild)(nil),             // 25: toolgate.v1.CallChild
-	(*CallWarning)(nil),           // 26: toolgate.v1.CallWarning
-	(*CallHeartbeat)(nil),         // 27: toolgate.v1.CallHeartbeat
-	(*CallGap)(nil),               // 28: toolgate.v1.CallGap
-	(*CallCompleted)(nil),         // 29: toolgate.v1.CallCompleted
-	(*CallFailed)(nil),            // 30: toolgate.v1.CallFailed
-	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*Prompt)(nil),                // 34: toolgate.v1.Prompt
-	(PromptState)(0),              // 35: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 36: toolgate.v1.PromptResolution
-	(CallOutcome)(0),              // 37: toolgate.v1.CallOutcome
-	(*CommandResult)(nil),         // 38: toolgate.v1.CommandResult
-	(*FilesResult)(nil),           // 39: toolgate.v1.FilesResult
-	(*SearchResult)(nil),          // 40: toolgate.v1.SearchResult
-	(*ReadResult)(nil),            // 41: toolgate.v1.ReadResult
-	(*FetchResult)(nil),           // 42: toolgate.v1.FetchResult
-	(*ChildrenResult)(nil),        // 43: toolgate.v1.ChildrenResult
+	(*Resources)(nil),             // 13: toolgate.v1.Resources
+	(*Call)(nil),                  // 14: toolgate.v1.Call
+	(*BackgroundProcess)(nil),     // 15: toolgate.v1.BackgroundProcess
+	(*FileChange)(nil),            // 16: toolgate.v1.FileChange
+	(*FileVersion)(nil),           // 17: toolgate.v1.FileVersion
+	(*CallEvent)(nil),             // 18: toolgate.v1.CallEvent
+	(*CallPending)(nil),           // 19: toolgate.v1.CallPending
+	(*CallQueued)(nil),            // 20: toolgate.v1.CallQueued
+	(*CallRunning)(nil),           // 21: toolgate.v1.CallRunning
+	(*CallMetadata)(nil),          // 22: toolgate.v1.CallMetadata
+	(*CallOutput)(nil),            // 23: toolgate.v1.CallOutput
+	(*CallWaiting)(nil),           // 24: toolgate.v1.CallWaiting
+	(*CallResumed)(nil),           // 25: toolgate.v1.CallResumed
+	(*CallChild)(nil),             // 26: toolgate.v1.CallChild
+	(*CallWarning)(nil),           // 27: toolgate.v1.CallWarning
+	(*CallHeartbeat)(nil),         // 28: toolgate.v1.CallHeartbeat
+	(*CallGap)(nil),               // 29: toolgate.v1.CallGap
+	(*CallCompleted)(nil),         // 30: toolgate.v1.CallCompleted
+	(*CallFailed)(nil),            // 31: toolgate.v1.CallFailed
+	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*Prompt)(nil),                // 35: toolgate.v1.Prompt
+	(PromptState)(0),              // 36: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 37: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 38: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 39: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 40: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 41: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 42: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 43: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 44: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
 	1,  // 1: toolgate.v1.ToolDefinition.effects:type_name -> toolgate.v1.ToolEffect
 	7,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
-	31, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
-	32, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
-	32, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
-	32, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
-	9,  // 7: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
-	4,  // 8: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
-	33, // 9: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
-	33, // 10: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
-	33, // 11: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
-	29, // 12: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
-	30, // 13: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
-	15, // 14: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
-	14, // 15: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
-	16, // 16: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
-	16, // 17: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	33, // 18: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
-	18, // 19: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	20, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	21, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	22, // 22: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	23, // 23: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	24, // 24: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	26, // 25: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	27, // 26: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	28, // 27: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	29, // 28: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	30, // 29: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	25, // 30: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	19, // 31: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
-	31, // 32: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	34, // 33: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	35, // 34: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	36, // 35: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	6,  // 36: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
-	4,  // 37: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	32, // 38: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	31, // 39: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	10, // 40: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	11, // 41: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	12, // 42: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	37, // 43: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
-	38, // 44: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
-	39, // 45: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
-	40, // 46: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
-	41, // 47: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
-	42, // 48: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
-	43, // 49: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
-	5,  // 50: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	31, // 51: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	10, // 52: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	11, // 53: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	12, // 54: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	32, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
+	33, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
+	33, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
+	33, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
+	33, // 7: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
+	33, // 8: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
+	9,  // 9: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
+	4,  // 10: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
+	34, // 11: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
+	34, // 12: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
+	34, // 13: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
+	30, // 14: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
+	31, // 15: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
+	16, // 16: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
+	15, // 17: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
+	13, // 18: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
+	17, // 19: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
+	17, // 20: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
+	34, // 21: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
+	19, // 22: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
+	21, // 23: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	22, // 24: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	23, // 25: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	24, // 26: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	25, // 27: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	27, // 28: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	28, // 29: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	29, // 30: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	30, // 31: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	31, // 32: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	26, // 33: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	20, // 34: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	32, // 35: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	35, // 36: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	36, // 37: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	37, // 38: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	6,  // 39: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
+	4,  // 40: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	33, // 41: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	32, // 42: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	10, // 43: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	11, // 44: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	12, // 45: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	38, // 46: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	39, // 47: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	40, // 48: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	41, // 49: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	42, // 50: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	43, // 51: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	44, // 52: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	5,  // 53: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	32, // 54: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	10, // 55: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	11, // 56: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	12, // 57: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3221,12 +3339,12 @@ func file_toolgate_v1_call_proto_init() {
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[6].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[7].OneofWrappers = []any{
 		(*Call_Completed)(nil),
 		(*Call_Failed)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[9].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[10].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[10].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[11].OneofWrappers = []any{
 		(*CallEvent_Pending)(nil),
 		(*CallEvent_Running)(nil),
 		(*CallEvent_Metadata)(nil),
@@ -3240,8 +3358,8 @@ func file_toolgate_v1_call_proto_init() {
 		(*CallEvent_Failed)(nil),
 		(*CallEvent_Child)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[14].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[22].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[15].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[23].OneofWrappers = []any{
 		(*CallCompleted_Command)(nil),
 		(*CallCompleted_Files)(nil),
 		(*CallCompleted_Search)(nil),
@@ -3255,7 +3373,7 @@ func file_toolgate_v1_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_call_proto_rawDesc), len(file_toolgate_v1_call_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -49,7 +49,7 @@ const (
 	ErrorReason_ERROR_REASON_FOREIGN_HOST ErrorReason = 7
 	// PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names.
 	ErrorReason_ERROR_REASON_SCOPE_MISSING ErrorReason = 8
-	// PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some.
+	// PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others.
 	ErrorReason_ERROR_REASON_WORKSPACES_LIMITED ErrorReason = 9
 	// INVALID_ARGUMENT: a field is wrong; `google.rpc.BadRequest` names it.
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 10
@@ -108,6 +108,22 @@ const (
 	ErrorReason_ERROR_REASON_WAITS_FOR_PERSON ErrorReason = 35
 	// INTERNAL: a fault of the service; its log has the cause.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 36
+	// FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`).
+	ErrorReason_ERROR_REASON_WORKSPACES_FIXED ErrorReason = 37
+	// FAILED_PRECONDITION: the folder overlaps with that of another workspace.
+	ErrorReason_ERROR_REASON_WORKSPACES_OVERLAP ErrorReason = 38
+	// FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed.
+	ErrorReason_ERROR_REASON_WORKSPACE_CONFIGURED ErrorReason = 39
+	// PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere.
+	ErrorReason_ERROR_REASON_OUTSIDE_ROOTS ErrorReason = 40
+	// PERMISSION_DENIED: the folder holds files of the service itself, or lies among them.
+	ErrorReason_ERROR_REASON_FOLDER_RESERVED ErrorReason = 41
+	// NOT_FOUND: the folder that is to be a workspace does not exist.
+	ErrorReason_ERROR_REASON_FOLDER_MISSING ErrorReason = 42
+	// ALREADY_EXISTS: the name of the workspace belongs to another folder.
+	ErrorReason_ERROR_REASON_WORKSPACE_NAME_TAKEN ErrorReason = 43
+	// RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first.
+	ErrorReason_ERROR_REASON_TOO_MANY_WORKSPACES ErrorReason = 44
 )
 
 // Enum value maps for ErrorReason.
@@ -150,6 +166,14 @@ var (
 		34: "ERROR_REASON_DEADLINE",
 		35: "ERROR_REASON_WAITS_FOR_PERSON",
 		36: "ERROR_REASON_INTERNAL",
+		37: "ERROR_REASON_WORKSPACES_FIXED",
+		38: "ERROR_REASON_WORKSPACES_OVERLAP",
+		39: "ERROR_REASON_WORKSPACE_CONFIGURED",
+		40: "ERROR_REASON_OUTSIDE_ROOTS",
+		41: "ERROR_REASON_FOLDER_RESERVED",
+		42: "ERROR_REASON_FOLDER_MISSING",
+		43: "ERROR_REASON_WORKSPACE_NAME_TAKEN",
+		44: "ERROR_REASON_TOO_MANY_WORKSPACES",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -189,6 +213,14 @@ var (
 		"ERROR_REASON_DEADLINE":              34,
 		"ERROR_REASON_WAITS_FOR_PERSON":      35,
 		"ERROR_REASON_INTERNAL":              36,
+		"ERROR_REASON_WORKSPACES_FIXED":      37,
+		"ERROR_REASON_WORKSPACES_OVERLAP":    38,
+		"ERROR_REASON_WORKSPACE_CONFIGURED":  39,
+		"ERROR_REASON_OUTSIDE_ROOTS":         40,
+		"ERROR_REASON_FOLDER_RESERVED":       41,
+		"ERROR_REASON_FOLDER_MISSING":        42,
+		"ERROR_REASON_WORKSPACE_NAME_TAKEN":  43,
+		"ERROR_REASON_TOO_MANY_WORKSPACES":   44,
 	}
 )
 
@@ -223,7 +255,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xaf\t\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xce\v\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -262,7 +294,15 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x15ERROR_REASON_REPLACED\x10!\x12\x19\n" +
 	"\x15ERROR_REASON_DEADLINE\x10\"\x12!\n" +
 	"\x1dERROR_REASON_WAITS_FOR_PERSON\x10#\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10$B\x98\x01\n" +
+	"\x15ERROR_REASON_INTERNAL\x10$\x12!\n" +
+	"\x1dERROR_REASON_WORKSPACES_FIXED\x10%\x12#\n" +
+	"\x1fERROR_REASON_WORKSPACES_OVERLAP\x10&\x12%\n" +
+	"!ERROR_REASON_WORKSPACE_CONFIGURED\x10'\x12\x1e\n" +
+	"\x1aERROR_REASON_OUTSIDE_ROOTS\x10(\x12 \n" +
+	"\x1cERROR_REASON_FOLDER_RESERVED\x10)\x12\x1f\n" +
+	"\x1bERROR_REASON_FOLDER_MISSING\x10*\x12%\n" +
+	"!ERROR_REASON_WORKSPACE_NAME_TAKEN\x10+\x12$\n" +
+	" ERROR_REASON_TOO_MANY_WORKSPACES\x10,B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -408,6 +408,7 @@ class CallContext(_message.Message):
     PARENT_CALL_ID_FIELD_NUMBER: _builtins.int
     EXTRA_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """The workspace's name; empty for the default one."""
     session_id: _builtins.str
@@ -426,6 +427,12 @@ class CallContext(_message.Message):
     """
     parent_call_id: _builtins.str
     """The call on whose behalf this one is made."""
+    directory: _builtins.str
+    """A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
+    are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
+    neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
+    there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+    """
     @_builtins.property
     def model(self) -> Global___ModelRef:
         """The model."""
@@ -454,10 +461,11 @@ class CallContext(_message.Message):
         parent_call_id: _builtins.str = ...,
         extra: _struct_pb2.Struct | None = ...,
         client_ids: _abc.Iterable[_builtins.str] | None = ...,
+        directory: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["extra", b"extra", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_ids", b"client_ids", "client_kind", b"client_kind", "client_name", b"client_name", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_ids", b"client_ids", "client_kind", b"client_kind", "client_name", b"client_name", "directory", b"directory", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -578,6 +586,50 @@ class Timing(_message.Message):
 Global___Timing: _TypeAlias = Timing  # noqa: Y015
 
 @_typing.final
+class Resources(_message.Message):
+    """What the programs of a call have used, and the programs that they waited for, as the kernel counts it. What a call left
+    running in the background does not count.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_TIME_FIELD_NUMBER: _builtins.int
+    SYSTEM_TIME_FIELD_NUMBER: _builtins.int
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    READ_BYTES_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
+    peak_memory_bytes: _builtins.int
+    """Bytes: the most memory that one of them had at a time."""
+    read_bytes: _builtins.int
+    """Bytes read from disks; what was in memory already does not count."""
+    written_bytes: _builtins.int
+    """Bytes written for disks."""
+    @_builtins.property
+    def user_time(self) -> _duration_pb2.Duration:
+        """Time of processors spent in the programs."""
+
+    @_builtins.property
+    def system_time(self) -> _duration_pb2.Duration:
+        """Time of processors spent in the kernel for them."""
+
+    def __init__(
+        self,
+        *,
+        user_time: _duration_pb2.Duration | None = ...,
+        system_time: _duration_pb2.Duration | None = ...,
+        peak_memory_bytes: _builtins.int = ...,
+        read_bytes: _builtins.int = ...,
+        written_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["peak_memory_bytes", b"peak_memory_bytes", "read_bytes", b"read_bytes", "system_time", b"system_time", "user_time", b"user_time", "written_bytes", b"written_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Resources: _TypeAlias = Resources  # noqa: Y015
+
+@_typing.final
 class Call(_message.Message):
     """One call's record."""
 
@@ -607,6 +659,7 @@ class Call(_message.Message):
     ORIGINAL_INPUT_JSON_FIELD_NUMBER: _builtins.int
     ORIGINAL_INPUT_DIGEST_FIELD_NUMBER: _builtins.int
     WAITING_FOR_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call's id."""
     tool: _builtins.str
@@ -681,6 +734,10 @@ class Call(_message.Message):
         or with the service. Set by GetCall, RunTool and ListCalls only.
         """
 
+    @_builtins.property
+    def resources(self) -> Global___Resources:
+        """What its programs have used, once it has ended; absent if it has started none, and for tools from elsewhere."""
+
     def __init__(
         self,
         *,
@@ -708,10 +765,11 @@ class Call(_message.Message):
         original_input_json: _builtins.str = ...,
         original_input_digest: _builtins.str = ...,
         waiting_for: _builtins.str = ...,
+        resources: Global___Resources | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "resources", b"resources", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "resources", b"resources", "start_time", b"start_time", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_ending: _TypeAlias = _typing.Literal["completed", "failed"]  # noqa: Y015
     _WhichOneofArgType_ending: _TypeAlias = _typing.Literal["ending", b"ending"]  # noqa: Y015

@@ -41,7 +41,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 8
     """PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names."""
     ERROR_REASON_WORKSPACES_LIMITED: _ErrorReason.ValueType  # 9
-    """PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some."""
+    """PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others."""
     ERROR_REASON_INVALID_FIELD: _ErrorReason.ValueType  # 10
     """INVALID_ARGUMENT: a field is wrong; `google.rpc.BadRequest` names it."""
     ERROR_REASON_NOT_FOUND: _ErrorReason.ValueType  # 11
@@ -102,6 +102,22 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 36
     """INTERNAL: a fault of the service; its log has the cause."""
+    ERROR_REASON_WORKSPACES_FIXED: _ErrorReason.ValueType  # 37
+    """FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`)."""
+    ERROR_REASON_WORKSPACES_OVERLAP: _ErrorReason.ValueType  # 38
+    """FAILED_PRECONDITION: the folder overlaps with that of another workspace."""
+    ERROR_REASON_WORKSPACE_CONFIGURED: _ErrorReason.ValueType  # 39
+    """FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed."""
+    ERROR_REASON_OUTSIDE_ROOTS: _ErrorReason.ValueType  # 40
+    """PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere."""
+    ERROR_REASON_FOLDER_RESERVED: _ErrorReason.ValueType  # 41
+    """PERMISSION_DENIED: the folder holds files of the service itself, or lies among them."""
+    ERROR_REASON_FOLDER_MISSING: _ErrorReason.ValueType  # 42
+    """NOT_FOUND: the folder that is to be a workspace does not exist."""
+    ERROR_REASON_WORKSPACE_NAME_TAKEN: _ErrorReason.ValueType  # 43
+    """ALREADY_EXISTS: the name of the workspace belongs to another folder."""
+    ERROR_REASON_TOO_MANY_WORKSPACES: _ErrorReason.ValueType  # 44
+    """RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -130,7 +146,7 @@ ERROR_REASON_FOREIGN_HOST: ErrorReason.ValueType  # 7
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 8
 """PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names."""
 ERROR_REASON_WORKSPACES_LIMITED: ErrorReason.ValueType  # 9
-"""PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some."""
+"""PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others."""
 ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 10
 """INVALID_ARGUMENT: a field is wrong; `google.rpc.BadRequest` names it."""
 ERROR_REASON_NOT_FOUND: ErrorReason.ValueType  # 11
@@ -191,4 +207,20 @@ say which call waits for which prompt.
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 36
 """INTERNAL: a fault of the service; its log has the cause."""
+ERROR_REASON_WORKSPACES_FIXED: ErrorReason.ValueType  # 37
+"""FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`)."""
+ERROR_REASON_WORKSPACES_OVERLAP: ErrorReason.ValueType  # 38
+"""FAILED_PRECONDITION: the folder overlaps with that of another workspace."""
+ERROR_REASON_WORKSPACE_CONFIGURED: ErrorReason.ValueType  # 39
+"""FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed."""
+ERROR_REASON_OUTSIDE_ROOTS: ErrorReason.ValueType  # 40
+"""PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere."""
+ERROR_REASON_FOLDER_RESERVED: ErrorReason.ValueType  # 41
+"""PERMISSION_DENIED: the folder holds files of the service itself, or lies among them."""
+ERROR_REASON_FOLDER_MISSING: ErrorReason.ValueType  # 42
+"""NOT_FOUND: the folder that is to be a workspace does not exist."""
+ERROR_REASON_WORKSPACE_NAME_TAKEN: ErrorReason.ValueType  # 43
+"""ALREADY_EXISTS: the name of the workspace belongs to another folder."""
+ERROR_REASON_TOO_MANY_WORKSPACES: ErrorReason.ValueType  # 44
+"""RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -40,6 +40,10 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """Delete stored outputs, export the audit and see the service's own settings."""
     SCOPE_TOOLS_HOOK: _Scope.ValueType  # 7
     """Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused."""
+    SCOPE_WORKSPACES_MANAGE: _Scope.ValueType  # 8
+    """Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
+    from SCOPE_ADMIN because a front end that opens projects need not read the audit.
+    """
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     """A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -54,7 +58,7 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
     see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
     AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read` and `admin`.
+    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `workspaces.manage` and `admin`.
     """
 
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
@@ -73,6 +77,10 @@ SCOPE_ADMIN: Scope.ValueType  # 6
 """Delete stored outputs, export the audit and see the service's own settings."""
 SCOPE_TOOLS_HOOK: Scope.ValueType  # 7
 """Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused."""
+SCOPE_WORKSPACES_MANAGE: Scope.ValueType  # 8
+"""Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
+from SCOPE_ADMIN because a front end that opens projects need not read the audit.
+"""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int

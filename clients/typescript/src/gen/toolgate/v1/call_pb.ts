@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/call.proto.
  */
 export const file_toolgate_v1_call: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIvsBCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSEwoLY2xpZW50X2tpbmQYBiABKAkSEwoLY2xpZW50X25hbWUYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkSJgoFZXh0cmEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNsaWVudF9pZHMYCiADKAkibQoKQXR0YWNobWVudBIVCg1hdHRhY2htZW50X2lkGAEgASgJEgwKBG1pbWUYAiABKAkSEAoIZmlsZW5hbWUYAyABKAkSDgoEZGF0YRgEIAEoDEgAEg0KA3VybBgFIAEoCUgAQgkKB2NvbnRlbnQiagoKVHJ1bmNhdGlvbhIRCgl0cnVuY2F0ZWQYASABKAgSEQoJb3V0cHV0X2lkGAIgASgJEgwKBHBhdGgYAyABKAkSEwoLdG90YWxfYnl0ZXMYBCABKAMSEwoLdG90YWxfbGluZXMYBSABKAMihgEKBlRpbWluZxIpCgZxdWV1ZWQYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoGd2FpdGVkGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA3JhbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiL+BQoEQ2FsbBIPCgdjYWxsX2lkGAEgASgJEikKB2NvbnRleHQYAiABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgR0b29sGAMgASgJEhYKDnJlcXVlc3RlZF90b29sGAQgASgJEhIKCmlucHV0X2pzb24YBSABKAkSFAoMaW5wdXRfZGlnZXN0GAYgASgJEiUKBXN0YXRlGAcgASgOMhYudG9vbGdhdGUudjEuQ2FsbFN0YXRlEi8KC2NyZWF0ZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydF90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgLIAEoAxINCgV0aXRsZRgMIAEoCRIPCgdzdW1tYXJ5GBggASgJEhkKEXdhaXRpbmdfcHJvbXB0X2lkGA0gASgJEi8KCWNvbXBsZXRlZBgOIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDyABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASKAoHY2hhbmdlcxgQIAMoCzIXLnRvb2xnYXRlLnYxLkZpbGVDaGFuZ2USFQoNYWNjZXB0c19pbnB1dBgRIAEoCBIZChFuZXh0X2lucHV0X29mZnNldBgSIAEoAxI8ChRiYWNrZ3JvdW5kX3Byb2Nlc3NlcxgTIAMoCzIeLnRvb2xnYXRlLnYxLkJhY2tncm91bmRQcm9jZXNzEhEKCXJlcXVlc3RlchgUIAEoCRIbChNvcmlnaW5hbF9pbnB1dF9qc29uGBUgASgJEh0KFW9yaWdpbmFsX2lucHV0X2RpZ2VzdBgWIAEoCRITCgt3YWl0aW5nX2ZvchgXIAEoCUIICgZlbmRpbmciMQoRQmFja2dyb3VuZFByb2Nlc3MSCwoDcGlkGAEgASgDEg8KB2NvbW1hbmQYAiABKAkibQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEigKBmJlZm9yZRgCIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVWZXJzaW9uEicKBWFmdGVyGAMgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24iTQoLRmlsZVZlcnNpb24SDgoGc2hhMjU2GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSEQoEbW9kZRgDIAEoDUgAiAEBQgcKBV9tb2RlIv0ECglDYWxsRXZlbnQSDwoHY2FsbF9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxIuCgpldmVudF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdwZW5kaW5nGAQgASgLMhgudG9vbGdhdGUudjEuQ2FsbFBlbmRpbmdIABIrCgdydW5uaW5nGAUgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJ1bm5pbmdIABItCghtZXRhZGF0YRgGIAEoCzIZLnRvb2xnYXRlLnYxLkNhbGxNZXRhZGF0YUgAEikKBm91dHB1dBgHIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxPdXRwdXRIABIrCgd3YWl0aW5nGAggASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhaXRpbmdIABIrCgdyZXN1bWVkGAkgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJlc3VtZWRIABIrCgd3YXJuaW5nGAogASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhcm5pbmdIABIvCgloZWFydGJlYXQYCyABKAsyGi50b29sZ2F0ZS52MS5DYWxsSGVhcnRiZWF0SAASIwoDZ2FwGAwgASgLMhQudG9vbGdhdGUudjEuQ2FsbEdhcEgAEi8KCWNvbXBsZXRlZBgNIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDiABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASJwoFY2hpbGQYDyABKAsyFi50b29sZ2F0ZS52MS5DYWxsQ2hpbGRIAEIHCgVldmVudCJ8CgtDYWxsUGVuZGluZxIMCgR0b29sGAEgASgJEhYKDnJlcXVlc3RlZF90b29sGAIgASgJEg0KBXRpdGxlGAMgASgJEg8KB3N1bW1hcnkYBCABKAkSJwoGcXVldWVkGAUgASgLMhcudG9vbGdhdGUudjEuQ2FsbFF1ZXVlZCIqCgpDYWxsUXVldWVkEg0KBWxpbWl0GAEgASgJEg0KBWFoZWFkGAIgASgFIkYKC0NhbGxSdW5uaW5nEhIKCmlucHV0X2pzb24YASABKAkSFAoMaW5wdXRfZGlnZXN0GAIgASgJEg0KBXRpdGxlGAMgASgJIlcKDENhbGxNZXRhZGF0YRISCgV0aXRsZRgBIAEoCUgAiAEBEikKCG1ldGFkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIICgZfdGl0bGUiPQoKQ2FsbE91dHB1dBIRCglvdXRwdXRfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwiRQoLQ2FsbFdhaXRpbmcSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0EhEKCWFwcHJvdmVycxgCIAEoBSJ8CgtDYWxsUmVzdW1lZBIRCglwcm9tcHRfaWQYASABKAkSJwoFc3RhdGUYAiABKA4yGC50b29sZ2F0ZS52MS5Qcm9tcHRTdGF0ZRIxCgpyZXNvbHV0aW9uGAMgASgLMh0udG9vbGdhdGUudjEuUHJvbXB0UmVzb2x1dGlvbiIqCglDYWxsQ2hpbGQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJIkMKC0NhbGxXYXJuaW5nEiYKBGtpbmQYASABKA4yGC50b29sZ2F0ZS52MS5XYXJuaW5nS2luZBIMCgR0ZXh0GAIgASgJIosBCg1DYWxsSGVhcnRiZWF0EhUKDWxhc3Rfc2VxdWVuY2UYASABKAMSJQoFc3RhdGUYAiABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSKgoHZWxhcHNlZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIQCghkcmFpbmluZxgEIAEoCCJOCgdDYWxsR2FwEhYKDmZpcnN0X3NlcXVlbmNlGAEgASgDEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAMSFAoMb3V0cHV0X2J5dGVzGAMgASgDIpoECg1DYWxsQ29tcGxldGVkEg0KBXRpdGxlGAEgASgJEg4KBm91dHB1dBgCIAEoCRIpCghtZXRhZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoLYXR0YWNobWVudHMYBCADKAsyFy50b29sZ2F0ZS52MS5BdHRhY2htZW50EisKCnRydW5jYXRpb24YBSABKAsyFy50b29sZ2F0ZS52MS5UcnVuY2F0aW9uEiMKBnRpbWluZxgGIAEoCzITLnRvb2xnYXRlLnYxLlRpbWluZxIpCgdvdXRjb21lGAcgASgOMhgudG9vbGdhdGUudjEuQ2FsbE91dGNvbWUSLQoHY29tbWFuZBgIIAEoCzIaLnRvb2xnYXRlLnYxLkNvbW1hbmRSZXN1bHRIABIpCgVmaWxlcxgJIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzUmVzdWx0SAASKwoGc2VhcmNoGAogASgLMhkudG9vbGdhdGUudjEuU2VhcmNoUmVzdWx0SAASJwoEcmVhZBgLIAEoCzIXLnRvb2xnYXRlLnYxLlJlYWRSZXN1bHRIABIpCgVmZXRjaBgMIAEoCzIYLnRvb2xnYXRlLnYxLkZldGNoUmVzdWx0SAASLwoIY2hpbGRyZW4YDSABKAsyGy50b29sZ2F0ZS52MS5DaGlsZHJlblJlc3VsdEgAQggKBnJlc3VsdCKBAgoKQ2FsbEZhaWxlZBIqCgZyZWFzb24YASABKA4yGi50b29sZ2F0ZS52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAIgASgJEg0KBXRpdGxlGAMgASgJEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgthdHRhY2htZW50cxgFIAMoCzIXLnRvb2xnYXRlLnYxLkF0dGFjaG1lbnQSKwoKdHJ1bmNhdGlvbhgGIAEoCzIXLnRvb2xnYXRlLnYxLlRydW5jYXRpb24SIwoGdGltaW5nGAcgASgLMhMudG9vbGdhdGUudjEuVGltaW5nKp8BCgpUb29sU291cmNlEhsKF1RPT0xfU09VUkNFX1VOU1BFQ0lGSUVEEAASFwoTVE9PTF9TT1VSQ0VfQlVJTFRJThABEhYKElRPT0xfU09VUkNFX0NVU1RPTRACEhYKElRPT0xfU09VUkNFX1BMVUdJThADEhMKD1RPT0xfU09VUkNFX01DUBAEEhYKElRPT0xfU09VUkNFX0hPU1RFRBAFKqsBCgpUb29sRWZmZWN0EhsKF1RPT0xfRUZGRUNUX1VOU1BFQ0lGSUVEEAASFQoRVE9PTF9FRkZFQ1RfUkVBRFMQARIWChJUT09MX0VGRkVDVF9XUklURVMQAhIdChlUT09MX0VGRkVDVF9SVU5TX1BST0dSQU1TEAMSFwoTVE9PTF9FRkZFQ1RfTkVUV09SSxAEEhkKFVRPT0xfRUZGRUNUX0FTS1NfVVNFUhAFKl8KDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQARIWChJPTl9ESVNDT05ORUNUX0tFRVAQAiprCgpPdXRwdXRNb2RlEhsKF09VVFBVVF9NT0RFX1VOU1BFQ0lGSUVEEAASFAoQT1VUUFVUX01PREVfRlVMTBABEhQKEE9VVFBVVF9NT0RFX1RBSUwQAhIUChBPVVRQVVRfTU9ERV9OT05FEAMqoAEKCUNhbGxTdGF0ZRIaChZDQUxMX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSQ0FMTF9TVEFURV9QRU5ESU5HEAESFgoSQ0FMTF9TVEFURV9SVU5OSU5HEAISFgoSQ0FMTF9TVEFURV9XQUlUSU5HEAMSGAoUQ0FMTF9TVEFURV9DT01QTEVURUQQBBIVChFDQUxMX1NUQVRFX0ZBSUxFRBAFKpUDCg1GYWlsdXJlUmVhc29uEh4KGkZBSUxVUkVfUkVBU09OX1VOU1BFQ0lGSUVEEAASJAogRkFJTFVSRV9SRUFTT05fSU5WQUxJRF9BUkdVTUVOVFMQARIZChVGQUlMVVJFX1JFQVNPTl9ERU5JRUQQAhIbChdGQUlMVVJFX1JFQVNPTl9SRUpFQ1RFRBADEiEKHUZBSUxVUkVfUkVBU09OX1BST01QVF9FWFBJUkVEEAQSHAoYRkFJTFVSRV9SRUFTT05fQ0FOQ0VMTEVEEAUSHAoYRkFJTFVSRV9SRUFTT05fVElNRURfT1VUEAYSHQoZRkFJTFVSRV9SRUFTT05fVE9PTF9FUlJPUhAHEhwKGEZBSUxVUkVfUkVBU09OX0RPT01fTE9PUBAIEhgKFEZBSUxVUkVfUkVBU09OX1FVT1RBEAkSGgoWRkFJTFVSRV9SRUFTT05fRFJBSU5FRBAKEhcKE0ZBSUxVUkVfUkVBU09OX0xPU1QQCxIbChdGQUlMVVJFX1JFQVNPTl9JTlRFUk5BTBAMKsQBCgtXYXJuaW5nS2luZBIcChhXQVJOSU5HX0tJTkRfVU5TUEVDSUZJRUQQABIWChJXQVJOSU5HX0tJTkRfTE9TU1kQARIYChRXQVJOSU5HX0tJTkRfTk9fVU5ETxACEiUKIVdBUk5JTkdfS0lORF9BVFRBQ0hNRU5UU19MRUZUX09VVBADEhoKFldBUk5JTkdfS0lORF9TVVJWSVZPUlMQBBIiCh5XQVJOSU5HX0tJTkRfTUVUQURBVEFfTEVGVF9PVVQQBUKRAQoOaW8udG9vbGdhdGUudjFCCUNhbGxQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt, file_toolgate_v1_result]);
+  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIo4CCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSEwoLY2xpZW50X2tpbmQYBiABKAkSEwoLY2xpZW50X25hbWUYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkSJgoFZXh0cmEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNsaWVudF9pZHMYCiADKAkSEQoJZGlyZWN0b3J5GAsgASgJIm0KCkF0dGFjaG1lbnQSFQoNYXR0YWNobWVudF9pZBgBIAEoCRIMCgRtaW1lGAIgASgJEhAKCGZpbGVuYW1lGAMgASgJEg4KBGRhdGEYBCABKAxIABINCgN1cmwYBSABKAlIAEIJCgdjb250ZW50ImoKClRydW5jYXRpb24SEQoJdHJ1bmNhdGVkGAEgASgIEhEKCW91dHB1dF9pZBgCIAEoCRIMCgRwYXRoGAMgASgJEhMKC3RvdGFsX2J5dGVzGAQgASgDEhMKC3RvdGFsX2xpbmVzGAUgASgDIoYBCgZUaW1pbmcSKQoGcXVldWVkGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEikKBndhaXRlZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgNyYW4YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24irwEKCVJlc291cmNlcxIsCgl1c2VyX3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRcGVha19tZW1vcnlfYnl0ZXMYAyABKAMSEgoKcmVhZF9ieXRlcxgEIAEoAxIVCg13cml0dGVuX2J5dGVzGAUgASgDIqkGCgRDYWxsEg8KB2NhbGxfaWQYASABKAkSKQoHY29udGV4dBgCIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0EgwKBHRvb2wYAyABKAkSFgoOcmVxdWVzdGVkX3Rvb2wYBCABKAkSEgoKaW5wdXRfanNvbhgFIAEoCRIUCgxpbnB1dF9kaWdlc3QYBiABKAkSJQoFc3RhdGUYByABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1sYXN0X3NlcXVlbmNlGAsgASgDEg0KBXRpdGxlGAwgASgJEg8KB3N1bW1hcnkYGCABKAkSGQoRd2FpdGluZ19wcm9tcHRfaWQYDSABKAkSLwoJY29tcGxldGVkGA4gASgLMhoudG9vbGdhdGUudjEuQ2FsbENvbXBsZXRlZEgAEikKBmZhaWxlZBgPIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxGYWlsZWRIABIoCgdjaGFuZ2VzGBAgAygLMhcudG9vbGdhdGUudjEuRmlsZUNoYW5nZRIVCg1hY2NlcHRzX2lucHV0GBEgASgIEhkKEW5leHRfaW5wdXRfb2Zmc2V0GBIgASgDEjwKFGJhY2tncm91bmRfcHJvY2Vzc2VzGBMgAygLMh4udG9vbGdhdGUudjEuQmFja2dyb3VuZFByb2Nlc3MSEQoJcmVxdWVzdGVyGBQgASgJEhsKE29yaWdpbmFsX2lucHV0X2pzb24YFSABKAkSHQoVb3JpZ2luYWxfaW5wdXRfZGlnZXN0GBYgASgJEhMKC3dhaXRpbmdfZm9yGBcgASgJEikKCXJlc291cmNlcxgZIAEoCzIWLnRvb2xnYXRlLnYxLlJlc291cmNlc0IICgZlbmRpbmciMQoRQmFja2dyb3VuZFByb2Nlc3MSCwoDcGlkGAEgASgDEg8KB2NvbW1hbmQYAiABKAkibQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEigKBmJlZm9yZRgCIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVWZXJzaW9uEicKBWFmdGVyGAMgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24iTQoLRmlsZVZlcnNpb24SDgoGc2hhMjU2GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSEQoEbW9kZRgDIAEoDUgAiAEBQgcKBV9tb2RlIv0ECglDYWxsRXZlbnQSDwoHY2FsbF9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxIuCgpldmVudF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdwZW5kaW5nGAQgASgLMhgudG9vbGdhdGUudjEuQ2FsbFBlbmRpbmdIABIrCgdydW5uaW5nGAUgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJ1bm5pbmdIABItCghtZXRhZGF0YRgGIAEoCzIZLnRvb2xnYXRlLnYxLkNhbGxNZXRhZGF0YUgAEikKBm91dHB1dBgHIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxPdXRwdXRIABIrCgd3YWl0aW5nGAggASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhaXRpbmdIABIrCgdyZXN1bWVkGAkgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJlc3VtZWRIABIrCgd3YXJuaW5nGAogASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhcm5pbmdIABIvCgloZWFydGJlYXQYCyABKAsyGi50b29sZ2F0ZS52MS5DYWxsSGVhcnRiZWF0SAASIwoDZ2FwGAwgASgLMhQudG9vbGdhdGUudjEuQ2FsbEdhcEgAEi8KCWNvbXBsZXRlZBgNIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDiABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASJwoFY2hpbGQYDyABKAsyFi50b29sZ2F0ZS52MS5DYWxsQ2hpbGRIAEIHCgVldmVudCJ8CgtDYWxsUGVuZGluZxIMCgR0b29sGAEgASgJEhYKDnJlcXVlc3RlZF90b29sGAIgASgJEg0KBXRpdGxlGAMgASgJEg8KB3N1bW1hcnkYBCABKAkSJwoGcXVldWVkGAUgASgLMhcudG9vbGdhdGUudjEuQ2FsbFF1ZXVlZCIqCgpDYWxsUXVldWVkEg0KBWxpbWl0GAEgASgJEg0KBWFoZWFkGAIgASgFIkYKC0NhbGxSdW5uaW5nEhIKCmlucHV0X2pzb24YASABKAkSFAoMaW5wdXRfZGlnZXN0GAIgASgJEg0KBXRpdGxlGAMgASgJIlcKDENhbGxNZXRhZGF0YRISCgV0aXRsZRgBIAEoCUgAiAEBEikKCG1ldGFkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIICgZfdGl0bGUiPQoKQ2FsbE91dHB1dBIRCglvdXRwdXRfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwiRQoLQ2FsbFdhaXRpbmcSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0EhEKCWFwcHJvdmVycxgCIAEoBSJ8CgtDYWxsUmVzdW1lZBIRCglwcm9tcHRfaWQYASABKAkSJwoFc3RhdGUYAiABKA4yGC50b29sZ2F0ZS52MS5Qcm9tcHRTdGF0ZRIxCgpyZXNvbHV0aW9uGAMgASgLMh0udG9vbGdhdGUudjEuUHJvbXB0UmVzb2x1dGlvbiIqCglDYWxsQ2hpbGQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJIkMKC0NhbGxXYXJuaW5nEiYKBGtpbmQYASABKA4yGC50b29sZ2F0ZS52MS5XYXJuaW5nS2luZBIMCgR0ZXh0GAIgASgJIosBCg1DYWxsSGVhcnRiZWF0EhUKDWxhc3Rfc2VxdWVuY2UYASABKAMSJQoFc3RhdGUYAiABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSKgoHZWxhcHNlZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIQCghkcmFpbmluZxgEIAEoCCJOCgdDYWxsR2FwEhYKDmZpcnN0X3NlcXVlbmNlGAEgASgDEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAMSFAoMb3V0cHV0X2J5dGVzGAMgASgDIpoECg1DYWxsQ29tcGxldGVkEg0KBXRpdGxlGAEgASgJEg4KBm91dHB1dBgCIAEoCRIpCghtZXRhZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoLYXR0YWNobWVudHMYBCADKAsyFy50b29sZ2F0ZS52MS5BdHRhY2htZW50EisKCnRydW5jYXRpb24YBSABKAsyFy50b29sZ2F0ZS52MS5UcnVuY2F0aW9uEiMKBnRpbWluZxgGIAEoCzITLnRvb2xnYXRlLnYxLlRpbWluZxIpCgdvdXRjb21lGAcgASgOMhgudG9vbGdhdGUudjEuQ2FsbE91dGNvbWUSLQoHY29tbWFuZBgIIAEoCzIaLnRvb2xnYXRlLnYxLkNvbW1hbmRSZXN1bHRIABIpCgVmaWxlcxgJIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzUmVzdWx0SAASKwoGc2VhcmNoGAogASgLMhkudG9vbGdhdGUudjEuU2VhcmNoUmVzdWx0SAASJwoEcmVhZBgLIAEoCzIXLnRvb2xnYXRlLnYxLlJlYWRSZXN1bHRIABIpCgVmZXRjaBgMIAEoCzIYLnRvb2xnYXRlLnYxLkZldGNoUmVzdWx0SAASLwoIY2hpbGRyZW4YDSABKAsyGy50b29sZ2F0ZS52MS5DaGlsZHJlblJlc3VsdEgAQggKBnJlc3VsdCKBAgoKQ2FsbEZhaWxlZBIqCgZyZWFzb24YASABKA4yGi50b29sZ2F0ZS52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAIgASgJEg0KBXRpdGxlGAMgASgJEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgthdHRhY2htZW50cxgFIAMoCzIXLnRvb2xnYXRlLnYxLkF0dGFjaG1lbnQSKwoKdHJ1bmNhdGlvbhgGIAEoCzIXLnRvb2xnYXRlLnYxLlRydW5jYXRpb24SIwoGdGltaW5nGAcgASgLMhMudG9vbGdhdGUudjEuVGltaW5nKp8BCgpUb29sU291cmNlEhsKF1RPT0xfU09VUkNFX1VOU1BFQ0lGSUVEEAASFwoTVE9PTF9TT1VSQ0VfQlVJTFRJThABEhYKElRPT0xfU09VUkNFX0NVU1RPTRACEhYKElRPT0xfU09VUkNFX1BMVUdJThADEhMKD1RPT0xfU09VUkNFX01DUBAEEhYKElRPT0xfU09VUkNFX0hPU1RFRBAFKqsBCgpUb29sRWZmZWN0EhsKF1RPT0xfRUZGRUNUX1VOU1BFQ0lGSUVEEAASFQoRVE9PTF9FRkZFQ1RfUkVBRFMQARIWChJUT09MX0VGRkVDVF9XUklURVMQAhIdChlUT09MX0VGRkVDVF9SVU5TX1BST0dSQU1TEAMSFwoTVE9PTF9FRkZFQ1RfTkVUV09SSxAEEhkKFVRPT0xfRUZGRUNUX0FTS1NfVVNFUhAFKl8KDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQARIWChJPTl9ESVNDT05ORUNUX0tFRVAQAiprCgpPdXRwdXRNb2RlEhsKF09VVFBVVF9NT0RFX1VOU1BFQ0lGSUVEEAASFAoQT1VUUFVUX01PREVfRlVMTBABEhQKEE9VVFBVVF9NT0RFX1RBSUwQAhIUChBPVVRQVVRfTU9ERV9OT05FEAMqoAEKCUNhbGxTdGF0ZRIaChZDQUxMX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSQ0FMTF9TVEFURV9QRU5ESU5HEAESFgoSQ0FMTF9TVEFURV9SVU5OSU5HEAISFgoSQ0FMTF9TVEFURV9XQUlUSU5HEAMSGAoUQ0FMTF9TVEFURV9DT01QTEVURUQQBBIVChFDQUxMX1NUQVRFX0ZBSUxFRBAFKpUDCg1GYWlsdXJlUmVhc29uEh4KGkZBSUxVUkVfUkVBU09OX1VOU1BFQ0lGSUVEEAASJAogRkFJTFVSRV9SRUFTT05fSU5WQUxJRF9BUkdVTUVOVFMQARIZChVGQUlMVVJFX1JFQVNPTl9ERU5JRUQQAhIbChdGQUlMVVJFX1JFQVNPTl9SRUpFQ1RFRBADEiEKHUZBSUxVUkVfUkVBU09OX1BST01QVF9FWFBJUkVEEAQSHAoYRkFJTFVSRV9SRUFTT05fQ0FOQ0VMTEVEEAUSHAoYRkFJTFVSRV9SRUFTT05fVElNRURfT1VUEAYSHQoZRkFJTFVSRV9SRUFTT05fVE9PTF9FUlJPUhAHEhwKGEZBSUxVUkVfUkVBU09OX0RPT01fTE9PUBAIEhgKFEZBSUxVUkVfUkVBU09OX1FVT1RBEAkSGgoWRkFJTFVSRV9SRUFTT05fRFJBSU5FRBAKEhcKE0ZBSUxVUkVfUkVBU09OX0xPU1QQCxIbChdGQUlMVVJFX1JFQVNPTl9JTlRFUk5BTBAMKsQBCgtXYXJuaW5nS2luZBIcChhXQVJOSU5HX0tJTkRfVU5TUEVDSUZJRUQQABIWChJXQVJOSU5HX0tJTkRfTE9TU1kQARIYChRXQVJOSU5HX0tJTkRfTk9fVU5ETxACEiUKIVdBUk5JTkdfS0lORF9BVFRBQ0hNRU5UU19MRUZUX09VVBADEhoKFldBUk5JTkdfS0lORF9TVVJWSVZPUlMQBBIiCh5XQVJOSU5HX0tJTkRfTUVUQURBVEFfTEVGVF9PVVQQBUKRAQoOaW8udG9vbGdhdGUudjFCCUNhbGxQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt, file_toolgate_v1_result]);
 
 /**
  * A model, as the front end names it.
@@ -203,6 +203,16 @@ export type CallContext = Message<"toolgate.v1.CallContext"> & {
    * @generated from field: repeated string client_ids = 10;
    */
   clientIds: string[];
+
+  /**
+   * A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
+   * are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
+   * neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
+   * there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+   *
+   * @generated from field: string directory = 11;
+   */
+  directory: string;
 };
 
 /**
@@ -353,6 +363,56 @@ export type Timing = Message<"toolgate.v1.Timing"> & {
  */
 export const TimingSchema: GenMessage<Timing> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_call, 5);
+
+/**
+ * What the programs of a call have used, and the programs that they waited for, as the kernel counts it. What a call left
+ * running in the background does not count.
+ *
+ * @generated from message toolgate.v1.Resources
+ */
+export type Resources = Message<"toolgate.v1.Resources"> & {
+  /**
+   * Time of processors spent in the programs.
+   *
+   * @generated from field: google.protobuf.Duration user_time = 1;
+   */
+  userTime?: Duration | undefined;
+
+  /**
+   * Time of processors spent in the kernel for them.
+   *
+   * @generated from field: google.protobuf.Duration system_time = 2;
+   */
+  systemTime?: Duration | undefined;
+
+  /**
+   * Bytes: the most memory that one of them had at a time.
+   *
+   * @generated from field: int64 peak_memory_bytes = 3;
+   */
+  peakMemoryBytes: bigint;
+
+  /**
+   * Bytes read from disks; what was in memory already does not count.
+   *
+   * @generated from field: int64 read_bytes = 4;
+   */
+  readBytes: bigint;
+
+  /**
+   * Bytes written for disks.
+   *
+   * @generated from field: int64 written_bytes = 5;
+   */
+  writtenBytes: bigint;
+};
+
+/**
+ * Describes the message toolgate.v1.Resources.
+ * Use `create(ResourcesSchema)` to create a new message.
+ */
+export const ResourcesSchema: GenMessage<Resources> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_call, 6);
 
 /**
  * One call's record.
@@ -541,6 +601,13 @@ export type Call = Message<"toolgate.v1.Call"> & {
    * @generated from field: string waiting_for = 23;
    */
   waitingFor: string;
+
+  /**
+   * What its programs have used, once it has ended; absent if it has started none, and for tools from elsewhere.
+   *
+   * @generated from field: toolgate.v1.Resources resources = 25;
+   */
+  resources?: Resources | undefined;
 };
 
 /**
@@ -548,7 +615,7 @@ export type Call = Message<"toolgate.v1.Call"> & {
  * Use `create(CallSchema)` to create a new message.
  */
 export const CallSchema: GenMessage<Call> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 6);
+  messageDesc(file_toolgate_v1_call, 7);
 
 /**
  * A process that an ended call left running.
@@ -576,7 +643,7 @@ export type BackgroundProcess = Message<"toolgate.v1.BackgroundProcess"> & {
  * Use `create(BackgroundProcessSchema)` to create a new message.
  */
 export const BackgroundProcessSchema: GenMessage<BackgroundProcess> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 7);
+  messageDesc(file_toolgate_v1_call, 8);
 
 /**
  * What a call did to one file. A file that was moved is one change of either path.
@@ -611,7 +678,7 @@ export type FileChange = Message<"toolgate.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 8);
+  messageDesc(file_toolgate_v1_call, 9);
 
 /**
  * A file as it was at one moment.
@@ -647,7 +714,7 @@ export type FileVersion = Message<"toolgate.v1.FileVersion"> & {
  * Use `create(FileVersionSchema)` to create a new message.
  */
 export const FileVersionSchema: GenMessage<FileVersion> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 9);
+  messageDesc(file_toolgate_v1_call, 10);
 
 /**
  * One entry of a call's log, or a heartbeat.
@@ -786,7 +853,7 @@ export type CallEvent = Message<"toolgate.v1.CallEvent"> & {
  * Use `create(CallEventSchema)` to create a new message.
  */
 export const CallEventSchema: GenMessage<CallEvent> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 10);
+  messageDesc(file_toolgate_v1_call, 11);
 
 /**
  * The call is admitted and recorded.
@@ -836,7 +903,7 @@ export type CallPending = Message<"toolgate.v1.CallPending"> & {
  * Use `create(CallPendingSchema)` to create a new message.
  */
 export const CallPendingSchema: GenMessage<CallPending> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 11);
+  messageDesc(file_toolgate_v1_call, 12);
 
 /**
  * Why a call waits for its turn. Its time limit does not run meanwhile, and `timing.queued` of its end says how long it
@@ -867,7 +934,7 @@ export type CallQueued = Message<"toolgate.v1.CallQueued"> & {
  * Use `create(CallQueuedSchema)` to create a new message.
  */
 export const CallQueuedSchema: GenMessage<CallQueued> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 12);
+  messageDesc(file_toolgate_v1_call, 13);
 
 /**
  * The tool starts. Nothing changes the input after this.
@@ -902,7 +969,7 @@ export type CallRunning = Message<"toolgate.v1.CallRunning"> & {
  * Use `create(CallRunningSchema)` to create a new message.
  */
 export const CallRunningSchema: GenMessage<CallRunning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 13);
+  messageDesc(file_toolgate_v1_call, 14);
 
 /**
  * Title or metadata changed. Metadata that comes before the end has at most 1 MiB; what would make it larger is left out,
@@ -935,7 +1002,7 @@ export type CallMetadata = Message<"toolgate.v1.CallMetadata"> & {
  * Use `create(CallMetadataSchema)` to create a new message.
  */
 export const CallMetadataSchema: GenMessage<CallMetadata> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 14);
+  messageDesc(file_toolgate_v1_call, 15);
 
 /**
  * Bytes of output, as the tool wrote them; never split inside a UTF-8 character that the tool wrote whole.
@@ -970,7 +1037,7 @@ export type CallOutput = Message<"toolgate.v1.CallOutput"> & {
  * Use `create(CallOutputSchema)` to create a new message.
  */
 export const CallOutputSchema: GenMessage<CallOutput> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 15);
+  messageDesc(file_toolgate_v1_call, 16);
 
 /**
  * The call waits for a person.
@@ -998,7 +1065,7 @@ export type CallWaiting = Message<"toolgate.v1.CallWaiting"> & {
  * Use `create(CallWaitingSchema)` to create a new message.
  */
 export const CallWaitingSchema: GenMessage<CallWaiting> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 16);
+  messageDesc(file_toolgate_v1_call, 17);
 
 /**
  * The wait is over.
@@ -1033,7 +1100,7 @@ export type CallResumed = Message<"toolgate.v1.CallResumed"> & {
  * Use `create(CallResumedSchema)` to create a new message.
  */
 export const CallResumedSchema: GenMessage<CallResumed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 17);
+  messageDesc(file_toolgate_v1_call, 18);
 
 /**
  * The call made another one: `bash` does so for a command in the background, `batch` for each of the calls that it was
@@ -1063,7 +1130,7 @@ export type CallChild = Message<"toolgate.v1.CallChild"> & {
  * Use `create(CallChildSchema)` to create a new message.
  */
 export const CallChildSchema: GenMessage<CallChild> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 18);
+  messageDesc(file_toolgate_v1_call, 19);
 
 /**
  * Something a person should know that does not end the call.
@@ -1091,7 +1158,7 @@ export type CallWarning = Message<"toolgate.v1.CallWarning"> & {
  * Use `create(CallWarningSchema)` to create a new message.
  */
 export const CallWarningSchema: GenMessage<CallWarning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 19);
+  messageDesc(file_toolgate_v1_call, 20);
 
 /**
  * Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
@@ -1135,7 +1202,7 @@ export type CallHeartbeat = Message<"toolgate.v1.CallHeartbeat"> & {
  * Use `create(CallHeartbeatSchema)` to create a new message.
  */
 export const CallHeartbeatSchema: GenMessage<CallHeartbeat> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 20);
+  messageDesc(file_toolgate_v1_call, 21);
 
 /**
  * Events that this stream leaves out: because of the output mode, or because they were compacted.
@@ -1170,7 +1237,7 @@ export type CallGap = Message<"toolgate.v1.CallGap"> & {
  * Use `create(CallGapSchema)` to create a new message.
  */
 export const CallGapSchema: GenMessage<CallGap> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 21);
+  messageDesc(file_toolgate_v1_call, 22);
 
 /**
  * Terminal. The result of the call, whole.
@@ -1289,7 +1356,7 @@ export type CallCompleted = Message<"toolgate.v1.CallCompleted"> & {
  * Use `create(CallCompletedSchema)` to create a new message.
  */
 export const CallCompletedSchema: GenMessage<CallCompleted> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 22);
+  messageDesc(file_toolgate_v1_call, 23);
 
 /**
  * Terminal. The call has no result; what it reached is kept.
@@ -1352,7 +1419,7 @@ export type CallFailed = Message<"toolgate.v1.CallFailed"> & {
  * Use `create(CallFailedSchema)` to create a new message.
  */
 export const CallFailedSchema: GenMessage<CallFailed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 23);
+  messageDesc(file_toolgate_v1_call, 24);
 
 /**
  * Where a tool comes from.
