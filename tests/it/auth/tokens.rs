@@ -20,12 +20,13 @@ use prost::Message as _;
 use super::setup::*;
 use crate::support::{self, Server, Setup, refused, test, watch_all};
 
-const SCOPES: [&str; 6] = [
+const SCOPES: [&str; 7] = [
     "calls.execute",
     "calls.read",
     "prompts.reply",
     "tools.host",
     "outputs.read",
+    "workspaces.manage",
     "admin",
 ];
 
