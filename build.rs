@@ -21,6 +21,7 @@ const FILES: [&str; 13] = [
     "toolgate/v1/session_service.proto",
     "toolgate/v1/terminal.proto",
     "toolgate/v1/tool_service.proto",
+    "toolgate/v1/workspace_service.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -19,8 +19,8 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
 use toolgate_contract::{
-    CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState, ReplyPromptRequest,
-    ReplyResult, ToolDefinition,
+    CallContext, CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState,
+    ReplyPromptRequest, ReplyResult, ToolDefinition,
 };
 use toolgate_permission::hints::nearest;
 
@@ -130,6 +130,9 @@ pub(super) struct CallArgs {
     /// The session; calls of one session share what was read and what waits.
     #[arg(long, env = "TOOLGATE_SESSION", hide_env_values = true)]
     session: Option<String>,
+    /// A folder inside the workspace to work in, relative to its directory.
+    #[arg(long, value_name = "DIR")]
+    directory: Option<String>,
     /// The call's id: with the same id the same call is started only once.
     #[arg(long, value_name = "ID")]
     call_id: Option<String>,
@@ -242,7 +245,10 @@ impl CallArgs {
         };
         let timeout = self.timeout.map(prost_types::Duration::try_from).transpose();
         Ok(ExecuteToolRequest {
-            context: Some(self.viewpoint.context(&connection.workspace, self.session.as_deref())),
+            context: Some(CallContext {
+                directory: self.directory.clone().unwrap_or_default(),
+                ..self.viewpoint.context(&connection.workspace, self.session.as_deref())
+            }),
             call_id: self.call_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
             tool: self.tool.clone(),
             arguments: Some(Arguments::InputJson(input)),

@@ -127,6 +127,7 @@ fn line(event: &Event) -> String {
                 .flat_map(|(sign, names)| names.iter().map(move |name| format!(" {sign}{name}")));
             format!("tools{}", names.collect::<String>())
         }
+        Some(What::WorkspaceChanged(it)) => format!("workspace {}", words::workspace_change(it.change)),
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };

@@ -50,6 +50,7 @@ mod tools;
 mod user;
 mod view;
 mod words;
+mod workspaces;
 
 use clap::{Parser, Subcommand};
 use toolgate_config::service::LogFormat;
@@ -116,6 +117,8 @@ enum Command {
     Sessions(session::SessionsArgs),
     /// Show a session, or end it.
     Session(session::SessionArgs),
+    /// List the workspaces, or open or close one.
+    Workspaces(workspaces::WorkspacesArgs),
     /// Stream what happens in the workspaces.
     Events(events::EventsArgs),
     /// Export or verify the record of who did what, by which rule.
@@ -208,6 +211,7 @@ impl Command {
             Self::Grants(args) => args.run(globals, terminal).await,
             Self::Sessions(args) => args.run(globals, terminal).await,
             Self::Session(args) => args.run(globals, terminal).await,
+            Self::Workspaces(args) => args.run(globals, terminal).await,
             Self::Events(args) => args.run(globals, terminal).await,
             Self::Audit(args) => args.run(globals, terminal).await,
             Self::Config(args) => args.run(globals, terminal),

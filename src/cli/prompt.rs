@@ -67,11 +67,11 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
         visible(&prompt.agent),
         visible(&prompt.session_id)
     );
-    if !prompt.workspace.is_empty() {
-        let _ = write!(of, ", workspace {}", visible(&prompt.workspace));
-    }
-    if !prompt.requester.is_empty() {
-        let _ = write!(of, ", requested by {}", visible(&prompt.requester));
+    let (workspace, directory, requester) = (&prompt.workspace, &prompt.directory, &prompt.requester);
+    for (what, name) in [("workspace", workspace), ("in", directory), ("requested by", requester)] {
+        if !name.is_empty() {
+            let _ = write!(of, ", {what} {}", visible(name));
+        }
     }
     for approval in &prompt.approvals {
         let _ = write!(of, ", approved by {}", visible(&approval.approved_by));

@@ -3,6 +3,7 @@
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
     CallCompleted, CallOutcome, CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource,
+    ToolSourceState, WorkspaceChange,
 };
 
 macro_rules! words {
@@ -20,9 +21,11 @@ words! {
     call_state: CallState, "CALL_STATE_";
     failure_reason: FailureReason, "FAILURE_REASON_";
     tool_source: ToolSource, "TOOL_SOURCE_";
+    tool_source_state: ToolSourceState, "TOOL_SOURCE_STATE_";
     tool_effect: ToolEffect, "TOOL_EFFECT_";
     prompt_state: PromptState, "PROMPT_STATE_";
     reply_result: ReplyResult, "REPLY_RESULT_";
+    workspace_change: WorkspaceChange, "WORKSPACE_CHANGE_";
 }
 
 /// Says how a call that has a result ended: `completed`, `exit 7`, `timed out`, ...

@@ -83,6 +83,7 @@ impl Happenings {
             | Kind::CallMetadataChanged(_)
             | Kind::SessionEnded(_)
             | Kind::Heartbeat(_)
+            | Kind::WorkspaceChanged(_)
             | Kind::ToolsChanged(_) => return Ok(None),
         };
         Ok(Some(Happening { kind, data }))

@@ -13,3 +13,4 @@ mod mcp;
 mod setup;
 mod tls;
 mod tokens;
+mod workspaces;

@@ -112,8 +112,8 @@ fn refused(text: &str) -> Result<Value, HookError> {
     Err(HookError::Refused(text.to_owned()))
 }
 
-fn catalog(inside: &Inside) -> &Catalog {
-    &inside.engine.catalogs().all()[0].tools
+fn catalog(inside: &Inside) -> Arc<Catalog> {
+    inside.engine.catalogs().all()[0].tools.clone()
 }
 
 fn offer(inside: &Inside, tools: &[&'static str], hooks: Vec<Made>) {

@@ -65,3 +65,4 @@ mod unanswered;
 mod walls;
 mod web;
 mod webfetch;
+mod workspaces;

@@ -55,7 +55,7 @@ mod on_local {
             hostile_ids_of_prompts;
         records: facts_are_seen_at_once, the_last_fact_wins, facts_before_appends, facts_of_workspaces, forgetting,
             hostile_facts,
-            journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;
+            workspaces_are_remembered, journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;
         outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, listed, deleted,
             kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
         audit: each_thing_is_recorded_once, people_are_recorded, facts_are_recorded_before_appends, two_stores_keep_one_chain, sweeping_the_audit;
@@ -70,6 +70,7 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         origin: Origin {
             workspace: "main".to_owned(),
             session: SessionId::from("ses_1"),
+            directory: String::new(),
             message_id: String::new(),
             agent: "build".to_owned(),
             model: Model::default(),
@@ -170,6 +171,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
         agent: "build".to_owned(),
         tool: "bash".to_owned(),
         requester: String::new(),
+        directory: String::new(),
         on_behalf_of: Vec::new(),
         clients: Vec::new(),
         approvals: Vec::new(),

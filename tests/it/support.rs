@@ -109,6 +109,8 @@ pub(crate) struct Setup {
     pub(crate) tcp: bool,
     /// Workspaces beside `default`, each a folder of its name.
     pub(crate) more: Vec<&'static str>,
+    /// Folders that are there before it starts, relative to its folder.
+    pub(crate) folders: Vec<&'static str>,
     /// Files that are there before it starts, relative to its folder.
     pub(crate) files: Vec<(&'static str, String)>,
     /// A program and its arguments that become the server.
@@ -161,7 +163,7 @@ impl Server {
         for name in ["home/.config/opencode", "work", "data"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        for name in &setup.more {
+        for name in setup.more.iter().chain(&setup.folders) {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         for (name, text) in &setup.files {

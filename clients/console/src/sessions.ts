@@ -56,7 +56,7 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
     for await (const { event } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
       alive();
       if (event === undefined) continue;
-      if (event.event.case === "heartbeat") ask(ended);
+      if (event.event.case === "heartbeat" || event.event.case === "workspaceChanged") ask(ended);
       if (last === undefined || event.sequence > last) last = event.sequence;
       happened(event);
       if (event.event.case === "todosUpdated") setTodos(event.sessionId, event.event.value.todos);

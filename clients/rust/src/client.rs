@@ -22,6 +22,7 @@ use toolgate_contract::output_service_client::OutputServiceClient;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
 use toolgate_contract::{
     Call, CallContext, CancelCallRequest, GetCallRequest, GetServerInfoRequest, GetServerInfoResponse,
 };
@@ -180,6 +181,8 @@ impl Client {
         audit_service: AuditServiceClient;
         /// Returns the generated client for the server's version, limits and workspaces.
         info_service: InfoServiceClient;
+        /// Returns the generated client for opening, closing and listing workspaces.
+        workspace_service: WorkspaceServiceClient;
     }
 
     /// Returns the version, limits and workspaces of the service.

@@ -11,6 +11,12 @@ macro_rules! context_setters {
             self
         }
 
+        /// Names a folder inside the workspace to work in, relative to its directory.
+        pub fn directory(mut self, folder: impl Into<String>) -> Self {
+            self.$($field).+.directory = folder.into();
+            self
+        }
+
         /// Names the session. Without one, every call gets a session of its own.
         pub fn session(mut self, id: impl Into<String>) -> Self {
             self.$($field).+.session_id = id.into();

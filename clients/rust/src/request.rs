@@ -92,6 +92,11 @@ fn or(value: String, base: &str) -> String {
 fn completed(context: CallContext, client: &Client) -> CallContext {
     let base = client.context();
     CallContext {
+        // A folder of one workspace is none of another.
+        directory: match context.workspace.is_empty() {
+            true => or(context.directory, &base.directory),
+            false => context.directory,
+        },
         workspace: or(context.workspace, &base.workspace),
         session_id: or(context.session_id, &base.session_id),
         message_id: or(context.message_id, &base.message_id),

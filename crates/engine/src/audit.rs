@@ -77,7 +77,8 @@ impl Refusals {
 fn refusal_word(error: &AdmitError) -> &'static str {
     match error {
         AdmitError::Draining => "draining",
-        AdmitError::UnknownWorkspace { .. } => "unknown_workspace",
+        AdmitError::BadDirectory(_) => "bad_directory",
+        AdmitError::UnknownWorkspace { .. } | AdmitError::ClosedWorkspace(_) => "unknown_workspace",
         AdmitError::BrokenWorkspace { .. } => "broken_workspace",
         AdmitError::UnknownAgent { .. } => "unknown_agent",
         AdmitError::UnknownParent(_) => "unknown_parent",

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use toolgate_model::{CallId, CallRecord, CallState, EndReason, InstanceId, SessionKey, TerminalSize};
 
 use crate::admission::refusal::AdmitError;
+use crate::catalogs::Gate;
 use crate::drain_notice::DrainNotice;
 use crate::handover::AtQuestion;
 use crate::live::LiveCall;
@@ -89,6 +90,15 @@ impl Calls {
         of_session.cloned().collect()
     }
 
+    /// Closes a workspace for new calls, and returns those that it has.
+    pub(crate) fn close(&self, workspace: &str, gate: &Gate) -> Vec<Arc<LiveCall>> {
+        let live = self.live.lock();
+        // Under the lock: a call is either here now, or refused.
+        gate.close();
+        let of_workspace = live.values().filter(|call| call.record().origin.workspace == workspace);
+        of_workspace.cloned().collect()
+    }
+
     /// Returns this run of the service.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
@@ -129,6 +139,7 @@ impl Calls {
     pub(crate) fn reserve(
         &self,
         record: &CallRecord,
+        gate: &Gate,
         parent: Option<&CallRecord>,
         bytes: usize,
         ring: Ring,
@@ -137,6 +148,9 @@ impl Calls {
         // Under the lock: a call is either here when the drain or the end of its task looks, or refused.
         if self.is_draining() {
             return Err(AdmitError::Draining);
+        }
+        if gate.is_closed() {
+            return Err(AdmitError::ClosedWorkspace(record.origin.workspace.clone()));
         }
         if calls.contains_key(&record.id) {
             return Ok(None);

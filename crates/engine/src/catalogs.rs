@@ -1,11 +1,18 @@
 //! The workspaces with their tools, agents and rules, and what these mean for a call.
 //!
-//! *Invariant:* reads what is in force at the moment; knows nothing of running calls, logs and prompts.
+//! Workspaces come and go while the service runs. Whoever has found one keeps it: it is closed for new calls first, and
+//! taken from here when its calls have ended.
+//!
+//! *Invariant:* reads what is in force at the moment; knows nothing of running calls, logs and prompts. No two workspaces
+//! have the same name, and the first one stays.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::RwLock;
 use toolgate_fs::Workspace;
-use toolgate_model::{CallRecord, Definition, Delegation, Origin, Rule};
+use toolgate_model::{CallRecord, Definition, Delegation, Origin, Rule, Timestamp};
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
 use toolgate_tool::Catalog;
@@ -28,6 +35,35 @@ pub struct WorkspaceRuntime {
     pub trusted: bool,
     /// What its configuration says now.
     pub in_force: Current,
+    /// Whether it takes calls.
+    pub gate: Gate,
+    /// Who opened it, if that was done while a service ran; none for one of the configuration.
+    pub opened: Option<OpenedBy>,
+}
+
+/// Who opened a workspace, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedBy {
+    /// The principal, or empty without authentication.
+    pub by: String,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// Whether a workspace takes calls. It is closed once, under the lock of the map of calls, so a call is either in that map
+/// then, or refused.
+#[derive(Debug, Default)]
+pub struct Gate(AtomicBool);
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Says whether the workspace is closed, or about to be.
+    pub fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl WorkspaceRuntime {
@@ -85,14 +121,59 @@ impl WorkspaceRuntime {
     /// Returns whether the workspace takes calls.
     ///
     /// # Errors
-    /// Its configuration cannot be used.
+    /// Its configuration cannot be used, or it is closed.
     pub fn usable(&self) -> Result<(), AdmitError> {
-        self.now().broken.as_ref().map_or(Ok(()), |problem| {
+        if self.gate.is_closed() {
+            return Err(AdmitError::ClosedWorkspace(self.workspace.name().to_owned()));
+        }
+        self.problem().map_or(Ok(()), |problem| {
             Err(AdmitError::BrokenWorkspace {
                 name: self.workspace.name().to_owned(),
-                problem: problem.clone(),
+                problem,
             })
         })
+    }
+
+    /// Returns why the workspace takes no calls, if it is broken.
+    pub fn problem(&self) -> Option<String> {
+        if let Some(problem) = &self.now().broken {
+            return Some(problem.clone());
+        }
+        // The folders of the configuration are the operator's; one that a client named may be swapped by others.
+        let is_swapped = self.opened.is_some() && !self.workspace.is_in_place();
+        is_swapped.then(|| {
+            format!(
+                "its folder {} is gone, or a link stands in its place: put it back, or open the workspace again",
+                self.workspace.directory().display()
+            )
+        })
+    }
+
+    /// Returns the workspace as somebody sees it who works in a folder of it, and that folder relative to its directory.
+    fn starting_in(&self, directory: &str) -> Option<(Arc<Workspace>, String)> {
+        if directory.is_empty() {
+            return Some((self.workspace.clone(), String::new()));
+        }
+        let (workspace, relative) = self.workspace.starting_in(Path::new(directory))?;
+        Some((Arc::new(workspace), relative))
+    }
+
+    /// Returns the workspace as somebody sees it who works where a call does, and notes where that is.
+    ///
+    /// # Errors
+    /// The folder is none of the workspace.
+    pub(crate) async fn working_in(self: &Arc<Self>, origin: &mut Origin) -> Result<Arc<Workspace>, AdmitError> {
+        if origin.directory.is_empty() {
+            return Ok(self.workspace.clone());
+        }
+        let (place, directory) = (self.clone(), origin.directory.clone());
+        let found = tokio::task::spawn_blocking(move || place.starting_in(&directory)).await;
+        // A look that panicked found nothing.
+        let Some((workspace, relative)) = found.ok().flatten() else {
+            return Err(AdmitError::BadDirectory(origin.directory.clone()));
+        };
+        origin.directory = relative;
+        Ok(workspace)
     }
 
     /// Finds an agent as it is now.
@@ -102,8 +183,9 @@ impl WorkspaceRuntime {
 }
 
 /// What a call is run again with.
-pub(crate) struct Restart<'a> {
-    pub(crate) place: &'a WorkspaceRuntime,
+pub(crate) struct Restart {
+    pub(crate) place: Arc<WorkspaceRuntime>,
+    pub(crate) workspace: Arc<Workspace>,
     pub(crate) rights: Rights,
     pub(crate) registry: Arc<Registry>,
     pub(crate) entry: Entry,
@@ -111,34 +193,58 @@ pub(crate) struct Restart<'a> {
 
 /// The workspaces of one engine.
 pub struct Catalogs {
-    places: Vec<WorkspaceRuntime>,
+    /// In the order in which they were opened. Replaced as a whole.
+    places: RwLock<Arc<[Arc<WorkspaceRuntime>]>>,
 }
 
 impl Catalogs {
     /// The first workspace is the default one.
     pub(crate) fn new(places: Vec<WorkspaceRuntime>) -> Self {
-        Self { places }
+        Self {
+            places: RwLock::new(places.into_iter().map(Arc::new).collect()),
+        }
     }
 
-    /// Returns the workspaces; the first is the default.
-    pub fn all(&self) -> &[WorkspaceRuntime] {
-        &self.places
+    /// Returns the workspaces that are there at the moment; the first is the default.
+    pub fn all(&self) -> Arc<[Arc<WorkspaceRuntime>]> {
+        self.places.read().clone()
+    }
+
+    /// Adds a workspace, after all others. If there is one of its name, it takes the place of that.
+    pub fn add(&self, place: WorkspaceRuntime) -> Arc<WorkspaceRuntime> {
+        let place = Arc::new(place);
+        let mut places = self.places.write();
+        let others = places
+            .iter()
+            .filter(|other| other.workspace.name() != place.workspace.name());
+        let all = others.chain([&place]).cloned().collect();
+        *places = all;
+        place
+    }
+
+    /// Takes a workspace away.
+    pub(crate) fn remove(&self, place: &Arc<WorkspaceRuntime>) {
+        let mut places = self.places.write();
+        let left = places.iter().filter(|other| !Arc::ptr_eq(other, place));
+        let left = left.cloned().collect();
+        *places = left;
     }
 
     /// Finds a workspace by name; an empty name means the default one.
-    pub fn find(&self, name: &str) -> Option<&WorkspaceRuntime> {
+    pub fn find(&self, name: &str) -> Option<Arc<WorkspaceRuntime>> {
+        let places = self.places.read();
         if name.is_empty() {
-            return self.places.first();
+            return places.first().cloned();
         }
-        self.places.iter().find(|place| place.workspace.name() == name)
+        places.iter().find(|place| place.workspace.name() == name).cloned()
     }
 
     /// Finds the workspace in which a call is to be made.
-    pub(crate) fn expect(&self, name: &str) -> Result<&WorkspaceRuntime, AdmitError> {
+    pub(crate) fn expect(&self, name: &str) -> Result<Arc<WorkspaceRuntime>, AdmitError> {
         self.find(name).ok_or_else(|| AdmitError::UnknownWorkspace {
             name: name.to_owned(),
             known: self
-                .places
+                .all()
                 .iter()
                 .map(|place| place.workspace.name().to_owned())
                 .collect(),
@@ -182,7 +288,7 @@ impl Catalogs {
         let Some(place) = self.find(&record.origin.workspace) else {
             return Err(Vec::new());
         };
-        let rights = self.rights_of(place, record);
+        let rights = self.rights_of(&place, record);
         let offer = place.offer_for(&record.origin);
         let registry = place.tools.current();
         match registry.resolve(tool, &offer, &rights) {
@@ -194,7 +300,7 @@ impl Catalogs {
     /// Returns whether the tool of a call is there.
     pub(crate) fn has_tool(&self, record: &CallRecord) -> bool {
         self.find(&record.origin.workspace).is_some_and(|place| {
-            let rights = self.rights_of(place, record);
+            let rights = self.rights_of(&place, record);
             let registry = place.tools.current();
             registry
                 .resolve(&record.tool, &place.offer_for(&record.origin), &rights)
@@ -203,17 +309,21 @@ impl Catalogs {
     }
 
     /// Returns what a call that waits for a person could be run again with; none if it could not.
-    pub(crate) fn restart(&self, record: &CallRecord) -> Option<Restart<'_>> {
-        let place = self.find(&record.origin.workspace)?;
+    pub(crate) fn restart(&self, record: &CallRecord) -> Option<Restart> {
+        let place = self
+            .find(&record.origin.workspace)
+            .filter(|place| !place.gate.is_closed())?;
         place.agent(&record.origin.agent)?;
-        let rights = self.rights_of(place, record).of_requesters(&record.origin);
+        let rights = self.rights_of(&place, record).of_requesters(&record.origin);
         let registry = place.tools.current();
         let entry = registry.resolve(&record.tool, &place.offer_for(&record.origin), &rights)?;
         // A workspace of the same name may be another folder by now.
         let same_place = record.directory == place.workspace.directory().to_string_lossy();
         let entry = (same_place && entry.tool.properties().resumable).then(|| entry.clone())?;
+        let (workspace, _) = place.starting_in(&record.origin.directory)?;
         Some(Restart {
             place,
+            workspace,
             rights,
             registry,
             entry,

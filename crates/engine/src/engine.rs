@@ -11,7 +11,7 @@ use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
     BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, Origin, ServiceEvent, ServiceEventKind,
-    SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall,
+    SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
@@ -352,6 +352,45 @@ impl Engine {
             parts.store.record(event);
             parts.store.remember(session, ENDED, json!(Timestamp::now().millis()));
         }
+        Ok(calls.len())
+    }
+
+    /// Tells watchers what became of a workspace.
+    pub fn announce_workspace(&self, workspace: &str, change: WorkspaceChange) {
+        self.parts.store.record(ServiceEvent {
+            workspace: workspace.to_owned(),
+            session: None,
+            time: Timestamp::now(),
+            kind: ServiceEventKind::WorkspaceChanged { change },
+        });
+    }
+
+    /// Says whether calls were made in a workspace whose records are still kept, open or not.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn has_records(&self, workspace: &str) -> Result<bool, StoreError> {
+        lookup::has_records(&self.parts, workspace).await
+    }
+
+    /// Closes a workspace: its calls are cancelled, what they left running is ended, its standing approvals are taken back in
+    /// the name of `by`, and it takes no more calls. Returns how many were cancelled; they have their ends then.
+    ///
+    /// # Errors
+    /// The store failed; the workspace takes no calls all the same.
+    pub async fn close_workspace(&self, place: &Arc<WorkspaceRuntime>, by: &str) -> Result<usize, StoreError> {
+        let parts = &self.parts;
+        let name = place.workspace.name();
+        let calls = parts.calls.close(name, &place.gate);
+        stop_and_wait(&calls, EndReason::Cancelled).await;
+        parts.catalogs.remove(place);
+        for call in parts.background.calls() {
+            let record = self.get(&call).await?;
+            if record.is_some_and(|record| record.origin.workspace == name) {
+                parts.background.end(&call).await;
+            }
+        }
+        parts.prompts.end_workspace(name, by).await?;
         Ok(calls.len())
     }
 

@@ -15,6 +15,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
     Action, Ask, CallId, Consent, FileChange, GrantId, JsonMap, Model, Origin, PromptRequest, Question, Resources,
@@ -28,7 +29,6 @@ use toolgate_tool::{
 };
 
 use crate::admission::arguments::{Checked, checked};
-use crate::catalogs::WorkspaceRuntime;
 use crate::lookup;
 use crate::parts::Parts;
 use crate::subagent;
@@ -90,12 +90,14 @@ pub(crate) struct Stage {
     pub(crate) registry: Arc<Registry>,
     pub(crate) origin: Arc<Origin>,
     pub(crate) rights: Rights,
+    /// Where it would work.
+    pub(crate) workspace: Arc<Workspace>,
     /// How many calls hang on each other down to this one.
     pub(crate) depth: usize,
 }
 
 /// Evaluates a call of a tool with these arguments.
-pub(crate) async fn evaluate(stage: Stage, place: &WorkspaceRuntime, entry: &Entry, args: Value) -> Evaluation {
+pub(crate) async fn evaluate(stage: Stage, entry: &Entry, args: Value) -> Evaluation {
     let Checked {
         frozen,
         problem,
@@ -117,7 +119,7 @@ pub(crate) async fn evaluate(stage: Stage, place: &WorkspaceRuntime, entry: &Ent
             stage,
             seen: Mutex::default(),
         });
-        let ctx = rehearsal.tool_context(place);
+        let ctx = rehearsal.tool_context();
         let returned = AssertUnwindSafe(entry.tool.call(frozen.value, &ctx))
             .catch_unwind()
             .await;
@@ -152,11 +154,11 @@ struct Rehearsal {
 }
 
 impl Rehearsal {
-    fn tool_context(self: &Arc<Self>, place: &WorkspaceRuntime) -> ToolContext {
+    fn tool_context(self: &Arc<Self>) -> ToolContext {
         ToolContext {
             call: CallId::generate(),
             origin: self.stage.origin.clone(),
-            workspace: place.workspace.clone(),
+            workspace: self.stage.workspace.clone(),
             cancelled: CancellationToken::new(),
             permission: self.clone(),
             output: self.clone(),
@@ -302,6 +304,7 @@ impl ChildrenHandle for Rehearsal {
             origin,
             rights,
             depth,
+            ..
         } = self.stage.clone();
         if depth >= MAX_DEPTH || self.seen.lock().is_over {
             return Err(ToolError::Cancelled);
@@ -322,7 +325,7 @@ impl ChildrenHandle for Rehearsal {
             depth: depth + 1,
             ..self.stage.clone()
         };
-        let evaluation = Box::pin(evaluate(stage, place, entry, call.input)).await;
+        let evaluation = Box::pin(evaluate(stage, entry, call.input)).await;
         self.seen.lock().children.push(evaluation);
         Err(ToolError::failed("The call is only evaluated."))
     }

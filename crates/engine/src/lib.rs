@@ -65,7 +65,7 @@ pub use audit::Refusals;
 pub use background::LeftRunning;
 pub use calls::Calls;
 pub use catalog::record_tool_changes;
-pub use catalogs::{Catalogs, WorkspaceRuntime};
+pub use catalogs::{Catalogs, Gate, OpenedBy, WorkspaceRuntime};
 pub use drain_notice::DrainNotice;
 pub use engine::{Engine, EngineDeps};
 pub use evaluate::{Evaluated, Evaluation};

@@ -51,12 +51,9 @@ pub(crate) async fn origin(parts: &Parts, id: &CallId) -> Result<Option<Origin>,
 pub(crate) async fn named(parts: &Parts, id: &CallId, sees: impl Fn(&str) -> bool) -> Result<Vec<CallId>, StoreError> {
     let name = CallId::from(id.name());
     let mut found = parts.store.namesakes(&name).await?;
-    let places = parts.catalogs.all().iter();
-    found.extend(
-        parts
-            .calls
-            .present(places.map(|place| name.within(place.workspace.name()))),
-    );
+    let places = parts.catalogs.all();
+    let ids = places.iter().map(|place| name.within(place.workspace.name()));
+    found.extend(parts.calls.present(ids));
     found.push(name);
     found.sort();
     found.dedup();
@@ -69,6 +66,16 @@ pub(crate) async fn named(parts: &Parts, id: &CallId, sees: impl Fn(&str) -> boo
         }
     }
     Ok(seen)
+}
+
+/// Returns whether calls were made in a workspace that are still stored.
+pub(crate) async fn has_records(parts: &Parts, workspace: &str) -> Result<bool, StoreError> {
+    let filter = CallFilter {
+        workspace: Some(workspace.to_owned()),
+        ..CallFilter::default()
+    };
+    let page = PageRequest { size: 1, after: None };
+    Ok(!parts.store.list_calls(&filter, &page).await?.items.is_empty())
 }
 
 /// Returns whether a session has made calls that are still stored.

@@ -40,6 +40,8 @@ pub(crate) fn count_refusal(metrics: &Metrics, error: &AdmitError) {
         AdmitError::TooManyCalls { key, .. } => key,
         AdmitError::Draining
         | AdmitError::UnknownWorkspace { .. }
+        | AdmitError::BadDirectory(_)
+        | AdmitError::ClosedWorkspace(_)
         | AdmitError::BrokenWorkspace { .. }
         | AdmitError::UnknownAgent { .. }
         | AdmitError::UnknownParent(_)

@@ -114,6 +114,7 @@ async fn resume(
     };
     let Restart {
         place,
+        workspace,
         rights,
         registry,
         entry,
@@ -144,9 +145,22 @@ async fn resume(
     metrics::count_start(&parts.telemetry.metrics, record, entry.source);
     live.publish_stored(record.clone(), Vec::new());
     parts.calls.insert(live.clone());
+    if place.gate.is_closed() {
+        // Whoever closed it may have looked before the call was there.
+        live.stop(EndReason::Cancelled);
+    }
     wait_for_client(parts, &live);
     let found = (registry, entry);
-    let run = Run::new(parts, children.clone(), place, live, record.clone(), found, rights).in_turn(Some(turn));
+    let run = Run::new(
+        parts,
+        children.clone(),
+        (&place, workspace),
+        live,
+        record.clone(),
+        found,
+        rights,
+    )
+    .in_turn(Some(turn));
     parts.calls.tasks.spawn(run.work(asks_first, earlier));
     Ok(true)
 }

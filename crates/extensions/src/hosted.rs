@@ -145,7 +145,8 @@ impl Hosts {
             let _joining = hosts.joining.lock().await;
             let known = hosts
                 .find(&hello.token, &hello.principal)
-                .filter(|host| host.workspace == hello.workspace);
+                // A workspace that was closed and opened again is another one.
+                .filter(|host| host.workspace == hello.workspace && Arc::ptr_eq(&host.catalog, &catalog));
             let resumed = known.is_some();
             let host = match known {
                 Some(host) => host,
@@ -166,6 +167,14 @@ impl Hosts {
         self.closing.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Lets the hosts of a workspace go, because it is closed.
+    pub async fn end_workspace(&self, workspace: &str) {
+        let _joining = self.joining.lock().await;
+        for host in self.of_workspace(workspace) {
+            self.end(&host, "its workspace was closed");
+        }
     }
 
     /// Does what must not be left half done when whoever asked for it is gone.

@@ -26,8 +26,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use toolgate_fs::Workspace;
 use toolgate_model::{Source, SourceState};
 use toolgate_process::Programs;
@@ -36,6 +34,7 @@ use toolgate_tool::{Catalog, Contribution, Hold, Offering};
 use self::discovery::{Found, Kind, ManifestFile, Script};
 use self::host::Hosts;
 use self::script::LoadError;
+use crate::groups::Groups;
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -83,8 +82,7 @@ pub struct Settings {
 /// The extensions of all workspaces, while they are kept up to date.
 #[derive(Default)]
 pub struct Extensions {
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    groups: Groups,
 }
 
 impl Extensions {
@@ -92,6 +90,7 @@ impl Extensions {
     /// start has been offered.
     pub fn watch(&self, settings: Settings, catalog: Arc<Catalog>) {
         let first = catalog.hold();
+        let group = self.groups.of(settings.workspace.name());
         let hosts = Hosts::new(
             host::Settings {
                 programs: settings.programs.clone(),
@@ -105,8 +104,8 @@ impl Extensions {
                     .collect(),
                 runtime: settings.runtime.clone(),
             },
-            self.tasks.clone(),
-            self.stop.clone(),
+            group.tasks.clone(),
+            group.stop.clone(),
         );
         let reloader = Reloader {
             hosts: Arc::new(hosts),
@@ -118,14 +117,17 @@ impl Extensions {
             failed: HashMap::new(),
         };
         let reloading = reloader.run(first);
-        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(reloading));
+        group.tasks.spawn(group.stop.run_until_cancelled_owned(reloading));
     }
 
     /// Ends the hosts, and waits for that.
     pub async fn close(&self) {
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.groups.end_all().await;
+    }
+
+    /// Ends the host of a workspace, and waits for that.
+    pub async fn end(&self, workspace: &str) {
+        self.groups.end(workspace).await;
     }
 }
 

@@ -8,10 +8,13 @@
 //! - `mcp`: `mcp/server.rs` is the life of one server (connect, list, report a loss, connect again), `client` and `dispatcher`
 //!   talk to it, `stdio`, `http` and `sse` carry the messages, `login` and `oauth` get tokens;
 //! - `javascript`: `discovery` finds files, `script` loads them, `host` and `runtime` run them, `manifest` is for executables;
+//! - `groups`: what runs for each workspace;
 //! - `hosted`: tools, hooks and subagents that front ends lend.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
+#[cfg(any(feature = "javascript", feature = "mcp"))]
+mod groups;
 pub mod hosted;
 #[cfg(feature = "javascript")]
 pub mod javascript;

@@ -34,7 +34,7 @@ pub struct Instructions {
 /// # Errors
 /// [`FileError::Interrupted`] only.
 pub async fn above(workspace: &Arc<Workspace>, path: &ResolvedPath) -> Result<Vec<Instructions>, FileError> {
-    let root = workspace.directory();
+    let root = workspace.root();
     if path.display_path().parent() == Some(root) || !path.display_path().starts_with(root) {
         return Ok(Vec::new());
     }
@@ -44,7 +44,7 @@ pub async fn above(workspace: &Arc<Workspace>, path: &ResolvedPath) -> Result<Ve
 }
 
 fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
-    let root = workspace.directory();
+    let root = workspace.root();
     let below_root = |folder: &&Path| *folder != root && folder.starts_with(root);
     let mut room = MAX_BYTES;
     path.display_path()

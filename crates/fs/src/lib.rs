@@ -7,6 +7,7 @@
 //!
 //! - [`error`]: why something could not be done, in sentences for a model.
 //! - [`path`], `workspace`: paths with every link followed, and the folder that they are inside of or not.
+//! - [`roots`]: folders that others name, below those that the operator allows.
 //! - `beneath`, `place`, [`open`]: opening without following links that changed meanwhile; a file by its folder and name.
 //! - [`kind`], [`text`], [`document`], [`marks`]: what a file is, its encoding, and what of it a session has read.
 //! - [`locks`], `version`, `snapshot`, [`atomic`], [`files`]: one file, changed under its lock: looked at, compared,
@@ -52,6 +53,7 @@ pub mod path;
 pub mod pattern;
 mod place;
 pub mod reader;
+pub mod roots;
 pub mod search;
 mod snapshot;
 mod target;

@@ -312,7 +312,7 @@ fn parts(path: &ResolvedPath) -> Result<(&Path, &OsStr), FileError> {
 }
 
 /// Makes a folder and those above it, one in the other, and opens it.
-fn make_folder(root: Option<&Path>, real: &Path, made: &mut dyn FnMut(Place)) -> io::Result<Folder> {
+pub(super) fn make_folder(root: Option<&Path>, real: &Path, made: &mut dyn FnMut(Place)) -> io::Result<Folder> {
     let mut missing = Vec::new();
     let mut at = real;
     let mut folder = loop {

@@ -11,6 +11,8 @@ use super::path::{self, ResolvedPath};
 pub struct Workspace {
     name: String,
     directory: PathBuf,
+    /// Where somebody works, if not in the directory itself.
+    start: Option<PathBuf>,
     worktree: PathBuf,
     real_directory: PathBuf,
     real_worktree: PathBuf,
@@ -25,6 +27,37 @@ impl Workspace {
     /// # Errors
     /// The folder does not exist, is not a folder, or is not an absolute path.
     pub fn open(name: impl Into<String>, directory: &Path, home: Option<PathBuf>) -> std::io::Result<Self> {
+        Self::open_up_to(name.into(), directory, None, home)
+    }
+
+    /// Opens a folder below a root, both with links followed. A checkout counts as the worktree only if it lies below the
+    /// root too.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_below(
+        name: impl Into<String>,
+        (root, directory): (&Path, &Path),
+        home: Option<PathBuf>,
+    ) -> std::io::Result<Self> {
+        Self::open_up_to(name.into(), directory, Some(root), home)
+    }
+
+    /// Stands for a folder that cannot be opened; nothing is to be done there.
+    pub fn absent(name: impl Into<String>, directory: &Path) -> Self {
+        Self {
+            name: name.into(),
+            directory: directory.to_path_buf(),
+            start: None,
+            worktree: directory.to_path_buf(),
+            real_directory: directory.to_path_buf(),
+            real_worktree: directory.to_path_buf(),
+            home: None,
+            is_repository: false,
+        }
+    }
+
+    fn open_up_to(name: String, directory: &Path, root: Option<&Path>, home: Option<PathBuf>) -> std::io::Result<Self> {
         let directory = path::absolute(directory)?;
         let real_directory = directory.canonicalize()?;
         if !real_directory.is_dir() {
@@ -32,14 +65,19 @@ impl Workspace {
         }
         let worktree = directory
             .ancestors()
+            .take_while(|folder| root.is_none_or(|root| *folder != root))
             .find(|folder| folder.join(".git").exists())
             .filter(|folder| folder.parent().is_some());
         let is_repository = worktree.is_some();
         let worktree = worktree.unwrap_or(&directory).to_path_buf();
         let real_worktree = worktree.canonicalize()?;
+        if root.is_some() && (real_directory != directory || real_worktree != worktree) {
+            return Err(std::io::Error::other("a link was put there meanwhile"));
+        }
         Ok(Self {
-            name: name.into(),
+            name,
             directory,
+            start: None,
             worktree,
             real_directory,
             real_worktree,
@@ -53,14 +91,56 @@ impl Workspace {
         &self.name
     }
 
+    /// Returns the same workspace for somebody who works in a folder of its directory, and that folder relative to it; none
+    /// if it is not there, is no folder, or lies outside. What is inside stays the same. Blocking.
+    pub fn starting_in(&self, written: &Path) -> Option<(Self, String)> {
+        let start = path::normalize(&self.directory.join(written));
+        let relative = start.strip_prefix(&self.directory).ok()?.to_str()?.to_owned();
+        let real = start.canonicalize().ok()?;
+        if !real.starts_with(&self.real_directory) || !real.is_dir() {
+            return None;
+        }
+        let workspace = Self {
+            start: Some(start).filter(|start| *start != self.directory),
+            ..self.clone()
+        };
+        Some((workspace, relative))
+    }
+
     /// Returns the folder that relative paths are joined to and commands start in.
     pub fn directory(&self) -> &Path {
+        self.start.as_deref().unwrap_or(&self.directory)
+    }
+
+    /// Returns the folder that was opened, wherever in it somebody works.
+    pub fn root(&self) -> &Path {
         &self.directory
+    }
+
+    /// Says whether somebody works in another folder than the one that was opened.
+    pub fn starts_elsewhere(&self) -> bool {
+        self.start.is_some()
     }
 
     /// Returns the folder that titles and permission patterns are relative to.
     pub fn worktree(&self) -> &Path {
         &self.worktree
+    }
+
+    /// Returns the worktree with links followed, as it was when the workspace was opened.
+    pub fn real_worktree(&self) -> &Path {
+        &self.real_worktree
+    }
+
+    /// Returns the directory with links followed, as it was when the workspace was opened.
+    pub fn real_directory(&self) -> &Path {
+        &self.real_directory
+    }
+
+    /// Says whether the directory still leads to the folder that was opened.
+    pub fn is_in_place(&self) -> bool {
+        let real = self.directory.canonicalize();
+        real.is_ok_and(|real| real == self.real_directory && real.is_dir())
     }
 
     /// Says whether the worktree was a git checkout when the workspace was opened.
@@ -76,7 +156,7 @@ impl Workspace {
     /// Returns the path that people are shown for what a model wrote: relative to the directory, `.` and `..` taken
     /// lexically.
     pub fn display_path(&self, written: impl AsRef<Path>) -> PathBuf {
-        path::normalize(&self.directory.join(written))
+        path::normalize(&self.directory().join(written))
     }
 
     /// Resolves a path as a model wrote it: relative to the directory, `.` and `..` taken lexically, then links

@@ -189,14 +189,34 @@ pub(super) struct Running {
     leave: CancellationToken,
 }
 
-/// What all servers share.
+/// What the servers of one workspace share.
 pub(super) struct Shared {
     pub(super) programs: Programs,
     pub(super) limits: Limits,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    /// The servers that run. Never held across an await.
-    pub(super) running: Mutex<Vec<Arc<Running>>>,
+    /// The servers of all workspaces that run. Never held across an await.
+    pub(super) running: Arc<Mutex<Vec<Arc<Running>>>>,
+}
+
+impl Shared {
+    /// Returns what the servers of another workspace share, which is ended by itself or with this one's.
+    pub(super) fn of_workspace(&self) -> Self {
+        Self {
+            programs: self.programs.clone(),
+            limits: self.limits,
+            tasks: TaskTracker::new(),
+            stop: self.stop.child_token(),
+            running: Arc::clone(&self.running),
+        }
+    }
+
+    /// Ends the servers, and returns when they are gone.
+    pub(super) async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
 }
 
 impl Shared {

@@ -46,7 +46,7 @@ pub struct Settings {
 
 /// The language servers of all workspaces. Dropping it asks them to end.
 pub struct ServerPool {
-    shared: Arc<Shared>,
+    shared: Shared,
     /// Those of each workspace. Never held across an await.
     workspaces: Mutex<Vec<LanguageServers>>,
     _stop: DropGuard,
@@ -61,10 +61,10 @@ impl ServerPool {
             limits,
             tasks: TaskTracker::new(),
             stop: stop.clone(),
-            running: Mutex::default(),
+            running: Arc::default(),
         };
         Self {
-            shared: Arc::new(shared),
+            shared,
             workspaces: Mutex::default(),
             _stop: stop.drop_guard(),
         }
@@ -81,7 +81,7 @@ impl ServerPool {
         let servers = LanguageServers(Arc::new(Inner {
             around,
             servers: settings.servers.into_iter().map(Arc::new).collect(),
-            shared: Arc::clone(&self.shared),
+            shared: Arc::new(self.shared.of_workspace()),
             slots: Mutex::default(),
             published: broadcast::Sender::new(MAX_BEHIND),
         }));
@@ -102,11 +102,27 @@ impl ServerPool {
         self.workspaces.lock()
     }
 
+    /// Ends the servers of a workspace, and returns when they are gone.
+    pub async fn end(&self, workspace: &str) {
+        let servers = {
+            let mut workspaces = self.workspaces();
+            let found = workspaces
+                .iter()
+                .position(|servers| servers.0.around.workspace.name() == workspace);
+            found.map(|at| workspaces.remove(at))
+        };
+        if let Some(servers) = servers {
+            servers.0.shared.end().await;
+        }
+    }
+
     /// Ends every server, and returns when they are gone.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        let all = self.workspaces().clone();
+        for servers in all {
+            servers.0.shared.end().await;
+        }
     }
 }
 

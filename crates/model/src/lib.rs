@@ -66,7 +66,7 @@ pub use result::{
     CallEnd, ChildResult, ChildrenResult, CommandResult, FetchResult, FileAction, FileResult, ReadKind, ReadResult,
     SearchResult, ToolResult, Verdict,
 };
-pub use service_event::{ServiceEvent, ServiceEventKind, SourceState};
+pub use service_event::{ServiceEvent, ServiceEventKind, SourceState, WorkspaceChange};
 pub use terminal::{Signal, TerminalSize};
 pub use time::Timestamp;
 pub use todo::Todo;

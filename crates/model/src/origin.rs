@@ -29,6 +29,10 @@ pub struct Model {
 pub struct Origin {
     /// The workspace's name.
     pub workspace: String,
+    /// The folder that relative paths are joined to and commands start in, relative to the workspace's directory; empty for
+    /// that itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub directory: String,
     /// The session; never empty.
     pub session: SessionId,
     /// The message of the model that the call belongs to, or empty.

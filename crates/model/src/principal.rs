@@ -111,10 +111,14 @@ impl fmt::Display for Principal {
 }
 
 impl Origin {
-    /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too.
+    /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too, and where that
+    /// one works unless it says where itself.
     pub fn inherit(&mut self, parent: &Self) {
         if self.environment.is_empty() {
             self.environment.clone_from(&parent.environment);
+        }
+        if self.directory.is_empty() && self.workspace == parent.workspace {
+            self.directory.clone_from(&parent.directory);
         }
         self.on_behalf_of = parent.requesters();
         self.on_behalf_of.retain(|id| *id != self.requester);

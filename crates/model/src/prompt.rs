@@ -153,6 +153,9 @@ pub struct Prompt {
     pub session: SessionId,
     /// The call's workspace.
     pub workspace: String,
+    /// The folder in it where the call works, as its origin has it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub directory: String,
     /// The call's agent.
     pub agent: String,
     /// The call's tool.

@@ -95,6 +95,11 @@ pub enum ServiceEventKind {
     },
     /// A session was ended.
     SessionEnded,
+    /// The workspace was opened or closed, or its configuration is another one.
+    WorkspaceChanged {
+        /// Which of these.
+        change: WorkspaceChange,
+    },
     /// Tools came, went, or are other ones than before.
     ToolsChanged {
         /// Those that came.
@@ -104,6 +109,18 @@ pub enum ServiceEventKind {
         /// Those that are others now.
         changed: Vec<String>,
     },
+}
+
+/// What became of a workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceChange {
+    /// It was opened, and takes calls unless it is broken.
+    Opened,
+    /// It was closed.
+    Closed,
+    /// Its rules, its agents or what is wrong with it have changed.
+    Changed,
 }
 
 /// How something that tools come from is.

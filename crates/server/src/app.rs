@@ -26,6 +26,7 @@ mod sandbox;
 mod socket;
 mod telemetry;
 mod upkeep;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -42,9 +43,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
-use toolgate_config::{Config, Environment, Flags, ToolsConfig};
+use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
-use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits, WorkspaceRuntime};
+use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::atomic;
 use toolgate_lsp::{self as lsp, ServerPool};
@@ -62,9 +63,10 @@ use toolgate_web::Network;
 use self::extensions::Extensions;
 use self::mcp::Servers;
 pub use self::places::UnusableFolder;
-use self::places::{Common, Sources, places, uploads};
-use self::rules::Watched;
+use self::places::{Common, Opened, Opener, Sources, uploads};
+use self::rules::Rules;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
+use self::workspaces::AtRunTime;
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
 use crate::grpc::{self, Listener, ServeError, Services, Shared, Watches, console};
@@ -86,7 +88,7 @@ pub struct App {
     tls: Option<Arc<Tls>>,
     retention: Sweep,
     remote_skills: Vec<FirstFetch>,
-    watched: Vec<Watched>,
+    rules: Arc<Rules>,
     environment: Environment,
     network: Network,
 }
@@ -116,9 +118,10 @@ pub struct Running {
 struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
+    workspaces: AtRunTime,
     extensions: Arc<Extensions>,
     programs: Programs,
-    mcp: Servers,
+    mcp: Arc<Servers>,
     languages: Arc<ServerPool>,
     sandbox: Arc<Sandbox>,
     shared: Arc<Shared>,
@@ -189,19 +192,40 @@ impl App {
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
         let hosts = Arc::new(Hosts::default());
         let is_nested = environment.get(STARTED_AS_SERVER).is_some();
-        let mcp = Servers::new(programs.clone(), network.clone(), instance.clone(), is_nested);
+        let mcp = Arc::new(Servers::new(
+            programs.clone(),
+            network.clone(),
+            instance.clone(),
+            is_nested,
+        ));
         let languages = Arc::new(ServerPool::new(programs.clone(), lsp::Limits::default()));
         let extensions = Arc::new(Extensions::default());
-        let sources = Sources {
-            hosts: &hosts,
-            mcp: &mcp,
-            languages: &languages,
-            watch: &|place: &WorkspaceRuntime, tools: &ToolsConfig| {
-                let settings = extensions::settings(config, place, tools, &programs, &data_dir);
-                extensions.watch(settings, place.tools.clone());
+        let opener = Opener {
+            config: config.clone(),
+            data_dir,
+            environment: environment.clone(),
+            store: dyn_store.clone(),
+            common,
+            sources: Sources {
+                hosts: hosts.clone(),
+                mcp: mcp.clone(),
+                languages: languages.clone(),
+                extensions: extensions.clone(),
+                programs: programs.clone(),
             },
+            sandbox: sandbox.clone(),
         };
-        let (places, remote_skills, watched) = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
+        let (rules, mut places, mut remote_skills) = (Arc::new(Rules::default()), Vec::new(), Vec::new());
+        for opened in opener.open_configured()? {
+            let Opened {
+                place, fetch, watched, ..
+            } = opened;
+            places.push(place);
+            remote_skills.push(fetch);
+            watched.into_iter().for_each(|watched| rules.add(watched));
+        }
+        // Nobody waits for nothing.
+        remote_skills.retain(|fetch: &FirstFetch| !fetch.wanted.is_empty());
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -231,8 +255,10 @@ impl App {
             telemetry: telemetry.clone(),
         };
         let engine = Engine::new(dyn_store, broker, instance, places, limits, beside);
+        let workspaces = AtRunTime::new(opener, engine.clone(), store.clone(), rules.clone(), network.clone());
         let shared = Arc::new(Shared {
             engine: engine.clone(),
+            workspaces: Arc::new(workspaces.clone()),
             outputs: store.clone(),
             uploads: uploads(&data_dir),
             watches: Watches::default(),
@@ -266,6 +292,7 @@ impl App {
         let parts = Parts {
             store,
             engine,
+            workspaces,
             extensions,
             programs,
             mcp,
@@ -288,18 +315,21 @@ impl App {
                 max_total_bytes: config.limits.max_total_output_bytes,
             },
             remote_skills,
-            watched,
+            rules,
             environment: environment.clone(),
             network,
         })
     }
 
-    /// Looks after the calls that a dead run of the service left unfinished: what only waited for a person waits again,
+    /// Opens the workspaces again that clients had opened, and looks after the calls that a dead run of the service left
+    /// unfinished: what only waited for a person waits again,
     /// the rest ends as lost. To be called before [`Self::start`], by a service that is there to stay.
     ///
     /// # Errors
     /// The store failed.
     pub async fn recover(&self) -> anyhow::Result<()> {
+        let restored = self.parts.workspaces.restore().await;
+        restored.context("cannot open the workspaces again that were open before")?;
         let recovered = self.parts.engine.recover().await;
         let recovered = recovered.context("cannot look after the calls of an earlier run")?;
         let engine::Recovered { lost, resumed, folders } = recovered;
@@ -319,17 +349,9 @@ impl App {
 
     /// Returns the tools of the first workspace as they are now.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let registries = self
-            .parts
-            .engine
-            .catalogs()
-            .all()
-            .iter()
-            .take(1)
-            .map(|place| place.tools.current());
-        registries
-            .flat_map(|registry| registry.tools().cloned().collect::<Vec<_>>())
-            .collect()
+        let place = self.parts.engine.catalogs().find("");
+        let registry = place.map(|place| place.tools.current());
+        registry.iter().flat_map(|registry| registry.tools().cloned()).collect()
     }
 
     /// Binds the listeners and serves.
@@ -367,7 +389,7 @@ impl App {
         servers.spawn(rules::watch(
             parts.engine.clone(),
             self.environment,
-            self.watched,
+            self.rules,
             stop_servers.clone(),
         ));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
@@ -385,7 +407,8 @@ impl App {
         }
         let admin = parts.admin.as_ref().map(Admin::address);
         let instance = parts.engine.calls().instance().to_string();
-        let workspaces = parts.engine.catalogs().all().iter().map(|place| &place.workspace);
+        let places = parts.engine.catalogs().all();
+        let workspaces = places.iter().map(|place| &place.workspace);
         let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
         let workspaces = workspaces.collect();
         Ok(Running {
@@ -475,6 +498,7 @@ impl Running {
         let Parts {
             store,
             engine,
+            workspaces,
             extensions,
             programs,
             mcp,
@@ -499,6 +523,7 @@ impl Running {
             // A client that does not read, or that watches the health, must not keep the service up.
             self.servers.shutdown().await;
         }
+        workspaces.finish().await;
         shared.hosts.close().await;
         extensions.close().await;
         tokio::join!(mcp.stop(), languages.stop());

@@ -7,7 +7,7 @@
 //!
 //! - [`app`]: makes, starts and stops everything. In `app/`: `places` (workspaces and their tools), `extensions`, `mcp` and
 //!   `languages` (custom tools, MCP servers, language servers), `rules` (rules that change while the service runs),
-//!   `sandbox`, `socket`, `peers` (whose process made a connection), `telemetry`, `upkeep` (what is done regularly),
+//!   `workspaces` (those that come and go), `sandbox`, `socket`, `peers` (whose process made a connection), `telemetry`, `upkeep` (what is done regularly),
 //!   [`app::hangup`] (SIGHUP);
 //! - [`grpc`]: makes the server out of layers and services. In `grpc/`:
 //!   - `shared`: what the services of one server share;
@@ -16,7 +16,7 @@
 //!   - [`grpc::auth`], [`grpc::limits`], `origins`, `measure`: who calls and may do what, how much may come, which web pages may
 //!     call, what is measured;
 //!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,
-//!     `info_service`: one file for each service of the contract;
+//!     `info_service`, `workspace_service`: one file for each service of the contract; `workspaces`: who opens them;
 //!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
 //!   - `mcp`: the same tools for MCP clients;
 //!   - `console`: the page for the people who approve.

@@ -59,6 +59,10 @@ pub enum Kind {
     Revoked,
     /// A call ended.
     Ended,
+    /// A workspace was opened while the service ran.
+    WorkspaceOpened,
+    /// It was closed.
+    WorkspaceClosed,
     /// Old records were removed; the rest goes on from the hash that is named.
     Checkpoint,
 }
@@ -77,6 +81,8 @@ impl Kind {
             Self::Decided => "decided",
             Self::Revoked => "revoked",
             Self::Ended => "ended",
+            Self::WorkspaceOpened => "workspace_opened",
+            Self::WorkspaceClosed => "workspace_closed",
             Self::Checkpoint => "checkpoint",
         }
     }
@@ -126,7 +132,7 @@ pub struct Fact {
     /// The permission that was asked for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub permission: String,
-    /// For what.
+    /// For what; of a workspace its folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<String>,
     /// What was decided: `once`, `always`, `instead`, `answers`, `reject`, `expired`, `withdrawn`; how a call ended.

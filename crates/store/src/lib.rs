@@ -16,7 +16,8 @@
 //!     runs are alive;
 //!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
 //!     and the connections that read;
-//!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`: one file for each trait;
+//!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
+//!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
 //!   - `quota`, `query`, `error`: how much of the disk may be taken, listings by pages, and how failures are reported.
@@ -489,7 +490,33 @@ pub trait Audit: Send + Sync + 'static {
     async fn sweep_audit(&self, before: Timestamp) -> Result<usize, StoreError>;
 }
 
-/// Every store together, as one implementation gives them.
-pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit {}
+/// A workspace that was opened while the service ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedWorkspace {
+    /// Its name.
+    pub name: String,
+    /// Its folder, links followed.
+    pub directory: String,
+    /// Who opened it: the principal, or empty without authentication.
+    pub by: String,
+    /// When.
+    pub time: Timestamp,
+}
 
-impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit> Store for T {}
+/// The workspaces that were opened while a service ran, for the next run. The audit records each opening and closing.
+#[async_trait]
+pub trait Workspaces: Send + Sync + 'static {
+    /// Remembers a workspace; one of the same name is replaced. There is room for its outputs then.
+    async fn keep_workspace(&self, opened: OpenedWorkspace) -> Result<(), StoreError>;
+
+    /// Forgets a workspace, in the name of a principal if one is known; false if none was remembered. Its records stay.
+    async fn drop_workspace(&self, name: &str, by: &str) -> Result<bool, StoreError>;
+
+    /// Returns those that are remembered, in the order in which they were opened.
+    async fn workspaces(&self) -> Result<Vec<OpenedWorkspace>, StoreError>;
+}
+
+/// Every store together, as one implementation gives them.
+pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces {}
+
+impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces> Store for T {}

@@ -270,6 +270,7 @@ impl Fakes {
         let origin = Origin {
             workspace: workspace.name().to_owned(),
             session: SessionId::from("session"),
+            directory: String::new(),
             message_id: String::new(),
             agent: "build".to_owned(),
             model: Model::default(),

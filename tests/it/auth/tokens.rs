@@ -20,7 +20,7 @@ use prost::Message as _;
 use super::setup::*;
 use crate::support::{self, Server, Setup, refused, test, watch_all};
 
-const SCOPES: [&str; 8] = [
+const SCOPES: [&str; 9] = [
     "calls.execute",
     "calls.read",
     "prompts.reply",
@@ -28,6 +28,7 @@ const SCOPES: [&str; 8] = [
     "outputs.read",
     "files.read",
     "files.write",
+    "workspaces.manage",
     "admin",
 ];
 

@@ -22,10 +22,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{AuthConfig, DEFAULT_MESSAGE_BYTES, SandboxMode, SandboxNetwork};
+use toolgate_engine::WorkspaceRuntime;
 use toolgate_model::Timestamp;
 use toolgate_server::grpc::auth::Authenticator;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
-use toolgate_server::grpc::{HEARTBEAT, LanguageServerFacts, Languages, Listener, SandboxFacts, Services, Shared};
+use toolgate_server::grpc::{
+    CloseError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts, Services, Shared,
+    WantedWorkspace, Workspaces,
+};
 
 use crate::support::{Inside, Server};
 
@@ -252,6 +256,32 @@ impl Stdio {
 
 struct NoLanguages;
 
+/// The workspaces of an engine stay what they are.
+struct Fixed;
+
+#[async_trait::async_trait]
+impl Workspaces for Fixed {
+    fn are_fixed(&self) -> bool {
+        true
+    }
+
+    fn roots(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn most(&self) -> usize {
+        1
+    }
+
+    async fn open(&self, _wanted: WantedWorkspace) -> Result<(Arc<WorkspaceRuntime>, bool), OpenError> {
+        Err(OpenError::Fixed)
+    }
+
+    async fn close(&self, name: &str, _by: &str) -> Result<usize, CloseError> {
+        Err(CloseError::Configured(name.to_owned()))
+    }
+}
+
 impl Languages for NoLanguages {
     fn servers(&self, _workspace: &str) -> Vec<LanguageServerFacts> {
         Vec::new()
@@ -303,6 +333,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         },
         hosts: Default::default(),
         languages: Arc::new(NoLanguages),
+        workspaces: Arc::new(Fixed),
         warnings: Vec::new(),
         closing: closing.clone(),
         telemetry: Default::default(),

@@ -15,10 +15,12 @@ const PAGE: &str = "docs/reference/configuration.md";
 /// The keys of these parts have a page of their own.
 const ELSEWHERE: &str = "limits.";
 
-/// The keys, and the parts, that the chart sets from other values.
-const SET_BY_CHART: [&str; 8] = [
+/// The keys, and the parts, that the chart sets from other values, or that a list of tables could not be given for: a variable
+/// does.
+const SET_BY_CHART: [&str; 9] = [
     "data_dir",
     "workspaces",
+    "workspace_roots",
     "listen.",
     "auth.",
     "telemetry.",

@@ -319,7 +319,7 @@ async fn an_older_database_is_brought_up_to_date() {
     store.close().await.unwrap();
     let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
     db.execute_batch(
-        "DROP TABLE changes; DROP TABLE audit; DROP TABLE audit_head; DROP INDEX calls_of_sessions;
+        "DROP TABLE changes; DROP TABLE workspaces; DROP TABLE audit; DROP TABLE audit_head; DROP INDEX calls_of_sessions;
          DROP INDEX calls_of_parents; ALTER TABLE calls DROP COLUMN agent; ALTER TABLE calls DROP COLUMN requester;
          ALTER TABLE calls DROP COLUMN parent; ALTER TABLE calls DROP COLUMN reason;
          ALTER TABLE calls DROP COLUMN words; PRAGMA user_version = 1",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_model::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
-use toolgate_store::Store;
+use toolgate_store::{OpenedWorkspace, Store};
 
 use super::{Fixture, create, grow, hostile, record};
 
@@ -26,6 +26,51 @@ async fn reached(store: &dyn Store, number: u64) {
 
 fn session(id: &str) -> SessionKey {
     SessionKey::new("w", &SessionId::from(id))
+}
+
+pub(crate) async fn workspaces_are_remembered(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let store = fixture.open(&one).await;
+    let opened = |name: &str, directory: &str, time| OpenedWorkspace {
+        name: name.to_owned(),
+        directory: directory.to_owned(),
+        by: "token:a".to_owned(),
+        time: Timestamp(time),
+    };
+    for each in [opened("b", "/b", 1), opened("a", "/a", 2), opened("c", "/c", 3)] {
+        store.keep_workspace(each).await.unwrap();
+    }
+    store.keep_workspace(opened("b", "/other", 4)).await.unwrap();
+    assert!(store.drop_workspace("c", "token:b").await.unwrap());
+    assert!(!store.drop_workspace("c", "token:b").await.unwrap());
+    let told: Vec<(String, String, String)> = facts(&*store).await;
+    let told: Vec<_> = told
+        .iter()
+        .map(|(kind, workspace, by)| (&**kind, &**workspace, &**by))
+        .collect();
+    let expected = [
+        ("workspace_opened", "b", "token:a"),
+        ("workspace_opened", "a", "token:a"),
+        ("workspace_opened", "c", "token:a"),
+        ("workspace_opened", "b", "token:a"),
+        ("workspace_closed", "c", "token:b"),
+    ];
+    assert_eq!(told, expected);
+    fixture.stop(&one).await;
+    let store = fixture.open(&two).await;
+    let found = store.workspaces().await.unwrap();
+    assert_eq!(found, [opened("a", "/a", 2), opened("b", "/other", 4)]);
+}
+
+/// Returns what the audit says of workspaces: the kind, the workspace, and who did it.
+async fn facts(store: &dyn Store) -> Vec<(String, String, String)> {
+    let lines = store.audit_lines(1, 1000).await.unwrap();
+    let lines = lines
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(&line.json).unwrap());
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    let lines = lines.map(|line| (text(&line, "kind"), text(&line, "workspace"), text(&line, "by")));
+    lines.filter(|(kind, ..)| kind.starts_with("workspace")).collect()
 }
 
 pub(crate) async fn facts_are_seen_at_once(fixture: &dyn Fixture) {

@@ -130,6 +130,8 @@ impl Inside {
                 agents: Arc::new(Agents::new(&AgentsConfig::default(), folders)),
                 ..InForce::default()
             }),
+            gate: toolgate_engine::Gate::default(),
+            opened: None,
         };
         let limits = Limits {
             running: RunLimits {
@@ -159,6 +161,7 @@ impl Inside {
             origin: Origin {
                 workspace: "default".to_owned(),
                 session: SessionId::from("session"),
+                directory: String::new(),
                 message_id: String::new(),
                 agent: "build".to_owned(),
                 model: Model::default(),

@@ -110,6 +110,10 @@ keys! { |layers|
             self_approval: None,
             trust: None,
         }];
+        /// The folders below which clients may open workspaces while the service runs, each with `directory` and, if it
+        /// differs from the general one, `trust`; see [Workspaces at run time](../operate/workspaces.md). Without any,
+        /// the workspaces are fixed.
+        workspace_roots: Vec<RawRoot> = parse::roots(), Vec::new();
     }
 
     /// Custom tools and plugins.
@@ -248,6 +252,8 @@ keys! { |layers|
         max_streams_per_principal: Option<u32> = count(1).optional(), None;
         /// RPCs under way on one connection; the client's library holds more back.
         max_streams_per_connection: u32 = count(1), 1024;
+        /// Workspaces that are open, configured ones included: how many there may be when another one is opened.
+        max_workspaces: u32 = count(1), 100;
         /// Prompts that wait for an answer.
         max_open_prompts: u32 = count(1), 10_000;
         /// Those of one session.

@@ -9,7 +9,7 @@ use std::path::{Component, PathBuf};
 use toolgate_web::{Proxy, Url};
 
 use super::kinds::{Context, Kind, Shape, joined, list, pairs, path, table, text};
-use super::values::{CertificateConfig, RawWorkspace};
+use super::values::{CertificateConfig, RawRoot, RawWorkspace};
 
 /// Bytes of the longest path that a socket address holds.
 pub(super) const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -142,15 +142,50 @@ fn is_open(url: &Url) -> bool {
     is_web && url.username().is_empty() && url.password().is_none()
 }
 
+/// Says what is wrong with the name of a workspace: it stands in paths, addresses and lists of names.
+pub fn workspace_name_problem(name: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // `-` stands for all of them, and the two others for folders.
+    let is_word = !matches!(name, "-" | "." | "..");
+    let fits = is_word && !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(plain);
+    (!fits).then(|| {
+        let shown: String = name.chars().take(MAX_NAME_BYTES).collect();
+        format!(
+            "expected a name of 1 to {MAX_NAME_BYTES} letters, digits, '-', '_' or '.', and not '-', '.' or '..', found {shown:?}"
+        )
+    })
+}
+
+/// Bytes of the longest name of a workspace.
+const MAX_NAME_BYTES: usize = 64;
+
+pub(super) fn roots() -> Kind<Vec<RawRoot>, Vec<RawRoot>> {
+    let parse = |mut entries: Vec<RawRoot>, context: &Context<'_>| {
+        for RawRoot { directory, .. } in &mut entries {
+            *directory = context.path(&directory.to_string_lossy())?;
+            if directory.parent().is_none() {
+                return Err("expected a folder below /, found / itself".to_owned());
+            }
+        }
+        Ok(entries)
+    };
+    let show = |entry: &RawRoot| entry.directory.display().to_string();
+    let kind = Kind::new(Shape::Tables, parse, move |entries: &Vec<RawRoot>| {
+        joined(entries, show)
+    });
+    kind.with_variable(|text| {
+        let entry = |directory: &str| table([("directory", directory.trim())]);
+        let entries = text.split(',').filter(|text| !text.trim().is_empty());
+        Ok(toml::Value::from(entries.map(entry).collect::<Vec<_>>()))
+    })
+}
+
 pub(super) fn workspaces() -> Kind<Vec<RawWorkspace>, Vec<RawWorkspace>> {
     let parse = |mut entries: Vec<RawWorkspace>, context: &Context<'_>| {
         let mut names = BTreeSet::new();
         for RawWorkspace { name, directory, .. } in &mut entries {
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-                return Err(format!(
-                    "expected a name of 1 to 64 letters, digits, '-', '_' or '.', found {name:?}"
-                ));
+            if let Some(problem) = workspace_name_problem(name) {
+                return Err(problem);
             }
             if !names.insert(name.clone()) {
                 return Err(format!("expected different names, found {name:?} twice"));

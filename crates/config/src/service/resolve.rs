@@ -40,6 +40,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The root folders in which tools work, the default one first; at least one.
     pub workspaces: Vec<WorkspaceConfig>,
+    /// The folders below which workspaces may be opened while the service runs.
+    pub workspace_roots: Vec<WorkspaceRoot>,
     /// Bounds on what everybody and each may use.
     pub limits: LimitsConfig,
     /// How prompts are treated.
@@ -157,6 +159,10 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             trust: entry.trust.unwrap_or(general.trust),
         })
         .collect();
+    let workspace_roots = general.workspace_roots.into_iter().map(|root| WorkspaceRoot {
+        directory: root.directory,
+        trust: root.trust.unwrap_or(general.trust),
+    });
     // Inside a workspace it is a file like others, and hiding it would be in the way of every command.
     let is_outside = |path: &PathBuf| {
         !workspaces
@@ -185,6 +191,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         tls,
         console: general.console,
         auth,
+        workspace_roots: workspace_roots.collect(),
         workspaces,
         limits: keys.limits,
         permission,

@@ -96,6 +96,23 @@ pub struct WorkspaceConfig {
     pub trust: bool,
 }
 
+/// One entry of `workspace_roots`, as it is written.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRoot {
+    pub(super) directory: PathBuf,
+    pub(super) trust: Option<bool>,
+}
+
+/// A folder below which workspaces may be opened while the service runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRoot {
+    /// It, absolute; whether it exists is seen when a folder below it is named.
+    pub directory: PathBuf,
+    /// Whether code that the projects below it bring is run.
+    pub trust: bool,
+}
+
 /// What is shown to nobody: takes it out of texts.
 #[derive(Clone, Debug, Default)]
 pub struct RedactConfig(pub Redactor);

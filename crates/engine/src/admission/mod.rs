@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::oneshot;
+use toolgate_fs::Workspace;
 use toolgate_model::{
     Ask, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, Origin, RawInput, Timestamp, ToolCall,
 };
@@ -57,8 +58,10 @@ fn split(admitted: Result<Admitted, AdmitError>) -> (Result<Started, AdmitError>
 }
 
 /// Where a call runs, on whose behalf, and what it may do there.
-struct Standing<'a> {
-    place: &'a WorkspaceRuntime,
+struct Standing {
+    place: Arc<WorkspaceRuntime>,
+    /// The workspace, as somebody sees it who works where the call does.
+    workspace: Arc<Workspace>,
     parent: Option<CallRecord>,
     /// Whether it is made within a task.
     in_task: bool,
@@ -139,6 +142,7 @@ impl Admission {
         let standing = self.standing(&mut call.origin).await?;
         let Standing {
             place,
+            workspace,
             parent,
             in_task,
             ancestors,
@@ -151,13 +155,13 @@ impl Admission {
             is_step: maker != Maker::Call,
             ..self.new_record(&call, place.workspace.directory(), digest)
         };
-        let reserved = match reserve::claim(parts, record, parent.as_ref(), size).await? {
+        let reserved = match reserve::claim(parts, record, &place.gate, parent.as_ref(), size).await? {
             Claim::Reserved(reserved) => reserved,
             Claim::Attached(started) => return Ok(started.into()),
         };
         let (input, name) = (call.input.clone(), call.tool.clone());
         let parsed = off_runtime(size, move || parsed(&input, &name)).await?;
-        let understood = understand(place, &call, parsed, &rights, Some(reserved.live())).await;
+        let understood = understand(&place, &call, parsed, &rights, Some(reserved.live())).await;
         if understood.registry.hooks().handle(HookPoint::ExecuteBefore)
             && let Some(stored) = parts.store.get(&call.id).await?
         {
@@ -165,7 +169,8 @@ impl Admission {
             return attach_stored(&stored, &reserved.live().request_digest);
         }
         let checked = self.prepare(&call, &understood, size, reserved.live()).await?;
-        self.record_and_run(place, reserved, understood, checked, rights).await
+        self.record_and_run((&place, workspace), reserved, understood, checked, rights)
+            .await
     }
 
     /// Returns the bytes of a call's input.
@@ -185,7 +190,7 @@ impl Admission {
     }
 
     /// Finds out where a call would run, on whose behalf, and what it may do there.
-    async fn standing(&self, origin: &mut Origin) -> Result<Standing<'_>, AdmitError> {
+    async fn standing(&self, origin: &mut Origin) -> Result<Standing, AdmitError> {
         let place = self.parts.catalogs.expect(&origin.workspace)?;
         place.usable()?;
         let agents = place.now().agents.clone();
@@ -203,9 +208,11 @@ impl Admission {
             origin.inherit(&parent.origin);
         }
         let (caller, ancestors) = rights::descend(&origin.workspace, &origin.agent, parent.as_ref());
-        let rights = self.parts.catalogs.rights(place, &caller, &ancestors);
+        let rights = self.parts.catalogs.rights(&place, &caller, &ancestors);
+        let workspace = place.working_in(origin).await?;
         Ok(Standing {
             place,
+            workspace,
             parent,
             in_task: caller.in_task,
             ancestors,
@@ -219,18 +226,24 @@ impl Admission {
     /// It would not be admitted.
     pub(crate) async fn evaluate(&self, mut call: ToolCall) -> Result<Evaluation, AdmitError> {
         let size = self.size_of(&call)?;
-        let Standing { place, rights, .. } = self.standing(&mut call.origin).await?;
+        let Standing {
+            place,
+            workspace,
+            rights,
+            ..
+        } = self.standing(&mut call.origin).await?;
         let (input, name) = (call.input.clone(), call.tool.clone());
         let parsed = off_runtime(size, move || parsed(&input, &name)).await?;
-        let Understood { registry, entry, args } = understand(place, &call, parsed, &rights, None).await;
+        let Understood { registry, entry, args } = understand(&place, &call, parsed, &rights, None).await;
         let stage = Stage {
             parts: self.parts.clone(),
             registry,
             origin: Arc::new(call.origin),
             rights,
+            workspace,
             depth: 1,
         };
-        Ok(evaluate(stage, place, &entry, args).await)
+        Ok(evaluate(stage, &entry, args).await)
     }
 
     /// Returns what a client may look at without making a call.
@@ -238,8 +251,8 @@ impl Admission {
     /// # Errors
     /// A call of this origin would not be admitted.
     pub(crate) async fn glance(&self, mut origin: Origin) -> Result<Glance, AdmitError> {
-        let Standing { place, rights, .. } = self.standing(&mut origin).await?;
-        Ok(Glance::new(self.parts.clone(), place.workspace.clone(), origin, rights))
+        let Standing { workspace, rights, .. } = self.standing(&mut origin).await?;
+        Ok(Glance::new(self.parts.clone(), workspace, origin, rights))
     }
 
     async fn parent_of(&self, origin: &Origin) -> Result<Option<CallRecord>, AdmitError> {
@@ -318,7 +331,7 @@ impl Admission {
 
     async fn record_and_run(
         &self,
-        place: &WorkspaceRuntime,
+        place: (&WorkspaceRuntime, Arc<Workspace>),
         mut reserved: Reservation,
         understood: Understood,
         checked: Checked,

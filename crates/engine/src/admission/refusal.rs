@@ -21,6 +21,12 @@ pub enum AdmitError {
         /// The names that exist.
         known: Vec<String>,
     },
+    /// The folder that the call names is none in the workspace.
+    #[error("there is no folder {0:?} inside the workspace's directory")]
+    BadDirectory(String),
+    /// The workspace was closed meanwhile.
+    #[error("the workspace {0:?} is closed")]
+    ClosedWorkspace(String),
     /// The configuration of the workspace cannot be used.
     #[error("the workspace {name:?} refuses calls until its configuration is mended: {problem}")]
     BrokenWorkspace {

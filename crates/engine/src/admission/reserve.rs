@@ -11,6 +11,7 @@ use toolgate_model::{CallId, CallRecord, Queued};
 use super::refusal::AdmitError;
 use super::started::Started;
 use crate::calls::Calls;
+use crate::catalogs::Gate;
 use crate::live::{Attached, LiveCall};
 use crate::parts::Parts;
 use crate::scheduler::Turn;
@@ -67,6 +68,7 @@ impl Drop for Reservation {
 pub(crate) async fn claim(
     parts: &Arc<Parts>,
     record: CallRecord,
+    gate: &Gate,
     parent: Option<&CallRecord>,
     bytes: usize,
 ) -> Result<Claim, AdmitError> {
@@ -74,7 +76,7 @@ pub(crate) async fn claim(
         if let Some(started) = attach_live(&parts.calls, &record.id, &record.request_digest).await? {
             return Ok(Claim::Attached(started));
         }
-        if let Some((live, turn)) = parts.calls.reserve(&record, parent, bytes, parts.log.ring())? {
+        if let Some((live, turn)) = parts.calls.reserve(&record, gate, parent, bytes, parts.log.ring())? {
             return Ok(Claim::Reserved(Reservation {
                 parts: parts.clone(),
                 turn: Some(turn),

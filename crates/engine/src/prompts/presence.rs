@@ -115,6 +115,7 @@ mod tests {
 
     fn prompt(session: &str) -> Prompt {
         Prompt {
+            directory: String::new(),
             on_behalf_of: Vec::new(),
             clients: Vec::new(),
             approvals: Vec::new(),

@@ -116,6 +116,17 @@ impl Broker {
         .await
     }
 
+    /// Takes back every standing approval of a workspace: the next one of its name may be another folder.
+    ///
+    /// # Errors
+    /// The store failed; some approvals may stand.
+    pub async fn end_workspace(self: &Arc<Self>, workspace: &str, by: &str) -> Result<(), StoreError> {
+        for grant in self.grants(Some(workspace)) {
+            self.revoke(&grant.id, by).await?;
+        }
+        Ok(())
+    }
+
     /// Takes back what was granted to a session only, because the session has ended.
     ///
     /// # Errors

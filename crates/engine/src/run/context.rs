@@ -333,6 +333,7 @@ impl RunContext {
             agent: origin.agent.clone(),
             tool: self.record.tool.clone(),
             requester: origin.requester.clone(),
+            directory: origin.directory.clone(),
             on_behalf_of: origin.on_behalf_of.clone(),
             clients: origin.clients.clone(),
             approvals: Vec::new(),

@@ -52,7 +52,7 @@ fn freeze_edit(parts: &Parts, record: &CallRecord, text: &str) -> Result<InputEd
     }
     let gone = || format!("the tool {} is not available any more", record.tool);
     let place = parts.catalogs.find(&record.origin.workspace).ok_or_else(gone)?;
-    let rights = parts.catalogs.rights_of(place, record);
+    let rights = parts.catalogs.rights_of(&place, record);
     let offer = place.offer_for(&record.origin);
     let registry = place.tools.current();
     let entry = registry.resolve(&record.tool, &offer, &rights).ok_or_else(gone)?;

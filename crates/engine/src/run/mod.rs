@@ -87,7 +87,7 @@ impl Run {
     pub(super) fn new(
         parts: &Arc<Parts>,
         children: Arc<dyn ChildAdmission>,
-        place: &WorkspaceRuntime,
+        (place, workspace): (&WorkspaceRuntime, Arc<Workspace>),
         live: Arc<LiveCall>,
         record: CallRecord,
         (registry, entry): (Arc<Registry>, Entry),
@@ -96,7 +96,7 @@ impl Run {
         Self {
             parts: parts.clone(),
             children,
-            workspace: place.workspace.clone(),
+            workspace,
             truncation: place.now().truncation,
             live,
             record,

@@ -167,6 +167,7 @@ mod tests {
         Origin {
             workspace: "w".to_owned(),
             session: SessionId::new(format!("s{}", index % 7)),
+            directory: String::new(),
             message_id: String::new(),
             agent: "build".to_owned(),
             model: Model::default(),

@@ -128,10 +128,12 @@ fn refused(error: AdmitError) -> ToolError {
             reason: EndReason::Drained,
             error: "The service is stopping and starts no more calls.".to_owned(),
         },
+        AdmitError::ClosedWorkspace(_) => ToolError::Cancelled,
         AdmitError::TooManyCalls { .. } | AdmitError::InputTooLarge { .. } => {
             ToolError::Quota(format!("The call could not be started: {error}."))
         }
         AdmitError::UnknownWorkspace { .. }
+        | AdmitError::BadDirectory(_)
         | AdmitError::BrokenWorkspace { .. }
         | AdmitError::UnknownAgent { .. }
         | AdmitError::UnknownParent(_)

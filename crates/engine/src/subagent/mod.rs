@@ -85,7 +85,7 @@ pub(crate) async fn delegate(
             model: model.clone(),
             ..record.origin.clone()
         };
-        let rights = parts.catalogs.rights_below(place, agent, record);
+        let rights = parts.catalogs.rights_below(&place, agent, record);
         let offered = registry.offered(&place.offer_for(&origin), &rights);
         allowed.extend(offered.into_iter().map(|definition| definition.name));
         // What answers calls that cannot be understood is never denied.
@@ -148,6 +148,7 @@ mod tests {
         Origin {
             workspace: "w".to_owned(),
             session: SessionId::from(session),
+            directory: String::new(),
             message_id: String::new(),
             agent: "build".to_owned(),
             model: Model::default(),

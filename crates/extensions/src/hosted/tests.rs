@@ -230,6 +230,7 @@ fn work() -> HostRequest {
         origin: Arc::new(Origin {
             workspace: "w".to_owned(),
             session: SessionId::from("s"),
+            directory: String::new(),
             message_id: String::new(),
             agent: "build".to_owned(),
             model: Model::default(),

@@ -38,7 +38,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_model::{InstanceId, Source, SourceState};
 use toolgate_process::Programs;
@@ -52,6 +51,7 @@ pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSetting
 use self::login::Credentials;
 use self::server::Server;
 use self::settings::Env;
+use crate::groups::Groups;
 
 /// The servers of all workspaces. Dropping it asks them to end.
 pub struct Servers {
@@ -59,33 +59,34 @@ pub struct Servers {
     network: Network,
     /// The logins by the servers' names and addresses: workspaces share them. Never held across an await.
     credentials: Mutex<HashMap<(String, String), Arc<Credentials>>>,
+    /// What keeps them, for all workspaces.
     tasks: TaskTracker,
-    stop: CancellationToken,
+    /// The servers themselves.
+    groups: Groups,
     instance: InstanceId,
     /// Whether this service runs below a server that another one has started: then it starts none.
     nested: bool,
-    _stop: DropGuard,
 }
 
 impl Servers {
     /// Makes the place for servers of this run of the service; none runs yet. `nested` says whether it runs below a
     /// server that another one has started ([`toolgate_model::STARTED_AS_SERVER`]).
     pub fn new(programs: Programs, network: Network, instance: InstanceId, nested: bool) -> Self {
-        let stop = CancellationToken::new();
         Self {
             programs,
             network,
             credentials: Mutex::default(),
             tasks: TaskTracker::new(),
+            groups: Groups::default(),
             instance,
             nested,
-            _stop: stop.clone().drop_guard(),
-            stop,
         }
     }
 
-    /// Begins to connect to a server for the workspace in a folder, whose tools `catalog` has, and returns at once. To be called inside a runtime.
-    pub fn start(&self, directory: PathBuf, settings: ServerSettings, catalog: Arc<Catalog>) {
+    /// Begins to connect to a server for a workspace, of this name and in this folder, whose tools `catalog` has, and
+    /// returns at once. To be called inside a runtime.
+    pub fn start(&self, (workspace, directory): (&str, PathBuf), settings: ServerSettings, catalog: Arc<Catalog>) {
+        let group = self.groups.of(workspace);
         catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
         let env = Env {
@@ -93,8 +94,8 @@ impl Servers {
             directory,
             programs: self.programs.clone(),
             network: self.network.clone(),
-            tasks: self.tasks.clone(),
-            stop: self.stop.clone(),
+            tasks: group.tasks.clone(),
+            stop: group.stop,
             instance: self.instance.clone(),
             nested: self.nested,
         };
@@ -104,7 +105,7 @@ impl Servers {
             Kind::Local(_) => None,
         };
         let server = Server::new(settings, env, catalog, credentials);
-        self.tasks.spawn(server.run().instrument(span));
+        group.tasks.spawn(server.run().instrument(span));
     }
 
     fn credentials(&self, name: &str, remote: &Remote) -> Option<Arc<Credentials>> {
@@ -119,9 +120,14 @@ impl Servers {
         Some(Arc::clone(known))
     }
 
+    /// Ends the servers of a workspace, and returns when they are gone.
+    pub async fn end(&self, workspace: &str) {
+        self.groups.end(workspace).await;
+    }
+
     /// Ends every connection and every program, and returns when they are gone.
     pub async fn stop(&self) {
-        self.stop.cancel();
+        self.groups.end_all().await;
         self.tasks.close();
         self.tasks.wait().await;
     }

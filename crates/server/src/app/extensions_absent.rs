@@ -18,6 +18,8 @@ pub(super) struct Extensions(());
 impl Extensions {
     pub(super) fn watch(&self, _settings: Settings, _catalog: Arc<Catalog>) {}
 
+    pub(super) async fn end(&self, _workspace: &str) {}
+
     pub(super) async fn close(&self) {}
 }
 

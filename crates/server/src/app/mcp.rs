@@ -70,7 +70,9 @@ pub(super) fn start(
             connect: server.timeout.unwrap_or(CONNECT_LIMIT),
             call: server.timeout.or(call_limit).unwrap_or(CALL_LIMIT),
         };
-        servers.start(place.workspace.directory().to_path_buf(), settings, catalog.clone());
+        let workspace = &place.workspace;
+        let whose = (workspace.name(), workspace.directory().to_path_buf());
+        servers.start(whose, settings, catalog.clone());
     }
 }
 

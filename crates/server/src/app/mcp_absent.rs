@@ -20,6 +20,8 @@ impl Servers {
         Self
     }
 
+    pub(super) async fn end(&self, _workspace: &str) {}
+
     pub(super) async fn stop(&self) {}
 }
 

@@ -12,7 +12,7 @@ use toolgate_config::logins::LoginFile;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
-use toolgate_engine::{Current, WorkspaceRuntime, record_tool_changes, truncate};
+use toolgate_engine::{Current, Gate, OpenedBy, WorkspaceRuntime, record_tool_changes, truncate};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::Workspace;
 use toolgate_fs::files::Files;
@@ -53,8 +53,9 @@ use toolgate_tools::webfetch::WebFetch;
 use toolgate_tools::write::Write;
 use toolgate_web::Network;
 
+use super::extensions::Extensions;
 use super::rules::{OwnFolders, Watched};
-use super::{languages, mcp, sandbox};
+use super::{extensions, languages, mcp, sandbox};
 
 /// The directory of a workspace cannot be used.
 #[derive(Debug)]
@@ -171,60 +172,112 @@ fn builtin(
 }
 
 /// Where tools come from that are not built in.
-pub(super) struct Sources<'a> {
-    pub(super) hosts: &'a Arc<Hosts>,
-    pub(super) mcp: &'a mcp::Servers,
-    pub(super) languages: &'a ServerPool,
-    pub(super) watch: &'a dyn Fn(&WorkspaceRuntime, &ToolsConfig),
+pub(super) struct Sources {
+    pub(super) hosts: Arc<Hosts>,
+    pub(super) mcp: Arc<mcp::Servers>,
+    pub(super) languages: Arc<ServerPool>,
+    pub(super) extensions: Arc<Extensions>,
+    pub(super) programs: Programs,
+}
+
+/// Opens workspaces.
+pub(super) struct Opener {
+    pub(super) config: Config,
+    pub(super) data_dir: PathBuf,
+    pub(super) environment: Environment,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) common: Common,
+    pub(super) sources: Sources,
+    pub(super) sandbox: Arc<Sandbox>,
+}
+
+/// A folder that is to be a workspace.
+pub(super) struct Wanted {
+    pub(super) workspace: Workspace,
+    /// Whether code that the project brings is run.
+    pub(super) trusted: bool,
+    /// Since when it is open, and by whom; none if the configuration names it.
+    pub(super) opened: Option<OpenedBy>,
+    /// Why it cannot be used, if that is known: nothing is looked for in it then.
+    pub(super) problem: Option<String>,
 }
 
 /// A workspace that was opened, the skills that it wants fetched, and what looks after its rules.
-type Opened = (WorkspaceRuntime, (FirstFetch, Watched));
+pub(super) struct Opened {
+    pub(super) place: WorkspaceRuntime,
+    pub(super) fetch: FirstFetch,
+    pub(super) watched: Option<Watched>,
+    /// Why its configuration cannot be used.
+    problem: Option<anyhow::Error>,
+}
 
-/// Opens the workspaces; returns them with the skills that they want fetched and what looks after their rules. One with a
-/// configuration that cannot be used takes no calls; if there is no other, the service does not start.
-pub(super) fn places(
-    config: &Config,
-    data_dir: &Path,
-    environment: &Environment,
-    store: &Arc<dyn Store>,
-    common: &Common,
-    sources: &Sources<'_>,
-) -> anyhow::Result<(Vec<WorkspaceRuntime>, Vec<FirstFetch>, Vec<Watched>)> {
-    let logins = LoginFile::locate(environment).map(Arc::new);
-    let mut problems = Vec::new();
-    let mut usable = 0_usize;
-    let mut place = |workspace: &toolgate_config::service::WorkspaceConfig| -> anyhow::Result<Opened> {
-        let home = environment.home().map(Path::to_path_buf);
-        let opened = Workspace::open(&workspace.name, &workspace.directory, home)
-            .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
-            .with_context(|| UnusableFolder(workspace.directory.clone()))?;
-        let opened = Arc::new(opened);
-        let mut seen = Seen::default();
-        let read = ToolsConfig::load_and_note(opened.directory(), opened.worktree(), environment, &mut seen);
-        let (tools, broken) = match read {
-            Ok(tools) => {
-                usable += 1;
-                (tools, None)
+impl Opener {
+    /// Opens the workspaces of the configuration. One with a configuration that cannot be used takes no calls; if there is no
+    /// other, the service does not start.
+    pub(super) fn open_configured(&self) -> anyhow::Result<Vec<Opened>> {
+        let mut opened = Vec::new();
+        for named in &self.config.workspaces {
+            let home = self.environment.home().map(Path::to_path_buf);
+            let workspace = Workspace::open(&named.name, &named.directory, home)
+                .with_context(|| format!("cannot open the workspace {:?}", named.name))
+                .with_context(|| UnusableFolder(named.directory.clone()))?;
+            opened.push(self.open(Wanted {
+                workspace,
+                trusted: named.trust,
+                opened: None,
+                problem: None,
+            })?);
+        }
+        let is_usable = opened.iter().any(|one| one.problem.is_none());
+        for one in &mut opened {
+            if is_usable && let Some(problem) = &one.problem {
+                let name = one.place.workspace.name();
+                tracing::error!("workspace {name} refuses calls: {problem:#}");
+            } else if let Some(problem) = one.problem.take() {
+                return Err(problem);
             }
-            Err(error) => {
-                let error = anyhow::Error::from(error);
-                let told = format!("{error:#}");
-                problems.push((workspace.name.clone(), error));
-                (ToolsConfig::default(), Some(told))
+        }
+        Ok(opened)
+    }
+
+    /// Opens a workspace: reads its configuration and begins to get its tools. One that cannot be used takes no calls.
+    pub(super) fn open(&self, wanted: Wanted) -> anyhow::Result<Opened> {
+        let Wanted {
+            workspace,
+            trusted,
+            opened,
+            problem,
+        } = wanted;
+        let (workspace, environment, sources) = (Arc::new(workspace), &self.environment, &self.sources);
+        let name = workspace.name();
+        let mut seen = Seen::default();
+        let is_there = problem.is_none();
+        let (tools, problem, broken) = match problem {
+            Some(problem) => (ToolsConfig::default(), None, Some(problem)),
+            None => {
+                let (directory, worktree) = (workspace.directory(), workspace.worktree());
+                match ToolsConfig::load_and_note(directory, worktree, environment, &mut seen) {
+                    Ok(tools) => (tools, None, None),
+                    Err(problem) => {
+                        let problem = anyhow::Error::from(problem);
+                        let told = format!("{problem:#}");
+                        (ToolsConfig::default(), Some(problem), Some(told))
+                    }
+                }
             }
         };
         for warning in &tools.warnings {
-            tracing::warn!(workspace = %workspace.name, "{warning}");
+            tracing::warn!(workspace = %name, "{warning}");
         }
+        sandbox::warn_of_hidden(&self.sandbox, name, workspace.directory());
         let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
         skills.refresh();
-        let fetch = FirstFetch::new(tools.remote_skills(workspace.trust, environment));
-        let mut readable = skills.folders_outside(opened.worktree());
+        let fetch = FirstFetch::new(tools.remote_skills(trusted, environment));
+        let mut readable = skills.folders_outside(workspace.worktree());
         readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
-        let own_folder = workspace_folder(data_dir, &workspace.name);
+        let own_folder = workspace_folder(&self.data_dir, name);
         let folders = OwnFolders {
-            outputs: output_folder(data_dir, &workspace.name),
+            outputs: output_folder(&self.data_dir, name),
             data: own_folder.clone(),
             skills: readable,
         };
@@ -237,34 +290,38 @@ pub(super) fn places(
         let is_usable = in_force.broken.is_none();
         let subagents = Subagents::new(in_force.agents.clone(), tools.subagent_depth);
         let task = Task::new(subagents.clone(), sources.hosts.clone());
-        let servers = languages::servers(sources.languages, &opened, workspace.trust, &tools, environment);
-        let feedback = EditDiagnostics::new(servers.clone(), opened.clone(), common.diagnostics_wait);
+        let servers = languages::servers(&sources.languages, &workspace, trusted, &tools, environment);
+        let feedback = EditDiagnostics::new(servers.clone(), workspace.clone(), self.common.diagnostics_wait);
         let plans = Arc::new(Plans::new(&own_folder));
         let builtin = builtin(
-            common,
+            &self.common,
             &tools,
             (skills, fetch.arrival()),
             (servers, feedback),
             task,
             &plans,
         );
-        let announce = record_tool_changes(&workspace.name, store.clone());
+        let announce = record_tool_changes(name, self.store.clone());
         let catalog = Catalog::new(announce, Arc::new(Invalid), builtin)?;
-        let named = (tools.mcp_servers(workspace.trust), tools.experimental.mcp_timeout);
+        let named = (tools.mcp_servers(trusted), tools.experimental.mcp_timeout);
         let place = WorkspaceRuntime {
-            workspace: opened.clone(),
+            workspace: workspace.clone(),
             tools: Arc::new(catalog),
-            default_client: common.flags.client.clone(),
-            trusted: workspace.trust,
+            default_client: self.common.flags.client.clone(),
+            trusted,
             in_force: Current::new(in_force),
+            gate: Gate::default(),
+            opened,
         };
         // What is not known of the configuration may be what forbids all code.
         if is_usable {
-            (sources.watch)(&place, &tools);
-            mcp::start(sources.mcp, &place, named, logins.as_ref());
+            let settings = extensions::settings(&self.config, &place, &tools, &sources.programs, &self.data_dir);
+            sources.extensions.watch(settings, place.tools.clone());
+            let logins = LoginFile::locate(environment).map(Arc::new);
+            mcp::start(&sources.mcp, &place, named, logins.as_ref());
         }
-        let watched = Watched {
-            workspace: opened,
+        let watched = is_there.then(|| Watched {
+            workspace,
             folders,
             subagents,
             at_start: tools.merged.clone(),
@@ -272,21 +329,25 @@ pub(super) fn places(
             seen,
             // It may have changed since.
             stamps: None,
-        };
-        Ok((place, (fetch, watched)))
-    };
-    let places: anyhow::Result<Vec<Opened>> = config.workspaces.iter().map(&mut place).collect();
-    let (places, others): (Vec<_>, Vec<_>) = places?.into_iter().unzip();
-    for (index, (name, problem)) in problems.into_iter().enumerate() {
-        if usable == 0 && index == 0 {
-            return Err(problem);
-        }
-        tracing::error!("workspace {name} refuses calls: {problem:#}");
+        });
+        Ok(Opened {
+            place,
+            fetch,
+            watched,
+            problem,
+        })
     }
-    let (mut fetches, watched): (Vec<_>, Vec<_>) = others.into_iter().unzip();
-    // Nobody waits for nothing.
-    fetches.retain(|fetch: &FirstFetch| !fetch.wanted.is_empty());
-    Ok((places, fetches, watched))
+
+    /// Ends what runs for a workspace besides its calls.
+    pub(super) async fn close(&self, name: &str) {
+        let sources = &self.sources;
+        sources.hosts.end_workspace(name).await;
+        tokio::join!(
+            sources.mcp.end(name),
+            sources.extensions.end(name),
+            sources.languages.end(name)
+        );
+    }
 }
 
 pub(super) fn truncation(limits: ToolOutputLimits) -> truncate::Limits {

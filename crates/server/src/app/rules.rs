@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::seen::Stamps;
 use toolgate_config::{Environment, Seen, ToolsConfig};
-use toolgate_engine::{Engine, InForce};
+use toolgate_engine::{Engine, InForce, WorkspaceRuntime};
 use toolgate_fs::Workspace;
-use toolgate_model::JsonMap;
+use toolgate_model::{JsonMap, WorkspaceChange};
 use toolgate_permission::agents::{Agents, Folders};
 use toolgate_tool::Subagents;
 
@@ -101,10 +102,14 @@ impl Watched {
         self.apply(engine, read.map_err(anyhow::Error::from));
     }
 
+    /// Returns the workspace, if it is still open.
+    fn place(&self, engine: &Engine) -> Option<Arc<WorkspaceRuntime>> {
+        let place = engine.catalogs().find(self.workspace.name());
+        place.filter(|place| Arc::ptr_eq(&place.workspace, &self.workspace))
+    }
+
     fn apply(&mut self, engine: &Engine, read: anyhow::Result<ToolsConfig>) {
-        let Some(place) = engine.catalogs().find(self.workspace.name()) else {
-            return;
-        };
+        let Some(place) = self.place(engine) else { return };
         let now = place.now();
         let name = self.workspace.name();
         let problem = match &read {
@@ -158,7 +163,11 @@ impl Watched {
         if let Some(problem) = next.broken.as_ref().filter(|_| next.broken != now.broken) {
             tracing::error!("workspace {name} refuses calls: {problem}");
         }
+        let is_news = has_changed || next.broken != now.broken;
         place.in_force.put(next);
+        if is_news {
+            engine.announce_workspace(name, WorkspaceChange::Changed);
+        }
         if has_changed {
             tracing::info!(workspace = %name, "the rules have changed and are in force for calls from now on");
         }
@@ -191,11 +200,34 @@ impl Watched {
     }
 }
 
+/// The rules of all workspaces.
+#[derive(Default)]
+pub(super) struct Rules(Mutex<Vec<Watched>>);
+
+impl Rules {
+    /// Begins to look after the rules of a workspace, which is open.
+    pub(super) fn add(&self, watched: Watched) {
+        self.0.lock().push(watched);
+    }
+
+    fn look(&self, engine: &Engine, environment: &Environment) {
+        // Nobody who opens a workspace waits for files to be read.
+        let mut watched = std::mem::take(&mut *self.0.lock());
+        for one in &mut watched {
+            one.look(engine, environment);
+        }
+        watched.retain(|one| one.place(engine).is_some());
+        let mut new = self.0.lock();
+        watched.append(&mut new);
+        *new = watched;
+    }
+}
+
 /// Looks after the rules until `stop`.
 pub(super) async fn watch(
     engine: Arc<Engine>,
     environment: Environment,
-    mut watched: Vec<Watched>,
+    rules: Arc<Rules>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let environment = Arc::new(environment);
@@ -204,19 +236,11 @@ pub(super) async fn watch(
         .await
         .is_some()
     {
-        let (engine, environment) = (engine.clone(), environment.clone());
-        let looking = tokio::task::spawn_blocking(move || {
-            for one in &mut watched {
-                one.look(&engine, &environment);
-            }
-            watched
-        });
-        match looking.await {
-            Ok(same) => watched = same,
-            Err(error) => {
-                tracing::error!(%error, "changed rules are not read any more: start the service again");
-                break;
-            }
+        let (engine, environment, rules) = (engine.clone(), environment.clone(), rules.clone());
+        let looking = tokio::task::spawn_blocking(move || rules.look(&engine, &environment));
+        if let Err(error) = looking.await {
+            tracing::error!(%error, "changed rules are not read any more: start the service again");
+            break;
         }
     }
     Ok(())

@@ -106,17 +106,19 @@ pub(super) fn prepare(
         );
     }
     let sandbox = Sandbox::new(kernel, places(config, environment, data_dir)).context("cannot prepare the sandbox")?;
-    for workspace in &config.workspaces {
-        if let Some(hidden) = sandbox.hidden_below(&workspace.directory) {
-            tracing::warn!(
-                workspace = %workspace.name,
-                "confined commands cannot use files that they make in the folders from the workspace's down to {}, which is \
-                 hidden from them: keep it elsewhere",
-                hidden.display()
-            );
-        }
-    }
     Ok(Arc::new(sandbox))
+}
+
+/// Says what confined commands cannot do in a folder.
+pub(super) fn warn_of_hidden(sandbox: &Sandbox, workspace: &str, directory: &Path) {
+    if let Some(hidden) = sandbox.hidden_below(directory) {
+        tracing::warn!(
+            workspace,
+            "confined commands cannot use files that they make in the folders from the workspace's down to {}, which is \
+             hidden from them: keep it elsewhere",
+            hidden.display()
+        );
+    }
 }
 
 fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places {
@@ -181,10 +183,10 @@ fn common(environment: &Environment) -> Vec<PathBuf> {
 /// Makes what the shell tool confines commands with.
 pub(super) fn confine(config: &Config, data_dir: &Path, sandbox: Arc<Sandbox>) -> Confine {
     let rules = &config.sandbox;
-    let names = config.workspaces.iter().map(|workspace| workspace.name.clone());
-    let outputs = names.map(|name| (name.clone(), output_folder(data_dir, &name)));
+    let data_dir = data_dir.to_path_buf();
+    let outputs = move |workspace: &str| output_folder(&data_dir, workspace);
     let agents = rules.rules().map(|(name, rule)| (name.to_owned(), confining(rule)));
-    Confine::new(sandbox, confining(rules.general()), agents.collect(), outputs.collect())
+    Confine::new(sandbox, confining(rules.general()), agents.collect(), outputs)
 }
 
 fn confining(rule: SandboxRule) -> Confining {

@@ -88,6 +88,7 @@ same_values!(SourceState => ToolSourceState {
     Connecting Ready Disabled Failed NeedsAuth NeedsClientRegistration Untrusted
 });
 same_values!(Signal <=> Signal, "signal" { Int Term Hup Quit Usr1 Usr2 });
+same_values!(WorkspaceChange => WorkspaceChange { Opened Closed Changed });
 same_values!(Source => ToolSource { Builtin Custom Plugin Mcp Hosted });
 
 /// The agent of a call that names none.
@@ -101,6 +102,9 @@ const MAX_VARIABLES: usize = 64;
 
 /// Bytes of the variables that a call sets, names included.
 const MAX_ENVIRONMENT: usize = 32 * 1024;
+
+/// The longest path of a folder that a request may carry, in bytes.
+const MAX_DIRECTORY: usize = 2048;
 
 /// Names that the clients of a call may give themselves.
 const MAX_CLIENTS: usize = 8;
@@ -318,6 +322,7 @@ pub(crate) fn origin(
     let or = |text: String, default: &str| non_empty(text).unwrap_or_else(|| default.to_owned());
     Ok(call::Origin {
         workspace: or(name("context.workspace", context.workspace)?, default_workspace),
+        directory: directory(context.directory)?,
         session,
         message_id: name("context.message_id", context.message_id)?,
         agent: or(name("context.agent", context.agent)?, DEFAULT_AGENT),
@@ -350,16 +355,24 @@ fn environment(field: &str, variables: HashMap<String, String>) -> Result<BTreeM
     for (name, value) in &variables {
         if !is_name(name) {
             let problem = "a name has letters, digits and _, and does not begin with a digit";
-            return Err(bad_field(
-                field,
-                format!("{name:?} is no name of a variable: {problem}"),
-            ));
+            return Err(bad_field(field, format!("{name:?} is no name of a variable: {problem}")));
         }
         if value.contains('\0') {
             return Err(bad_field(field, format!("the value of {name} contains a NUL byte")));
         }
     }
     Ok(variables.into_iter().collect())
+}
+
+/// Checks the form of a folder; whether it lies in the workspace is seen at the admission.
+fn directory(directory: String) -> Result<String, Status> {
+    match directory.len() > MAX_DIRECTORY || directory.contains(char::is_control) {
+        true => Err(bad_field(
+            "context.directory",
+            format!("expected a path of at most {MAX_DIRECTORY} bytes without control characters"),
+        )),
+        false => Ok(directory),
+    }
 }
 
 /// Checks the names that clients give themselves.
@@ -421,6 +434,7 @@ impl FromCore<call::Origin> for proto::CallContext {
             client_kind: origin.client,
             client_name: origin.client_name,
             client_ids: origin.clients,
+            directory: origin.directory,
             parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
             environment: origin.environment.into_iter().collect(),
             extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),

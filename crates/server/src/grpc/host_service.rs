@@ -14,10 +14,9 @@ use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::host_event::Event;
 use toolgate_contract::host_service_server::HostService;
 use toolgate_contract::*;
-use toolgate_engine::DrainNotice;
+use toolgate_engine::{DrainNotice, WorkspaceRuntime};
 use toolgate_extensions::hosted::{self, Hello, Host, Next, Reported};
 use toolgate_model::Timestamp;
-use toolgate_tool::Catalog;
 
 use super::auth::Caller;
 use super::convert::{int, timestamp};
@@ -87,18 +86,23 @@ fn until_end(
 }
 
 impl HostedTools {
-    fn hello(&self, caller: &Caller, hello: Option<HostHello>) -> Result<(Hello, Arc<Catalog>), Status> {
+    fn hello(&self, caller: &Caller, hello: Option<HostHello>) -> Result<(Hello, Arc<WorkspaceRuntime>), Status> {
         let hello = hello.ok_or_else(|| bad_field("hello", "say hello first"))?;
         let place = caller.place(&self.0.engine, &hello.workspace)?;
         let hello = wire::hello(caller, place.workspace.name(), hello)?;
-        Ok((hello, place.tools.clone()))
+        Ok((hello, place))
     }
 
     async fn serve(&self, caller: &Caller, hello: Option<HostHello>) -> Result<Serving, Status> {
-        let (hello, catalog) = self.hello(caller, hello)?;
+        let (hello, place) = self.hello(caller, hello)?;
         let workspace = hello.workspace.clone();
-        let welcomed = self.0.hosts.welcome(hello, catalog).await;
+        let welcomed = self.0.hosts.welcome(hello, place.tools.clone()).await;
         let (welcome, seat) = welcomed.map_err(|error| status::host(&error))?;
+        if place.gate.is_closed() {
+            // Whoever closed it may have looked before the host was there.
+            seat.leave().await;
+            return Err(status::not_found("workspace", &workspace));
+        }
         Ok(Serving {
             seat: Arc::new(seat),
             first: Some(wire::welcome(welcome, workspace)),

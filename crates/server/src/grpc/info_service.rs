@@ -26,9 +26,9 @@ impl InfoService for Info {
     ) -> Result<Response<GetServerInfoResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let engine = &self.0.engine;
-        let places = engine.catalogs().all().iter();
-        let places = places.filter(|place| caller.sees(place.workspace.name()));
-        let mut workspaces: Vec<WorkspaceInfo> = places.map(workspace).collect();
+        let places = engine.catalogs().all();
+        let seen = places.iter().filter(|place| caller.sees(place.workspace.name()));
+        let mut workspaces: Vec<WorkspaceInfo> = seen.map(|place| workspace(place)).collect();
         let languages = self.0.languages.clone();
         let workspaces = tokio::task::spawn_blocking(move || {
             for workspace in &mut workspaces {
@@ -40,12 +40,7 @@ impl InfoService for Info {
         .await
         .map_err(|error| status::internal("looking for language servers", &error))?;
         let allowed = engine.limits();
-        let truncation = engine
-            .catalogs()
-            .all()
-            .first()
-            .map(|place| place.now().truncation)
-            .unwrap_or_default();
+        let truncation = places.first().map(|place| place.now().truncation).unwrap_or_default();
         let (traffic, prompts) = (self.0.traffic.limits(), engine.prompts().policy());
         let wide = |count: u32| int32(count as usize);
         let limits = Limits {
@@ -60,6 +55,7 @@ impl InfoService for Info {
             max_streams: int32(traffic.streams),
             max_streams_per_principal: traffic.streams_per_principal.map(int32),
             max_streams_per_connection: wide(traffic.streams_per_connection),
+            max_workspaces: int32(self.0.workspaces.most()),
             max_open_prompts: int32(prompts.max_open),
             max_open_prompts_per_session: prompts.max_open_per_session.map(int32),
             max_input_bytes: int(allowed.max_input_bytes as u64),
@@ -99,6 +95,7 @@ fn features(shared: &Shared) -> Vec<i32> {
         (Feature::Jwt, shared.authenticator.takes_jwt()),
         (Feature::Console, shared.console && IS_BUILT),
         (Feature::Sandbox, shared.sandbox.is_on),
+        (Feature::OpenWorkspaces, !shared.workspaces.roots().is_empty()),
     ];
     let there = known.into_iter().filter(|(_, is_there)| *is_there);
     there.map(|(feature, _)| feature.into()).collect()
@@ -138,7 +135,7 @@ fn sandbox_info(facts: &SandboxFacts) -> SandboxInfo {
     }
 }
 
-fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
+pub(super) fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
     let agent = |agent: &toolgate_permission::agents::Agent| AgentInfo {
         name: agent.name.clone(),
         description: agent.description.clone().unwrap_or_default(),
@@ -160,11 +157,17 @@ fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
         tool_sources: place.tools.sources().into_iter().map(tool_source).collect(),
         language_servers: Vec::new(),
         warnings: now.warnings.clone(),
-        problem: now.broken.clone().unwrap_or_default(),
+        problem: place.problem().unwrap_or_default(),
+        open_time: place.opened.as_ref().map(|opened| timestamp(opened.time)),
+        opened_by: place
+            .opened
+            .as_ref()
+            .map(|opened| opened.by.clone())
+            .unwrap_or_default(),
     }
 }
 
-fn language_server(facts: LanguageServerFacts) -> LanguageServerInfo {
+pub(super) fn language_server(facts: LanguageServerFacts) -> LanguageServerInfo {
     let (program, problem) = match facts.program {
         Ok(program) => (program.to_string_lossy().into_owned(), String::new()),
         Err(problem) => (String::new(), problem),

@@ -30,6 +30,8 @@ mod status;
 mod tool_service;
 mod values;
 mod watches;
+mod workspace_service;
+mod workspaces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +56,7 @@ use toolgate_contract::output_service_server::OutputServiceServer;
 use toolgate_contract::permission_service_server::PermissionServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
+use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
@@ -69,6 +72,7 @@ use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 pub use self::watches::Watches;
+pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
 
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -157,6 +161,7 @@ impl Services {
             <FileServiceServer<file_service::WorkspaceFiles> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
+            <WorkspaceServiceServer<workspace_service::OpenWorkspaces> as tonic::server::NamedService>::NAME,
         ];
         for name in names {
             self.health.set_service_status(name, status).await;
@@ -255,6 +260,9 @@ fn routes(
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))
+        .add_service(WorkspaceServiceServer::new(workspace_service::OpenWorkspaces(
+            shared.clone(),
+        )))
         .add_service(InfoServiceServer::new(info_service::Info(shared)));
     Ok(routes.prepare())
 }

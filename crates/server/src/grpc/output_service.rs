@@ -182,7 +182,7 @@ impl OutputService for StoredOutputs {
         let filter = OutputFilter {
             workspace: match request.workspace.as_str() {
                 "" if !request.call_id.is_empty() => None,
-                name => caller.filtered(&self.0.engine, name)?,
+                name => caller.filtered(&self.0.engine, name).await?,
             },
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(SessionId::new),

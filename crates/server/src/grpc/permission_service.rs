@@ -139,11 +139,9 @@ impl PermissionService for Permissions {
             return Err(bad_field("message", "the first message of a channel is `open`"));
         };
         let name = convert::name("open.name", open.name)?;
-        let watcher = Watcher::open(
-            &self.0,
-            interest(&self.0.engine, &caller, "open.filter", open.filter.unwrap_or_default())?,
-        )
-        .await;
+        let filter = open.filter.unwrap_or_default();
+        let interest = interest(&self.0.engine, &caller, "open.filter", filter).await?;
+        let watcher = Watcher::open(&self.0, interest).await;
         let engine = self.0.engine.clone();
         let approver = Approver { caller, name };
         let replies = stream::try_unfold((requests, engine, approver), |mut state| async {
@@ -179,12 +177,8 @@ impl PermissionService for Permissions {
         request: Request<WatchPromptsRequest>,
     ) -> Result<Response<Self::WatchPromptsStream>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
-        let interest = interest(
-            &self.0.engine,
-            &caller,
-            "filter",
-            request.into_inner().filter.unwrap_or_default(),
-        )?;
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let interest = interest(&self.0.engine, &caller, "filter", filter).await?;
         let watcher = Watcher::open(&self.0, interest).await;
         Ok(Response::new(Box::pin(
             stream_messages(watcher).map(|item| item.map(watch_response)),
@@ -202,7 +196,7 @@ impl PermissionService for Permissions {
         if filter.workspace.is_empty() && !request.call_id.is_empty() {
             ALL.clone_into(&mut filter.workspace);
         }
-        let interest = interest(&self.0.engine, &caller, "filter", filter)?;
+        let interest = interest(&self.0.engine, &caller, "filter", filter).await?;
         let states = request
             .states
             .iter()
@@ -263,7 +257,7 @@ impl PermissionService for Permissions {
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let workspace = caller.filtered(&self.0.engine, &request.workspace)?;
+        let workspace = caller.filtered(&self.0.engine, &request.workspace).await?;
         let size = page_size(request.page_size, 100, MAX_GRANTS)?;
         let mut grants = self.0.engine.prompts().grants(workspace.as_deref());
         // Their ids sort by time. A grant that ends while pages are read moves no other one.
@@ -321,7 +315,7 @@ fn prompt_id(id: String) -> Result<PromptId, Status> {
     Ok(PromptId::new(id))
 }
 
-fn interest(engine: &Engine, caller: &Caller, field: &str, filter: PromptFilter) -> Result<Subscription, Status> {
+async fn interest(engine: &Engine, caller: &Caller, field: &str, filter: PromptFilter) -> Result<Subscription, Status> {
     let names_some = !filter.session_ids.is_empty() || !filter.client_ids.is_empty();
     if filter.all == names_some {
         let problem = if names_some {
@@ -336,7 +330,7 @@ fn interest(engine: &Engine, caller: &Caller, field: &str, filter: PromptFilter)
         .into_iter()
         .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
     Ok(Subscription {
-        workspace: caller.filtered(engine, &filter.workspace)?,
+        workspace: caller.filtered(engine, &filter.workspace).await?,
         workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,
         forms: false,

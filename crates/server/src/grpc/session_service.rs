@@ -159,6 +159,9 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
             removed,
             changed,
         }),
+        ServiceEventKind::WorkspaceChanged { change } => Kind::WorkspaceChanged(WorkspaceChanged {
+            change: WorkspaceChange::from_core(change).into(),
+        }),
         ServiceEventKind::SessionEnded => Kind::SessionEnded(SessionEnded {}),
     };
     Event {
@@ -186,17 +189,12 @@ fn summary(session: Summary) -> SessionSummary {
 
 impl Sessions {
     /// Returns the workspaces of a request: the one that it names, or all that its caller may see.
-    fn workspaces(&self, caller: &Caller, named: &str) -> Result<Vec<String>, Status> {
-        if let Some(one) = caller.filtered(&self.0.engine, named)? {
+    async fn workspaces(&self, caller: &Caller, named: &str) -> Result<Vec<String>, Status> {
+        if let Some(one) = caller.filtered(&self.0.engine, named).await? {
             return Ok(vec![one]);
         }
-        let names = self
-            .0
-            .engine
-            .catalogs()
-            .all()
-            .iter()
-            .map(|place| place.workspace.name());
+        let places = self.0.engine.catalogs().all();
+        let names = places.iter().map(|place| place.workspace.name());
         Ok(names.filter(|name| caller.sees(name)).map(str::to_owned).collect())
     }
 }
@@ -206,7 +204,7 @@ impl SessionService for Sessions {
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
-        let workspaces = self.workspaces(&caller, &request.workspace)?;
+        let workspaces = self.workspaces(&caller, &request.workspace).await?;
         let engine = &self.0.engine;
         let filter = CallFilter {
             session: Some(id.clone()),
@@ -258,7 +256,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<ListSessionsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let filter = SessionFilter {
-            workspace: caller.filtered(&self.0.engine, &request.workspace)?,
+            workspace: caller.filtered(&self.0.engine, &request.workspace).await?,
             workspaces: caller.workspaces(),
             from: moment("from_time", request.from_time)?,
             until: moment("until_time", request.until_time)?,
@@ -278,7 +276,7 @@ impl SessionService for Sessions {
         let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
         let mut cancelled = 0;
-        for workspace in self.workspaces(&caller, &request.workspace)? {
+        for workspace in self.workspaces(&caller, &request.workspace).await? {
             let key = SessionKey::new(&workspace, &id);
             cancelled += self.0.engine.end_session(&key).await.map_err(status::store)?;
         }
@@ -304,7 +302,7 @@ impl SessionService for Sessions {
             let problem = format!("there are {newest} events so far; events after {after} do not exist yet");
             return Err(status::out_of_range("after_sequence", problem));
         }
-        let workspace = caller.filtered(&self.0.engine, &request.workspace)?;
+        let workspace = caller.filtered(&self.0.engine, &request.workspace).await?;
         let reader = EventReader {
             shared: self.0.clone(),
             caller,

@@ -21,6 +21,7 @@ use super::auth::{Authenticator, Caller};
 use super::limits::Traffic;
 use super::status::bad_field;
 use super::watches::Watches;
+use super::workspaces::Workspaces;
 use super::{convert, status};
 
 /// The longest silence on a stream.
@@ -30,6 +31,8 @@ pub const HEARTBEAT: Duration = Duration::from_secs(15);
 pub struct Shared {
     /// Runs the calls.
     pub engine: Arc<Engine>,
+    /// Opens and closes workspaces.
+    pub workspaces: Arc<dyn Workspaces>,
     /// What calls printed.
     pub outputs: Arc<dyn Outputs>,
     /// Contents that clients send for calls.
@@ -100,8 +103,9 @@ impl Shared {
 
     /// Finds a call that a caller names; one that it may not see is not there.
     pub(super) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
-        let is_only_one = self.engine.catalogs().all().len() == 1 && id.workspace().is_none();
-        if is_only_one && !caller.is_limited() {
+        // Where workspaces come and go, calls of closed ones may be meant.
+        let is_only_one = self.workspaces.are_fixed() && self.engine.catalogs().all().len() == 1;
+        if is_only_one && id.workspace().is_none() && !caller.is_limited() {
             return Ok(id.clone());
         }
         let named = self.engine.named(id, |workspace| caller.sees(workspace)).await;

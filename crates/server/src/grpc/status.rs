@@ -13,7 +13,10 @@ use toolgate_engine::{AdmitError, InputError, NotRunning, ProgramError, WatchErr
 use toolgate_contract::{self as proto, ErrorReason};
 use toolgate_extensions::hosted::HostError;
 use toolgate_fs::FileError;
+use toolgate_fs::roots::BelowError;
 use toolgate_store::StoreError;
+
+use super::workspaces::{CloseError, OpenError};
 
 const DOMAIN: &str = "toolgate";
 
@@ -316,12 +319,13 @@ pub(crate) fn admit(error: AdmitError) -> Status {
     let message = error.to_string();
     match error {
         AdmitError::Draining => draining(),
-        AdmitError::UnknownWorkspace { name, .. } => {
+        AdmitError::UnknownWorkspace { name, .. } | AdmitError::ClosedWorkspace(name) => {
             let mut details = details(ErrorReason::NotFound);
             details.set_resource_info("workspace", name, "", message.clone());
             Status::with_error_details(Code::NotFound, message, details)
         }
         AdmitError::BrokenWorkspace { name, .. } => precondition(ErrorReason::WorkspaceBroken, &name, message),
+        AdmitError::BadDirectory(_) => bad_field("context.directory", message),
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
         AdmitError::TaskEnded(id) => precondition(ErrorReason::TaskEnded, id.as_str(), message),
@@ -366,6 +370,53 @@ pub(crate) fn program(error: ProgramError) -> Status {
         ProgramError::NoTerminal { call, .. } => precondition(ErrorReason::NoTerminal, call.as_str(), message),
         ProgramError::NoProgram(call) => precondition(ErrorReason::NoProgram, call.as_str(), message),
         ProgramError::Failed(error) => internal("the program of a call could not be reached", &error),
+    }
+}
+
+/// A workspace was not opened.
+pub(crate) fn open_workspace(error: OpenError) -> Status {
+    let message = error.to_string();
+    let denied = |reason: ErrorReason, message: String| {
+        Status::with_error_details(Code::PermissionDenied, message, details(reason))
+    };
+    match error {
+        OpenError::Fixed => precondition(ErrorReason::WorkspacesFixed, "workspace_roots", message),
+        OpenError::BadName(problem) => bad_field("workspace", problem),
+        OpenError::Folder(BelowError::Outside) => denied(ErrorReason::OutsideRoots, format!("directory: {message}")),
+        OpenError::Folder(problem) => bad_field("directory", problem.to_string()),
+        OpenError::Missing(folder) => {
+            let mut details = details(ErrorReason::FolderMissing);
+            details.set_resource_info("folder", folder.to_string_lossy(), "", message.clone());
+            Status::with_error_details(Code::NotFound, message, details)
+        }
+        OpenError::Reserved(_) => denied(ErrorReason::FolderReserved, message),
+        OpenError::Overlaps(folder) => precondition(ErrorReason::WorkspacesOverlap, &folder.to_string_lossy(), message),
+        OpenError::NameTaken { name, .. } => {
+            let mut details = details(ErrorReason::WorkspaceNameTaken);
+            details.set_resource_info("workspace", name, "", message.clone());
+            Status::with_error_details(Code::AlreadyExists, message, details)
+        }
+        OpenError::TooMany(limit) => exhausted(
+            ErrorReason::TooManyWorkspaces,
+            "limits.max_workspaces",
+            limit as u64,
+            RETRY_DELAY,
+            message,
+        ),
+        OpenError::Draining => draining(),
+        OpenError::Store(error) => store(error),
+        OpenError::Internal(error) => internal("a workspace could not be opened", &*error),
+    }
+}
+
+/// A workspace was not closed.
+pub(crate) fn close_workspace(error: CloseError) -> Status {
+    let message = error.to_string();
+    match error {
+        CloseError::Unknown(name) => not_found("workspace", &name),
+        CloseError::Configured(name) => precondition(ErrorReason::WorkspaceConfigured, &name, message),
+        CloseError::Store(error) => store(error),
+        CloseError::Internal(error) => internal("a workspace could not be closed", &*error),
     }
 }
 

@@ -36,14 +36,14 @@ impl Tools {
         request: WireCall,
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
-        self.begin_in(caller, self.default_for(caller), request, mode).await
+        self.begin_in(caller, &self.default_for(caller), request, mode).await
     }
 
     /// Returns the workspace that a caller means who names none.
-    fn default_for(&self, caller: &Caller) -> &str {
-        let places = self.0.engine.catalogs().all().iter();
-        let mut names = places.map(|place| place.workspace.name());
-        names.find(|name| caller.sees(name)).unwrap_or_default()
+    fn default_for(&self, caller: &Caller) -> String {
+        let places = self.0.engine.catalogs().all();
+        let mut names = places.iter().map(|place| place.workspace.name());
+        names.find(|name| caller.sees(name)).unwrap_or_default().to_owned()
     }
 
     /// Returns the call of a request, in the name of its caller.
@@ -139,7 +139,7 @@ impl Tools {
             }
         };
         let engine = &self.0.engine;
-        let rights = engine.rights_below(place, agent, parent.as_ref()).await;
+        let rights = engine.rights_below(&place, agent, parent.as_ref()).await;
         let rights = rights.map_err(status::store)?;
         let rights = rights.ok_or_else(|| status::not_found("call", &request.parent_call_id))?;
         Ok(place.offered(&offer, &rights).await)
@@ -220,7 +220,7 @@ impl ToolService for Tools {
     ) -> Result<Response<EvaluateCallResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner().into();
-        let call = self.signed(&caller, self.default_for(&caller), request).await?;
+        let call = self.signed(&caller, &self.default_for(&caller), request).await?;
         let evaluation = self.0.engine.evaluate(call).await.map_err(status::admit)?;
         Ok(Response::new(EvaluateCallResponse {
             evaluation: Some(evaluation.into_proto()),
@@ -290,7 +290,7 @@ impl ToolService for Tools {
             .iter()
             .map(|&reason| toolgate_model::EndReason::from_number("reasons", reason));
         let filter = CallFilter {
-            workspace: caller.filtered(&self.0.engine, &request.workspace)?,
+            workspace: caller.filtered(&self.0.engine, &request.workspace).await?,
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(toolgate_model::SessionId::new),
             parent: self

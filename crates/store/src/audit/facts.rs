@@ -200,6 +200,25 @@ impl Fact {
         self.reason = reason.to_owned();
     }
 
+    /// A workspace was opened while the service ran.
+    pub fn workspace_opened(name: &str, directory: &str, by: &str) -> Self {
+        Self {
+            by: by.to_owned(),
+            workspace: name.to_owned(),
+            patterns: vec![directory.to_owned()],
+            ..Self::new(Kind::WorkspaceOpened)
+        }
+    }
+
+    /// It was closed, by a principal if one is known.
+    pub fn workspace_closed(name: &str, by: &str) -> Self {
+        Self {
+            by: by.to_owned(),
+            workspace: name.to_owned(),
+            ..Self::new(Kind::WorkspaceClosed)
+        }
+    }
+
     /// A grant was taken back, by a principal if one is known.
     pub fn revoked(grant: &Grant, by: &str) -> Self {
         Self {

@@ -41,6 +41,7 @@ mod sessions;
 mod spool;
 mod store;
 mod sweep;
+mod workspaces;
 mod writer;
 
 pub use self::audit::AuditFile;

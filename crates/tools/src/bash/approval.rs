@@ -222,7 +222,10 @@ async fn look(places: &Arc<Places>, ctx: &ToolContext) -> Result<Found, ToolErro
 }
 
 fn find(places: &Places, workspace: &Workspace) -> Found {
-    let given = places.workdir.as_ref().map(|written| workspace.resolve(written));
+    // A folder that the call names may be swapped for a link after its admission.
+    let of_call = workspace.starts_elsewhere().then_some("");
+    let given = places.workdir.as_deref().or(of_call);
+    let given = given.map(|written| workspace.resolve(written));
     let mut workdir = given.as_ref().map_or_else(
         || Workdir {
             real: workspace.directory().to_path_buf(),

@@ -48,28 +48,31 @@ pub enum NetworkUse {
     Deny,
 }
 
+/// Says where the outputs of a workspace are.
+type OutputsOf = Box<dyn Fn(&str) -> PathBuf + Send + Sync>;
+
 /// Confines commands by their agent.
 pub struct Confine {
     sandbox: Arc<Sandbox>,
     general: Confining,
     agents: BTreeMap<String, Confining>,
-    /// Where the outputs of each workspace are; its own are all that a command may read of them.
-    outputs: BTreeMap<String, PathBuf>,
+    /// Where the outputs of a workspace are; its own are all that a command may read of them.
+    outputs: OutputsOf,
 }
 
 impl Confine {
-    /// Makes it; `general` is for agents that are not named, `outputs` by the names of workspaces.
+    /// Makes it; `general` is for agents that are not named, `outputs` gets the names of workspaces.
     pub fn new(
         sandbox: Arc<Sandbox>,
         general: Confining,
         agents: BTreeMap<String, Confining>,
-        outputs: BTreeMap<String, PathBuf>,
+        outputs: impl Fn(&str) -> PathBuf + Send + Sync + 'static,
     ) -> Self {
         Self {
             sandbox,
             general,
             agents,
-            outputs,
+            outputs: Box::new(outputs),
         }
     }
 
@@ -93,7 +96,7 @@ impl Confine {
             demand: Demand {
                 network: has_network,
                 approved: approved.to_vec(),
-                shown: self.outputs.get(ctx.workspace.name()).cloned().into_iter().collect(),
+                shown: vec![(self.outputs)(ctx.workspace.name())],
                 walls,
                 ..Demand::new(mode.unwrap_or(Mode::WorkspaceWrite), workspace)
             },

@@ -45,6 +45,8 @@ const (
 	Feature_FEATURE_CONSOLE Feature = 6
 	// It confines the programs of some agent at least.
 	Feature_FEATURE_SANDBOX Feature = 7
+	// Workspaces can be opened while it runs.
+	Feature_FEATURE_OPEN_WORKSPACES Feature = 8
 )
 
 // Enum value maps for Feature.
@@ -58,16 +60,18 @@ var (
 		5: "FEATURE_JWT",
 		6: "FEATURE_CONSOLE",
 		7: "FEATURE_SANDBOX",
+		8: "FEATURE_OPEN_WORKSPACES",
 	}
 	Feature_value = map[string]int32{
-		"FEATURE_UNSPECIFIED": 0,
-		"FEATURE_MCP":         1,
-		"FEATURE_JAVASCRIPT":  2,
-		"FEATURE_LSP":         3,
-		"FEATURE_OTEL":        4,
-		"FEATURE_JWT":         5,
-		"FEATURE_CONSOLE":     6,
-		"FEATURE_SANDBOX":     7,
+		"FEATURE_UNSPECIFIED":     0,
+		"FEATURE_MCP":             1,
+		"FEATURE_JAVASCRIPT":      2,
+		"FEATURE_LSP":             3,
+		"FEATURE_OTEL":            4,
+		"FEATURE_JWT":             5,
+		"FEATURE_CONSOLE":         6,
+		"FEATURE_SANDBOX":         7,
+		"FEATURE_OPEN_WORKSPACES": 8,
 	}
 )
 
@@ -400,7 +404,7 @@ type GetServerInfoResponse struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// What it allows.
 	Limits *Limits `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Where tools work; the first is the default.
+	// Where tools work, those of the configuration first; the first is the default.
 	Workspaces []*WorkspaceInfo `protobuf:"bytes,5,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
 	// What confines the programs that tools start, of some agent at least. NONE: they have the service's own rights.
 	Sandbox Sandbox `protobuf:"varint,6,opt,name=sandbox,proto3,enum=toolgate.v1.Sandbox" json:"sandbox,omitempty"`
@@ -669,8 +673,10 @@ type Limits struct {
 	MaxOpenPrompts int32 `protobuf:"varint,21,opt,name=max_open_prompts,json=maxOpenPrompts,proto3" json:"max_open_prompts,omitempty"`
 	// Prompts of one session that may wait for an answer at once.
 	MaxOpenPromptsPerSession *int32 `protobuf:"varint,22,opt,name=max_open_prompts_per_session,json=maxOpenPromptsPerSession,proto3,oneof" json:"max_open_prompts_per_session,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// Workspaces that may be open when another one is opened, those of the configuration included.
+	MaxWorkspaces int32 `protobuf:"varint,23,opt,name=max_workspaces,json=maxWorkspaces,proto3" json:"max_workspaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -857,6 +863,13 @@ func (x *Limits) GetMaxOpenPromptsPerSession() int32 {
 	return 0
 }
 
+func (x *Limits) GetMaxWorkspaces() int32 {
+	if x != nil {
+		return x.MaxWorkspaces
+	}
+	return 0
+}
+
 // A workspace.
 type WorkspaceInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -877,8 +890,12 @@ type WorkspaceInfo struct {
 	// What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
 	// permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
-	Problem       string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Why its calls are refused: its configuration cannot be used, or its folder is gone. Empty if nothing is wrong.
+	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	// When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed.
+	OpenTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`
+	// The principal that opened it; empty without authentication, and for one of the configuration.
+	OpenedBy      string `protobuf:"bytes,11,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,6 +989,20 @@ func (x *WorkspaceInfo) GetWarnings() []string {
 func (x *WorkspaceInfo) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *WorkspaceInfo) GetOpenTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OpenTime
+	}
+	return nil
+}
+
+func (x *WorkspaceInfo) GetOpenedBy() string {
+	if x != nil {
+		return x.OpenedBy
 	}
 	return ""
 }
@@ -1236,7 +1267,7 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12,\n" +
 	"\x04mode\x18\x04 \x01(\x0e2\x18.toolgate.v1.SandboxModeR\x04mode\x127\n" +
 	"\anetwork\x18\x05 \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\anetwork\x12\x1a\n" +
-	"\brequired\x18\x06 \x01(\bR\brequired\"\x89\v\n" +
+	"\brequired\x18\x06 \x01(\bR\brequired\"\xb0\v\n" +
 	"\x06Limits\x12*\n" +
 	"\x11max_running_calls\x18\x01 \x01(\x05R\x0fmaxRunningCalls\x12&\n" +
 	"\x0fmax_input_bytes\x18\x02 \x01(\x03R\rmaxInputBytes\x12(\n" +
@@ -1261,14 +1292,15 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x19max_streams_per_principal\x18\x13 \x01(\x05H\x05R\x16maxStreamsPerPrincipal\x88\x01\x01\x12;\n" +
 	"\x1amax_streams_per_connection\x18\x14 \x01(\x05R\x17maxStreamsPerConnection\x12(\n" +
 	"\x10max_open_prompts\x18\x15 \x01(\x05R\x0emaxOpenPrompts\x12C\n" +
-	"\x1cmax_open_prompts_per_session\x18\x16 \x01(\x05H\x06R\x18maxOpenPromptsPerSession\x88\x01\x01B\"\n" +
+	"\x1cmax_open_prompts_per_session\x18\x16 \x01(\x05H\x06R\x18maxOpenPromptsPerSession\x88\x01\x01\x12%\n" +
+	"\x0emax_workspaces\x18\x17 \x01(\x05R\rmaxWorkspacesB\"\n" +
 	" _max_running_calls_per_workspaceB \n" +
 	"\x1e_max_running_calls_per_sessionB\"\n" +
 	" _max_running_calls_per_principalB\x1a\n" +
 	"\x18_max_requests_per_secondB\x14\n" +
 	"\x12_max_request_burstB\x1c\n" +
 	"\x1a_max_streams_per_principalB\x1f\n" +
-	"\x1d_max_open_prompts_per_session\"\xe9\x02\n" +
+	"\x1d_max_open_prompts_per_session\"\xbf\x03\n" +
 	"\rWorkspaceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x1a\n" +
@@ -1278,7 +1310,10 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\ftool_sources\x18\x06 \x03(\v2\x1b.toolgate.v1.ToolSourceInfoR\vtoolSources\x12J\n" +
 	"\x10language_servers\x18\a \x03(\v2\x1f.toolgate.v1.LanguageServerInfoR\x0flanguageServers\x12\x1a\n" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12\x18\n" +
-	"\aproblem\x18\t \x01(\tR\aproblem\"r\n" +
+	"\aproblem\x18\t \x01(\tR\aproblem\x127\n" +
+	"\topen_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\x12\x1b\n" +
+	"\topened_by\x18\v \x01(\tR\bopenedBy\"r\n" +
 	"\x12LanguageServerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x18\n" +
@@ -1294,7 +1329,7 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12*\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\x16.toolgate.v1.AgentModeR\x04mode\x121\n" +
-	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xa9\x01\n" +
+	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xc6\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vFEATURE_MCP\x10\x01\x12\x16\n" +
@@ -1303,7 +1338,8 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\fFEATURE_OTEL\x10\x04\x12\x0f\n" +
 	"\vFEATURE_JWT\x10\x05\x12\x13\n" +
 	"\x0fFEATURE_CONSOLE\x10\x06\x12\x13\n" +
-	"\x0fFEATURE_SANDBOX\x10\a*\x7f\n" +
+	"\x0fFEATURE_SANDBOX\x10\a\x12\x1b\n" +
+	"\x17FEATURE_OPEN_WORKSPACES\x10\b*\x7f\n" +
 	"\vSandboxMode\x12\x1c\n" +
 	"\x18SANDBOX_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_MODE_OFF\x10\x01\x12 \n" +
@@ -1384,17 +1420,18 @@ var file_toolgate_v1_info_service_proto_depIdxs = []int32{
 	12, // 13: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
 	11, // 14: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
 	10, // 15: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
-	16, // 16: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
-	2,  // 17: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
-	3,  // 18: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
-	17, // 19: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
-	5,  // 20: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
-	6,  // 21: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	13, // 16: toolgate.v1.WorkspaceInfo.open_time:type_name -> google.protobuf.Timestamp
+	16, // 17: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
+	2,  // 18: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
+	3,  // 19: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
+	17, // 20: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
+	5,  // 21: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
+	6,  // 22: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_info_service_proto_init() }

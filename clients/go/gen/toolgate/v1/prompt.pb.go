@@ -1094,7 +1094,10 @@ type Prompt struct {
 	// The reply may be INSTEAD.
 	Editable bool `protobuf:"varint,17,opt,name=editable,proto3" json:"editable,omitempty"`
 	// If it is editable: the call's frozen input, canonical JSON.
-	InputJson     string `protobuf:"bytes,18,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	InputJson string `protobuf:"bytes,18,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// The folder in which the call works, relative to the workspace's directory; empty for that itself. See
+	// CallContext.directory.
+	Directory     string `protobuf:"bytes,19,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1262,6 +1265,13 @@ func (x *Prompt) GetEditable() bool {
 func (x *Prompt) GetInputJson() string {
 	if x != nil {
 		return x.InputJson
+	}
+	return ""
+}
+
+func (x *Prompt) GetDirectory() string {
+	if x != nil {
+		return x.Directory
 	}
 	return ""
 }
@@ -1583,7 +1593,7 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\aunclear\x18\x06 \x01(\tR\aunclear\x125\n" +
 	"\x06action\x18\a \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x12/\n" +
 	"\x04rule\x18\b \x01(\v2\x1b.toolgate.v1.PermissionRuleR\x04rule\x12\x18\n" +
-	"\agranted\x18\t \x01(\bR\agranted\"\xf2\x05\n" +
+	"\agranted\x18\t \x01(\bR\agranted\"\x90\x06\n" +
 	"\x06Prompt\x12\x1b\n" +
 	"\tprompt_id\x18\x01 \x01(\tR\bpromptId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -1612,7 +1622,8 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\tapprovals\x18\x10 \x03(\v2\x1b.toolgate.v1.PromptApprovalR\tapprovals\x12\x1a\n" +
 	"\beditable\x18\x11 \x01(\bR\beditable\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x12 \x01(\tR\tinputJsonB\t\n" +
+	"input_json\x18\x12 \x01(\tR\tinputJson\x12\x1c\n" +
+	"\tdirectory\x18\x13 \x01(\tR\tdirectoryB\t\n" +
 	"\arequest\"\xc7\x01\n" +
 	"\x0ePromptApproval\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1f\n" +

@@ -25,6 +25,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What became of a workspace.
+type WorkspaceChange int32
+
+const (
+	// Never sent.
+	WorkspaceChange_WORKSPACE_CHANGE_UNSPECIFIED WorkspaceChange = 0
+	// It was opened: see GetWorkspace.
+	WorkspaceChange_WORKSPACE_CHANGE_OPENED WorkspaceChange = 1
+	// It was closed. Its records stay.
+	WorkspaceChange_WORKSPACE_CHANGE_CLOSED WorkspaceChange = 2
+	// Its rules, its agents or its problem have changed: see GetWorkspace.
+	WorkspaceChange_WORKSPACE_CHANGE_CHANGED WorkspaceChange = 3
+)
+
+// Enum value maps for WorkspaceChange.
+var (
+	WorkspaceChange_name = map[int32]string{
+		0: "WORKSPACE_CHANGE_UNSPECIFIED",
+		1: "WORKSPACE_CHANGE_OPENED",
+		2: "WORKSPACE_CHANGE_CLOSED",
+		3: "WORKSPACE_CHANGE_CHANGED",
+	}
+	WorkspaceChange_value = map[string]int32{
+		"WORKSPACE_CHANGE_UNSPECIFIED": 0,
+		"WORKSPACE_CHANGE_OPENED":      1,
+		"WORKSPACE_CHANGE_CLOSED":      2,
+		"WORKSPACE_CHANGE_CHANGED":     3,
+	}
+)
+
+func (x WorkspaceChange) Enum() *WorkspaceChange {
+	p := new(WorkspaceChange)
+	*p = x
+	return p
+}
+
+func (x WorkspaceChange) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WorkspaceChange) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_session_service_proto_enumTypes[0].Descriptor()
+}
+
+func (WorkspaceChange) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_session_service_proto_enumTypes[0]
+}
+
+func (x WorkspaceChange) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WorkspaceChange.Descriptor instead.
+func (WorkspaceChange) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{0}
+}
+
 // Names a session.
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -772,6 +829,7 @@ type Event struct {
 	//	*Event_TodosUpdated
 	//	*Event_ToolsChanged
 	//	*Event_CallMetadataChanged
+	//	*Event_WorkspaceChanged
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -923,6 +981,15 @@ func (x *Event) GetCallMetadataChanged() *CallMetadataChanged {
 	return nil
 }
 
+func (x *Event) GetWorkspaceChanged() *WorkspaceChanged {
+	if x != nil {
+		if x, ok := x.Event.(*Event_WorkspaceChanged); ok {
+			return x.WorkspaceChanged
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -972,6 +1039,11 @@ type Event_CallMetadataChanged struct {
 	CallMetadataChanged *CallMetadataChanged `protobuf:"bytes,13,opt,name=call_metadata_changed,json=callMetadataChanged,proto3,oneof"`
 }
 
+type Event_WorkspaceChanged struct {
+	// A workspace was opened or closed, or its configuration is another one.
+	WorkspaceChanged *WorkspaceChanged `protobuf:"bytes,14,opt,name=workspace_changed,json=workspaceChanged,proto3,oneof"`
+}
+
 func (*Event_CallStateChanged) isEvent_Event() {}
 
 func (*Event_FileEdited) isEvent_Event() {}
@@ -989,6 +1061,8 @@ func (*Event_TodosUpdated) isEvent_Event() {}
 func (*Event_ToolsChanged) isEvent_Event() {}
 
 func (*Event_CallMetadataChanged) isEvent_Event() {}
+
+func (*Event_WorkspaceChanged) isEvent_Event() {}
 
 // A call entered a state.
 type CallStateChanged struct {
@@ -1292,6 +1366,52 @@ func (x *ToolsChanged) GetChanged() []string {
 	return nil
 }
 
+// A workspace was opened or closed, or its configuration is another one; the event says which workspace.
+type WorkspaceChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What became of it.
+	Change        WorkspaceChange `protobuf:"varint,1,opt,name=change,proto3,enum=toolgate.v1.WorkspaceChange" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceChanged) Reset() {
+	*x = WorkspaceChanged{}
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceChanged) ProtoMessage() {}
+
+func (x *WorkspaceChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceChanged.ProtoReflect.Descriptor instead.
+func (*WorkspaceChanged) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WorkspaceChanged) GetChange() WorkspaceChange {
+	if x != nil {
+		return x.Change
+	}
+	return WorkspaceChange_WORKSPACE_CHANGE_UNSPECIFIED
+}
+
 // A prompt was opened.
 type PromptOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1305,7 +1425,7 @@ type PromptOpened struct {
 
 func (x *PromptOpened) Reset() {
 	*x = PromptOpened{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1437,7 @@ func (x *PromptOpened) String() string {
 func (*PromptOpened) ProtoMessage() {}
 
 func (x *PromptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1450,7 @@ func (x *PromptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptOpened.ProtoReflect.Descriptor instead.
 func (*PromptOpened) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PromptOpened) GetPromptId() string {
@@ -1362,7 +1482,7 @@ type PromptEnded struct {
 
 func (x *PromptEnded) Reset() {
 	*x = PromptEnded{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1494,7 @@ func (x *PromptEnded) String() string {
 func (*PromptEnded) ProtoMessage() {}
 
 func (x *PromptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1507,7 @@ func (x *PromptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptEnded.ProtoReflect.Descriptor instead.
 func (*PromptEnded) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PromptEnded) GetPromptId() string {
@@ -1424,7 +1544,7 @@ type TodosUpdated struct {
 
 func (x *TodosUpdated) Reset() {
 	*x = TodosUpdated{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1556,7 @@ func (x *TodosUpdated) String() string {
 func (*TodosUpdated) ProtoMessage() {}
 
 func (x *TodosUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1569,7 @@ func (x *TodosUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TodosUpdated.ProtoReflect.Descriptor instead.
 func (*TodosUpdated) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TodosUpdated) GetTodos() []*Todo {
@@ -1475,7 +1595,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1607,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1620,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 // The connection lives.
@@ -1515,7 +1635,7 @@ type EventHeartbeat struct {
 
 func (x *EventHeartbeat) Reset() {
 	*x = EventHeartbeat{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1647,7 @@ func (x *EventHeartbeat) String() string {
 func (*EventHeartbeat) ProtoMessage() {}
 
 func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1660,7 @@ func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventHeartbeat.ProtoReflect.Descriptor instead.
 func (*EventHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EventHeartbeat) GetDraining() bool {
@@ -1610,7 +1730,7 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\x0eafter_sequence\x18\x03 \x01(\x03H\x00R\rafterSequence\x88\x01\x01B\x11\n" +
 	"\x0f_after_sequence\"?\n" +
 	"\x13WatchEventsResponse\x12(\n" +
-	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\x8b\x06\n" +
+	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\xd9\x06\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x129\n" +
 	"\n" +
@@ -1628,7 +1748,8 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	" \x01(\v2\x1b.toolgate.v1.EventHeartbeatH\x00R\theartbeat\x12@\n" +
 	"\rtodos_updated\x18\v \x01(\v2\x19.toolgate.v1.TodosUpdatedH\x00R\ftodosUpdated\x12@\n" +
 	"\rtools_changed\x18\f \x01(\v2\x19.toolgate.v1.ToolsChangedH\x00R\ftoolsChanged\x12V\n" +
-	"\x15call_metadata_changed\x18\r \x01(\v2 .toolgate.v1.CallMetadataChangedH\x00R\x13callMetadataChangedB\a\n" +
+	"\x15call_metadata_changed\x18\r \x01(\v2 .toolgate.v1.CallMetadataChangedH\x00R\x13callMetadataChanged\x12L\n" +
+	"\x11workspace_changed\x18\x0e \x01(\v2\x1d.toolgate.v1.WorkspaceChangedH\x00R\x10workspaceChangedB\a\n" +
 	"\x05event\"\xb5\x02\n" +
 	"\x10CallStateChanged\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
@@ -1653,7 +1774,9 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\fToolsChanged\x12\x14\n" +
 	"\x05added\x18\x01 \x03(\tR\x05added\x12\x18\n" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x12\x18\n" +
-	"\achanged\x18\x03 \x03(\tR\achanged\"D\n" +
+	"\achanged\x18\x03 \x03(\tR\achanged\"H\n" +
+	"\x10WorkspaceChanged\x124\n" +
+	"\x06change\x18\x01 \x01(\x0e2\x1c.toolgate.v1.WorkspaceChangeR\x06change\"D\n" +
 	"\fPromptOpened\x12\x1b\n" +
 	"\tprompt_id\x18\x01 \x01(\tR\bpromptId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\"s\n" +
@@ -1666,7 +1789,12 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\"\x0e\n" +
 	"\fSessionEnded\",\n" +
 	"\x0eEventHeartbeat\x12\x1a\n" +
-	"\bdraining\x18\x01 \x01(\bR\bdraining2\xf4\x02\n" +
+	"\bdraining\x18\x01 \x01(\bR\bdraining*\x8b\x01\n" +
+	"\x0fWorkspaceChange\x12 \n" +
+	"\x1cWORKSPACE_CHANGE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17WORKSPACE_CHANGE_OPENED\x10\x01\x12\x1b\n" +
+	"\x17WORKSPACE_CHANGE_CLOSED\x10\x02\x12\x1c\n" +
+	"\x18WORKSPACE_CHANGE_CHANGED\x10\x032\xf4\x02\n" +
 	"\x0eSessionService\x12U\n" +
 	"\n" +
 	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x06\xb8T\x02\x90\x02\x01\x12[\n" +
@@ -1688,80 +1816,85 @@ func file_toolgate_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_session_service_proto_rawDescData
 }
 
-var file_toolgate_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_toolgate_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_toolgate_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_toolgate_v1_session_service_proto_goTypes = []any{
-	(*GetSessionRequest)(nil),     // 0: toolgate.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),    // 1: toolgate.v1.GetSessionResponse
-	(*Session)(nil),               // 2: toolgate.v1.Session
-	(*ListSessionsRequest)(nil),   // 3: toolgate.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 4: toolgate.v1.ListSessionsResponse
-	(*SessionSummary)(nil),        // 5: toolgate.v1.SessionSummary
-	(*Todo)(nil),                  // 6: toolgate.v1.Todo
-	(*EndSessionRequest)(nil),     // 7: toolgate.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 8: toolgate.v1.EndSessionResponse
-	(*WatchEventsRequest)(nil),    // 9: toolgate.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),   // 10: toolgate.v1.WatchEventsResponse
-	(*Event)(nil),                 // 11: toolgate.v1.Event
-	(*CallStateChanged)(nil),      // 12: toolgate.v1.CallStateChanged
-	(*FileEdited)(nil),            // 13: toolgate.v1.FileEdited
-	(*CallMetadataChanged)(nil),   // 14: toolgate.v1.CallMetadataChanged
-	(*ToolsChanged)(nil),          // 15: toolgate.v1.ToolsChanged
-	(*PromptOpened)(nil),          // 16: toolgate.v1.PromptOpened
-	(*PromptEnded)(nil),           // 17: toolgate.v1.PromptEnded
-	(*TodosUpdated)(nil),          // 18: toolgate.v1.TodosUpdated
-	(*SessionEnded)(nil),          // 19: toolgate.v1.SessionEnded
-	(*EventHeartbeat)(nil),        // 20: toolgate.v1.EventHeartbeat
-	(*Call)(nil),                  // 21: toolgate.v1.Call
-	(*Prompt)(nil),                // 22: toolgate.v1.Prompt
-	(*Grant)(nil),                 // 23: toolgate.v1.Grant
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(CallState)(0),                // 25: toolgate.v1.CallState
-	(FailureReason)(0),            // 26: toolgate.v1.FailureReason
-	(CallOutcome)(0),              // 27: toolgate.v1.CallOutcome
-	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
-	(PromptState)(0),              // 29: toolgate.v1.PromptState
+	(WorkspaceChange)(0),          // 0: toolgate.v1.WorkspaceChange
+	(*GetSessionRequest)(nil),     // 1: toolgate.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),    // 2: toolgate.v1.GetSessionResponse
+	(*Session)(nil),               // 3: toolgate.v1.Session
+	(*ListSessionsRequest)(nil),   // 4: toolgate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 5: toolgate.v1.ListSessionsResponse
+	(*SessionSummary)(nil),        // 6: toolgate.v1.SessionSummary
+	(*Todo)(nil),                  // 7: toolgate.v1.Todo
+	(*EndSessionRequest)(nil),     // 8: toolgate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 9: toolgate.v1.EndSessionResponse
+	(*WatchEventsRequest)(nil),    // 10: toolgate.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),   // 11: toolgate.v1.WatchEventsResponse
+	(*Event)(nil),                 // 12: toolgate.v1.Event
+	(*CallStateChanged)(nil),      // 13: toolgate.v1.CallStateChanged
+	(*FileEdited)(nil),            // 14: toolgate.v1.FileEdited
+	(*CallMetadataChanged)(nil),   // 15: toolgate.v1.CallMetadataChanged
+	(*ToolsChanged)(nil),          // 16: toolgate.v1.ToolsChanged
+	(*WorkspaceChanged)(nil),      // 17: toolgate.v1.WorkspaceChanged
+	(*PromptOpened)(nil),          // 18: toolgate.v1.PromptOpened
+	(*PromptEnded)(nil),           // 19: toolgate.v1.PromptEnded
+	(*TodosUpdated)(nil),          // 20: toolgate.v1.TodosUpdated
+	(*SessionEnded)(nil),          // 21: toolgate.v1.SessionEnded
+	(*EventHeartbeat)(nil),        // 22: toolgate.v1.EventHeartbeat
+	(*Call)(nil),                  // 23: toolgate.v1.Call
+	(*Prompt)(nil),                // 24: toolgate.v1.Prompt
+	(*Grant)(nil),                 // 25: toolgate.v1.Grant
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(CallState)(0),                // 27: toolgate.v1.CallState
+	(FailureReason)(0),            // 28: toolgate.v1.FailureReason
+	(CallOutcome)(0),              // 29: toolgate.v1.CallOutcome
+	(*structpb.Struct)(nil),       // 30: google.protobuf.Struct
+	(PromptState)(0),              // 31: toolgate.v1.PromptState
 }
 var file_toolgate_v1_session_service_proto_depIdxs = []int32{
-	2,  // 0: toolgate.v1.GetSessionResponse.session:type_name -> toolgate.v1.Session
-	21, // 1: toolgate.v1.Session.recent_calls:type_name -> toolgate.v1.Call
-	22, // 2: toolgate.v1.Session.open_prompts:type_name -> toolgate.v1.Prompt
-	23, // 3: toolgate.v1.Session.grants:type_name -> toolgate.v1.Grant
-	6,  // 4: toolgate.v1.Session.todos:type_name -> toolgate.v1.Todo
-	24, // 5: toolgate.v1.ListSessionsRequest.from_time:type_name -> google.protobuf.Timestamp
-	24, // 6: toolgate.v1.ListSessionsRequest.until_time:type_name -> google.protobuf.Timestamp
-	5,  // 7: toolgate.v1.ListSessionsResponse.sessions:type_name -> toolgate.v1.SessionSummary
-	24, // 8: toolgate.v1.SessionSummary.create_time:type_name -> google.protobuf.Timestamp
-	24, // 9: toolgate.v1.SessionSummary.last_activity_time:type_name -> google.protobuf.Timestamp
-	11, // 10: toolgate.v1.WatchEventsResponse.event:type_name -> toolgate.v1.Event
-	24, // 11: toolgate.v1.Event.event_time:type_name -> google.protobuf.Timestamp
-	12, // 12: toolgate.v1.Event.call_state_changed:type_name -> toolgate.v1.CallStateChanged
-	13, // 13: toolgate.v1.Event.file_edited:type_name -> toolgate.v1.FileEdited
-	16, // 14: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
-	17, // 15: toolgate.v1.Event.prompt_ended:type_name -> toolgate.v1.PromptEnded
-	19, // 16: toolgate.v1.Event.session_ended:type_name -> toolgate.v1.SessionEnded
-	20, // 17: toolgate.v1.Event.heartbeat:type_name -> toolgate.v1.EventHeartbeat
-	18, // 18: toolgate.v1.Event.todos_updated:type_name -> toolgate.v1.TodosUpdated
-	15, // 19: toolgate.v1.Event.tools_changed:type_name -> toolgate.v1.ToolsChanged
-	14, // 20: toolgate.v1.Event.call_metadata_changed:type_name -> toolgate.v1.CallMetadataChanged
-	25, // 21: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
-	26, // 22: toolgate.v1.CallStateChanged.reason:type_name -> toolgate.v1.FailureReason
-	27, // 23: toolgate.v1.CallStateChanged.outcome:type_name -> toolgate.v1.CallOutcome
-	28, // 24: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
-	29, // 25: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
-	6,  // 26: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
-	0,  // 27: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
-	3,  // 28: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
-	7,  // 29: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
-	9,  // 30: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
-	1,  // 31: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
-	4,  // 32: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
-	8,  // 33: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
-	10, // 34: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
-	31, // [31:35] is the sub-list for method output_type
-	27, // [27:31] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	3,  // 0: toolgate.v1.GetSessionResponse.session:type_name -> toolgate.v1.Session
+	23, // 1: toolgate.v1.Session.recent_calls:type_name -> toolgate.v1.Call
+	24, // 2: toolgate.v1.Session.open_prompts:type_name -> toolgate.v1.Prompt
+	25, // 3: toolgate.v1.Session.grants:type_name -> toolgate.v1.Grant
+	7,  // 4: toolgate.v1.Session.todos:type_name -> toolgate.v1.Todo
+	26, // 5: toolgate.v1.ListSessionsRequest.from_time:type_name -> google.protobuf.Timestamp
+	26, // 6: toolgate.v1.ListSessionsRequest.until_time:type_name -> google.protobuf.Timestamp
+	6,  // 7: toolgate.v1.ListSessionsResponse.sessions:type_name -> toolgate.v1.SessionSummary
+	26, // 8: toolgate.v1.SessionSummary.create_time:type_name -> google.protobuf.Timestamp
+	26, // 9: toolgate.v1.SessionSummary.last_activity_time:type_name -> google.protobuf.Timestamp
+	12, // 10: toolgate.v1.WatchEventsResponse.event:type_name -> toolgate.v1.Event
+	26, // 11: toolgate.v1.Event.event_time:type_name -> google.protobuf.Timestamp
+	13, // 12: toolgate.v1.Event.call_state_changed:type_name -> toolgate.v1.CallStateChanged
+	14, // 13: toolgate.v1.Event.file_edited:type_name -> toolgate.v1.FileEdited
+	18, // 14: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
+	19, // 15: toolgate.v1.Event.prompt_ended:type_name -> toolgate.v1.PromptEnded
+	21, // 16: toolgate.v1.Event.session_ended:type_name -> toolgate.v1.SessionEnded
+	22, // 17: toolgate.v1.Event.heartbeat:type_name -> toolgate.v1.EventHeartbeat
+	20, // 18: toolgate.v1.Event.todos_updated:type_name -> toolgate.v1.TodosUpdated
+	16, // 19: toolgate.v1.Event.tools_changed:type_name -> toolgate.v1.ToolsChanged
+	15, // 20: toolgate.v1.Event.call_metadata_changed:type_name -> toolgate.v1.CallMetadataChanged
+	17, // 21: toolgate.v1.Event.workspace_changed:type_name -> toolgate.v1.WorkspaceChanged
+	27, // 22: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
+	28, // 23: toolgate.v1.CallStateChanged.reason:type_name -> toolgate.v1.FailureReason
+	29, // 24: toolgate.v1.CallStateChanged.outcome:type_name -> toolgate.v1.CallOutcome
+	30, // 25: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
+	0,  // 26: toolgate.v1.WorkspaceChanged.change:type_name -> toolgate.v1.WorkspaceChange
+	31, // 27: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
+	7,  // 28: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
+	1,  // 29: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
+	4,  // 30: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
+	8,  // 31: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
+	10, // 32: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
+	2,  // 33: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
+	5,  // 34: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
+	9,  // 35: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
+	11, // 36: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
+	33, // [33:37] is the sub-list for method output_type
+	29, // [29:33] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_session_service_proto_init() }
@@ -1785,6 +1918,7 @@ func file_toolgate_v1_session_service_proto_init() {
 		(*Event_TodosUpdated)(nil),
 		(*Event_ToolsChanged)(nil),
 		(*Event_CallMetadataChanged)(nil),
+		(*Event_WorkspaceChanged)(nil),
 	}
 	file_toolgate_v1_session_service_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
@@ -1792,13 +1926,14 @@ func file_toolgate_v1_session_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_session_service_proto_rawDesc), len(file_toolgate_v1_session_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   21,
+			NumEnums:      1,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_toolgate_v1_session_service_proto_goTypes,
 		DependencyIndexes: file_toolgate_v1_session_service_proto_depIdxs,
+		EnumInfos:         file_toolgate_v1_session_service_proto_enumTypes,
 		MessageInfos:      file_toolgate_v1_session_service_proto_msgTypes,
 	}.Build()
 	File_toolgate_v1_session_service_proto = out.File

@@ -45,6 +45,8 @@ class _FeatureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Feature.Value
     """It serves the console to browsers."""
     FEATURE_SANDBOX: _Feature.ValueType  # 7
     """It confines the programs of some agent at least."""
+    FEATURE_OPEN_WORKSPACES: _Feature.ValueType  # 8
+    """Workspaces can be opened while it runs."""
 
 class Feature(_Feature, metaclass=_FeatureEnumTypeWrapper):
     """Something that a build may lack, or a configuration switch off."""
@@ -65,6 +67,8 @@ FEATURE_CONSOLE: Feature.ValueType  # 6
 """It serves the console to browsers."""
 FEATURE_SANDBOX: Feature.ValueType  # 7
 """It confines the programs of some agent at least."""
+FEATURE_OPEN_WORKSPACES: Feature.ValueType  # 8
+"""Workspaces can be opened while it runs."""
 Global___Feature: _TypeAlias = Feature  # noqa: Y015
 
 class _SandboxMode:
@@ -263,7 +267,7 @@ class GetServerInfoResponse(_message.Message):
 
     @_builtins.property
     def workspaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkspaceInfo]:
-        """Where tools work; the first is the default."""
+        """Where tools work, those of the configuration first; the first is the default."""
 
     @_builtins.property
     def sandbox_info(self) -> Global___SandboxInfo:
@@ -371,6 +375,7 @@ class Limits(_message.Message):
     MAX_STREAMS_PER_CONNECTION_FIELD_NUMBER: _builtins.int
     MAX_OPEN_PROMPTS_FIELD_NUMBER: _builtins.int
     MAX_OPEN_PROMPTS_PER_SESSION_FIELD_NUMBER: _builtins.int
+    MAX_WORKSPACES_FIELD_NUMBER: _builtins.int
     max_running_calls: _builtins.int
     """Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued)."""
     max_input_bytes: _builtins.int
@@ -407,6 +412,8 @@ class Limits(_message.Message):
     """Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA."""
     max_open_prompts_per_session: _builtins.int
     """Prompts of one session that may wait for an answer at once."""
+    max_workspaces: _builtins.int
+    """Workspaces that may be open when another one is opened, those of the configuration included."""
     @_builtins.property
     def heartbeat(self) -> _duration_pb2.Duration:
         """The longest silence on a stream before a heartbeat."""
@@ -448,10 +455,11 @@ class Limits(_message.Message):
         max_streams_per_connection: _builtins.int = ...,
         max_open_prompts: _builtins.int = ...,
         max_open_prompts_per_session: _builtins.int | None = ...,
+        max_workspaces: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams_per_principal", b"max_streams_per_principal", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_input_bytes", b"max_input_bytes", "max_message_bytes", b"max_message_bytes", "max_open_prompts", b"max_open_prompts", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_output_bytes", b"max_output_bytes", "max_queued_bytes", b"max_queued_bytes", "max_queued_calls", b"max_queued_calls", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls", b"max_running_calls", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams", b"max_streams", "max_streams_per_connection", b"max_streams_per_connection", "max_streams_per_principal", b"max_streams_per_principal", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout", "truncate_bytes", b"truncate_bytes", "truncate_lines", b"truncate_lines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_input_bytes", b"max_input_bytes", "max_message_bytes", b"max_message_bytes", "max_open_prompts", b"max_open_prompts", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_output_bytes", b"max_output_bytes", "max_queued_bytes", b"max_queued_bytes", "max_queued_calls", b"max_queued_calls", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls", b"max_running_calls", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams", b"max_streams", "max_streams_per_connection", b"max_streams_per_connection", "max_streams_per_principal", b"max_streams_per_principal", "max_workspaces", b"max_workspaces", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout", "truncate_bytes", b"truncate_bytes", "truncate_lines", b"truncate_lines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_open_prompts_per_session: _TypeAlias = _typing.Literal["max_open_prompts_per_session"]  # noqa: Y015
     _WhichOneofArgType__max_open_prompts_per_session: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session"]  # noqa: Y015
@@ -499,6 +507,8 @@ class WorkspaceInfo(_message.Message):
     LANGUAGE_SERVERS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    OPEN_TIME_FIELD_NUMBER: _builtins.int
+    OPENED_BY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, for requests."""
     directory: _builtins.str
@@ -508,7 +518,9 @@ class WorkspaceInfo(_message.Message):
     trusted: _builtins.bool
     """Whether code that the project brings is run: its custom tools, plugins and local MCP servers."""
     problem: _builtins.str
-    """Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong."""
+    """Why its calls are refused: its configuration cannot be used, or its folder is gone. Empty if nothing is wrong."""
+    opened_by: _builtins.str
+    """The principal that opened it; empty without authentication, and for one of the configuration."""
     @_builtins.property
     def agents(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentInfo]:
         """Its agents."""
@@ -527,6 +539,10 @@ class WorkspaceInfo(_message.Message):
         permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
         """
 
+    @_builtins.property
+    def open_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed."""
+
     def __init__(
         self,
         *,
@@ -539,10 +555,12 @@ class WorkspaceInfo(_message.Message):
         language_servers: _abc.Iterable[Global___LanguageServerInfo] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         problem: _builtins.str = ...,
+        open_time: _timestamp_pb2.Timestamp | None = ...,
+        opened_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "problem", b"problem", "tool_sources", b"tool_sources", "trusted", b"trusted", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "open_time", b"open_time", "opened_by", b"opened_by", "problem", b"problem", "tool_sources", b"tool_sources", "trusted", b"trusted", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -594,6 +594,7 @@ class Prompt(_message.Message):
     APPROVALS_FIELD_NUMBER: _builtins.int
     EDITABLE_FIELD_NUMBER: _builtins.int
     INPUT_JSON_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
     prompt_id: _builtins.str
     """The prompt's id, beginning with `per_`, or with `que_` if it asks questions."""
     call_id: _builtins.str
@@ -618,6 +619,10 @@ class Prompt(_message.Message):
     """The reply may be INSTEAD."""
     input_json: _builtins.str
     """If it is editable: the call's frozen input, canonical JSON."""
+    directory: _builtins.str
+    """The folder in which the call works, relative to the workspace's directory; empty for that itself. See
+    CallContext.directory.
+    """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was asked."""
@@ -669,10 +674,11 @@ class Prompt(_message.Message):
         approvals: _abc.Iterable[Global___PromptApproval] | None = ...,
         editable: _builtins.bool = ...,
         input_json: _builtins.str = ...,
+        directory: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "permission", b"permission", "questions", b"questions", "request", b"request", "resolution", b"resolution"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approvals", b"approvals", "call_id", b"call_id", "create_time", b"create_time", "editable", b"editable", "expire_time", b"expire_time", "input_digest", b"input_digest", "input_json", b"input_json", "on_behalf_of", b"on_behalf_of", "permission", b"permission", "prompt_id", b"prompt_id", "questions", b"questions", "request", b"request", "requester", b"requester", "resolution", b"resolution", "session_id", b"session_id", "state", b"state", "tool", b"tool", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approvals", b"approvals", "call_id", b"call_id", "create_time", b"create_time", "directory", b"directory", "editable", b"editable", "expire_time", b"expire_time", "input_digest", b"input_digest", "input_json", b"input_json", "on_behalf_of", b"on_behalf_of", "permission", b"permission", "prompt_id", b"prompt_id", "questions", b"questions", "request", b"request", "requester", b"requester", "resolution", b"resolution", "session_id", b"session_id", "state", b"state", "tool", b"tool", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["permission", "questions"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015

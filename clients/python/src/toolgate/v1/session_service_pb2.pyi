@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import call_pb2 as _call_pb2
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
 from toolgate.v1 import result_pb2 as _result_pb2
@@ -22,6 +23,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _WorkspaceChange:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkspaceChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkspaceChange.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORKSPACE_CHANGE_UNSPECIFIED: _WorkspaceChange.ValueType  # 0
+    """Never sent."""
+    WORKSPACE_CHANGE_OPENED: _WorkspaceChange.ValueType  # 1
+    """It was opened: see GetWorkspace."""
+    WORKSPACE_CHANGE_CLOSED: _WorkspaceChange.ValueType  # 2
+    """It was closed. Its records stay."""
+    WORKSPACE_CHANGE_CHANGED: _WorkspaceChange.ValueType  # 3
+    """Its rules, its agents or its problem have changed: see GetWorkspace."""
+
+class WorkspaceChange(_WorkspaceChange, metaclass=_WorkspaceChangeEnumTypeWrapper):
+    """What became of a workspace."""
+
+WORKSPACE_CHANGE_UNSPECIFIED: WorkspaceChange.ValueType  # 0
+"""Never sent."""
+WORKSPACE_CHANGE_OPENED: WorkspaceChange.ValueType  # 1
+"""It was opened: see GetWorkspace."""
+WORKSPACE_CHANGE_CLOSED: WorkspaceChange.ValueType  # 2
+"""It was closed. Its records stay."""
+WORKSPACE_CHANGE_CHANGED: WorkspaceChange.ValueType  # 3
+"""Its rules, its agents or its problem have changed: see GetWorkspace."""
+Global___WorkspaceChange: _TypeAlias = WorkspaceChange  # noqa: Y015
 
 @_typing.final
 class GetSessionRequest(_message.Message):
@@ -410,6 +439,7 @@ class Event(_message.Message):
     TODOS_UPDATED_FIELD_NUMBER: _builtins.int
     TOOLS_CHANGED_FIELD_NUMBER: _builtins.int
     CALL_METADATA_CHANGED_FIELD_NUMBER: _builtins.int
+    WORKSPACE_CHANGED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Ascends over all workspaces; a filtered stream skips numbers. On a heartbeat: the last number looked at."""
     workspace: _builtins.str
@@ -456,6 +486,10 @@ class Event(_message.Message):
     def call_metadata_changed(self) -> Global___CallMetadataChanged:
         """The metadata of a call changed after its end."""
 
+    @_builtins.property
+    def workspace_changed(self) -> Global___WorkspaceChanged:
+        """A workspace was opened or closed, or its configuration is another one."""
+
     def __init__(
         self,
         *,
@@ -472,12 +506,13 @@ class Event(_message.Message):
         todos_updated: Global___TodosUpdated | None = ...,
         tools_changed: Global___ToolsChanged | None = ...,
         call_metadata_changed: Global___CallMetadataChanged | None = ...,
+        workspace_changed: Global___WorkspaceChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace_changed", b"workspace_changed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace", "workspace_changed", b"workspace_changed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["call_state_changed", "file_edited", "prompt_opened", "prompt_ended", "session_ended", "heartbeat", "todos_updated", "tools_changed", "call_metadata_changed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["call_state_changed", "file_edited", "prompt_opened", "prompt_ended", "session_ended", "heartbeat", "todos_updated", "tools_changed", "call_metadata_changed", "workspace_changed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -634,6 +669,28 @@ class ToolsChanged(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolsChanged: _TypeAlias = ToolsChanged  # noqa: Y015
+
+@_typing.final
+class WorkspaceChanged(_message.Message):
+    """A workspace was opened or closed, or its configuration is another one; the event says which workspace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGE_FIELD_NUMBER: _builtins.int
+    change: Global___WorkspaceChange.ValueType
+    """What became of it."""
+    def __init__(
+        self,
+        *,
+        change: Global___WorkspaceChange.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkspaceChanged: _TypeAlias = WorkspaceChanged  # noqa: Y015
 
 @_typing.final
 class PromptOpened(_message.Message):

@@ -15,6 +15,7 @@ fn origin(requester: &Principal) -> Origin {
     Origin {
         workspace: "w".to_owned(),
         session: SessionId::from("s"),
+        directory: String::new(),
         message_id: String::new(),
         agent: "build".to_owned(),
         model: Model::default(),
@@ -40,6 +41,7 @@ fn prompt(origin: &Origin) -> Prompt {
         agent: origin.agent.clone(),
         tool: "bash".to_owned(),
         requester: origin.requester.clone(),
+        directory: origin.directory.clone(),
         on_behalf_of: origin.on_behalf_of.clone(),
         clients: origin.clients.clone(),
         approvals: Vec::new(),

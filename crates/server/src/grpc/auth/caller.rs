@@ -18,7 +18,7 @@ use crate::grpc::status;
 pub(crate) const ALL: &str = "-";
 
 /// The scopes that exist, as they are written.
-const NAMES: [(&str, Scope); 9] = [
+const NAMES: [(&str, Scope); 10] = [
     ("calls.execute", Scope::CallsExecute),
     ("calls.read", Scope::CallsRead),
     ("prompts.reply", Scope::PromptsReply),
@@ -27,6 +27,7 @@ const NAMES: [(&str, Scope); 9] = [
     ("outputs.read", Scope::OutputsRead),
     ("files.read", Scope::FilesRead),
     ("files.write", Scope::FilesWrite),
+    ("workspaces.manage", Scope::WorkspacesManage),
     ("admin", Scope::Admin),
 ];
 
@@ -228,25 +229,30 @@ impl Caller {
     }
 
     /// Finds a workspace; an empty name means the first that the caller may see.
-    pub(crate) fn place<'e>(&self, engine: &'e Engine, name: &str) -> Result<&'e WorkspaceRuntime, Status> {
-        let mut places = engine
-            .catalogs()
-            .all()
-            .iter()
-            .filter(|place| self.sees(place.workspace.name()));
+    pub(crate) fn place(&self, engine: &Engine, name: &str) -> Result<Arc<WorkspaceRuntime>, Status> {
+        let all = engine.catalogs().all();
+        let mut places = all.iter().filter(|place| self.sees(place.workspace.name()));
         let found = match name {
             "" => places.next(),
             name => places.find(|place| place.workspace.name() == name),
         };
-        found.ok_or_else(|| status::not_found("workspace", name))
+        found.cloned().ok_or_else(|| status::not_found("workspace", name))
     }
 
-    /// Returns the workspace that a filter names; none for [`ALL`], which means all that the caller may see.
-    pub(crate) fn filtered(&self, engine: &Engine, name: &str) -> Result<Option<String>, Status> {
+    /// Returns the workspace that a filter names, open or closed with its records still there; none for [`ALL`], which means
+    /// all that the caller may see.
+    pub(crate) async fn filtered(&self, engine: &Engine, name: &str) -> Result<Option<String>, Status> {
         if name == ALL {
             return Ok(None);
         }
-        Ok(Some(self.place(engine, name)?.workspace.name().to_owned()))
+        let missing = match self.place(engine, name) {
+            Ok(place) => return Ok(Some(place.workspace.name().to_owned())),
+            Err(missing) => missing,
+        };
+        if !name.is_empty() && self.sees(name) && engine.has_records(name).await.map_err(status::store)? {
+            return Ok(Some(name.to_owned()));
+        }
+        Err(missing)
     }
 }
 

@@ -110,6 +110,7 @@ impl FromCore<call::Prompt> for proto::Prompt {
             agent: prompt.agent,
             tool: prompt.tool,
             requester: prompt.requester,
+            directory: prompt.directory,
             on_behalf_of: prompt.on_behalf_of,
             approvals: prompt
                 .approvals

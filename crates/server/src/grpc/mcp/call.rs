@@ -113,7 +113,8 @@ fn tool_call(
         id: CallId::generate(),
         origin: Origin {
             workspace: place.workspace.name().to_owned(),
-            session: seen.conversation(context.client_info().as_ref(), place),
+            session: seen.conversation(context.client_info().as_ref(), &place),
+            directory: String::new(),
             message_id: String::new(),
             agent: seen.context.agent().to_owned(),
             model: seen.context.model.clone(),

@@ -85,7 +85,7 @@ impl McpContext {
     }
 
     /// Finds the workspace, if the caller may see it.
-    pub(super) fn place<'e>(&self, caller: &Caller, engine: &'e Engine) -> Result<&'e WorkspaceRuntime, Status> {
+    pub(super) fn place(&self, caller: &Caller, engine: &Engine) -> Result<Arc<WorkspaceRuntime>, Status> {
         caller.place(engine, &self.workspace)
     }
 

@@ -234,6 +234,7 @@ mod tests {
             agent: "build".to_owned(),
             tool: "bash".to_owned(),
             requester: String::new(),
+            directory: String::new(),
             on_behalf_of: Vec::new(),
             clients: Vec::new(),
             approvals: Vec::new(),

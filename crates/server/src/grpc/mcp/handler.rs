@@ -51,7 +51,7 @@ impl Handler {
         let place = seen.context.place(&seen.caller, &self.shared.engine).map_err(refused)?;
         let shows_forms = client.is_some_and(call::shows_forms);
         let asks = shows_forms && call::user_may_answer(&self.shared, seen, place.workspace.name());
-        let mut definitions = seen.context.definitions(place, asks).await;
+        let mut definitions = seen.context.definitions(&place, asks).await;
         let experimental = client.and_then(|client| client.experimental.as_ref());
         if experimental.is_some_and(|known| known.contains_key(ITSELF)) {
             // Services that have each other as a server would hand the same tools round and round.
@@ -178,10 +178,11 @@ impl ServerHandler for Handler {
         let session = seen.session.clone();
         let watcher = Self::new(self.shared.clone(), self.sessions.clone());
         self.sessions.spawn(&session, async move {
-            let Ok(place) = seen.context.place(&seen.caller, &watcher.shared.engine) else {
+            // The workspace itself is not held: it may be closed.
+            let place = seen.context.place(&seen.caller, &watcher.shared.engine);
+            let Ok(mut changes) = place.map(|place| place.tools.changes()) else {
                 return;
             };
-            let mut changes = place.tools.changes();
             let mut known = watcher.definitions(&seen, client.as_ref()).await.unwrap_or_default();
             while changes.changed().await.is_ok() {
                 let now = watcher.definitions(&seen, client.as_ref()).await.unwrap_or_default();

@@ -120,7 +120,7 @@ pub(super) async fn list(
 fn conversation(engine: &Engine, seen: &Seen, client: Option<&Implementation>) -> Result<SessionId, ErrorData> {
     let place = seen.context.place(&seen.caller, engine);
     let place = place.map_err(|status| ErrorData::invalid_params(status.message().to_owned(), None))?;
-    Ok(seen.conversation(client, place))
+    Ok(seen.conversation(client, &place))
 }
 
 /// Says whether a caller may read an output. Whoever names a session may name another one's.

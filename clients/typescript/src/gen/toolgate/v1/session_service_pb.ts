@@ -4,8 +4,8 @@
 // @generated from file toolgate/v1/session_service.proto (package toolgate.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Call, CallState, FailureReason } from "./call_pb.js";
@@ -21,7 +21,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/session_service.proto.
  */
 export const file_toolgate_v1_session_service: GenFile = /*@__PURE__*/
-  fileDesc("CiF0b29sZ2F0ZS92MS9zZXNzaW9uX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIjoKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIjsKEkdldFNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQudG9vbGdhdGUudjEuU2Vzc2lvbiK3AQoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEicKDHJlY2VudF9jYWxscxgCIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSKQoMb3Blbl9wcm9tcHRzGAMgAygLMhMudG9vbGdhdGUudjEuUHJvbXB0EiIKBmdyYW50cxgEIAMoCzISLnRvb2xnYXRlLnYxLkdyYW50EiAKBXRvZG9zGAUgAygLMhEudG9vbGdhdGUudjEuVG9kbyKuAQoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSLQoJZnJvbV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJeChRMaXN0U2Vzc2lvbnNSZXNwb25zZRItCghzZXNzaW9ucxgBIAMoCzIbLnRvb2xnYXRlLnYxLlNlc3Npb25TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSL/AQoOU2Vzc2lvblN1bW1hcnkSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCgl3b3Jrc3BhY2UYAiABKAkSDgoGYWdlbnRzGAMgAygJEi8KC2NyZWF0ZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJsYXN0X2FjdGl2aXR5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWNhbGxzGAYgASgDEhgKEHVuZmluaXNoZWRfY2FsbHMYByABKAMSFQoNd2FpdGluZ19jYWxscxgIIAEoAxINCgVlbmRlZBgJIAEoCCJRCgRUb2RvEg8KB2NvbnRlbnQYASABKAkSDgoGc3RhdHVzGAIgASgJEhAKCHByaW9yaXR5GAMgASgJEg8KAmlkGAQgASgJSACIAQFCBQoDX2lkIjoKEUVuZFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIi0KEkVuZFNlc3Npb25SZXNwb25zZRIXCg9jYW5jZWxsZWRfY2FsbHMYASABKAUiawoSV2F0Y2hFdmVudHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhsKDmFmdGVyX3NlcXVlbmNlGAMgASgDSACIAQFCEQoPX2FmdGVyX3NlcXVlbmNlIjgKE1dhdGNoRXZlbnRzUmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi50b29sZ2F0ZS52MS5FdmVudCLdBAoFRXZlbnQSEAoIc2VxdWVuY2UYASABKAMSLgoKZXZlbnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJd29ya3NwYWNlGAMgASgJEhIKCnNlc3Npb25faWQYBCABKAkSOwoSY2FsbF9zdGF0ZV9jaGFuZ2VkGAUgASgLMh0udG9vbGdhdGUudjEuQ2FsbFN0YXRlQ2hhbmdlZEgAEi4KC2ZpbGVfZWRpdGVkGAYgASgLMhcudG9vbGdhdGUudjEuRmlsZUVkaXRlZEgAEjIKDXByb21wdF9vcGVuZWQYByABKAsyGS50b29sZ2F0ZS52MS5Qcm9tcHRPcGVuZWRIABIwCgxwcm9tcHRfZW5kZWQYCCABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRFbmRlZEgAEjIKDXNlc3Npb25fZW5kZWQYCSABKAsyGS50b29sZ2F0ZS52MS5TZXNzaW9uRW5kZWRIABIwCgloZWFydGJlYXQYCiABKAsyGy50b29sZ2F0ZS52MS5FdmVudEhlYXJ0YmVhdEgAEjIKDXRvZG9zX3VwZGF0ZWQYCyABKAsyGS50b29sZ2F0ZS52MS5Ub2Rvc1VwZGF0ZWRIABIyCg10b29sc19jaGFuZ2VkGAwgASgLMhkudG9vbGdhdGUudjEuVG9vbHNDaGFuZ2VkSAASQQoVY2FsbF9tZXRhZGF0YV9jaGFuZ2VkGA0gASgLMiAudG9vbGdhdGUudjEuQ2FsbE1ldGFkYXRhQ2hhbmdlZEgAQgcKBWV2ZW50IvUBChBDYWxsU3RhdGVDaGFuZ2VkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIlCgVzdGF0ZRgDIAEoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRINCgV0aXRsZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJEioKBnJlYXNvbhgGIAEoDjIaLnRvb2xnYXRlLnYxLkZhaWx1cmVSZWFzb24SKQoHb3V0Y29tZRgHIAEoDjIYLnRvb2xnYXRlLnYxLkNhbGxPdXRjb21lEhYKCWV4aXRfY29kZRgIIAEoBUgAiAEBQgwKCl9leGl0X2NvZGUiKwoKRmlsZUVkaXRlZBIMCgRwYXRoGAEgASgJEg8KB2NhbGxfaWQYAiABKAkicQoTQ2FsbE1ldGFkYXRhQ2hhbmdlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ij8KDFRvb2xzQ2hhbmdlZBINCgVhZGRlZBgBIAMoCRIPCgdyZW1vdmVkGAIgAygJEg8KB2NoYW5nZWQYAyADKAkiMgoMUHJvbXB0T3BlbmVkEhEKCXByb21wdF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJIloKC1Byb21wdEVuZGVkEhEKCXByb21wdF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEicKBXN0YXRlGAMgASgOMhgudG9vbGdhdGUudjEuUHJvbXB0U3RhdGUiQQoMVG9kb3NVcGRhdGVkEiAKBXRvZG9zGAEgAygLMhEudG9vbGdhdGUudjEuVG9kbxIPCgdjYWxsX2lkGAIgASgJIg4KDFNlc3Npb25FbmRlZCIiCg5FdmVudEhlYXJ0YmVhdBIQCghkcmFpbmluZxgBIAEoCDL0AgoOU2Vzc2lvblNlcnZpY2USVQoKR2V0U2Vzc2lvbhIeLnRvb2xnYXRlLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh8udG9vbGdhdGUudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgaQAgG4VAISWwoMTGlzdFNlc3Npb25zEiAudG9vbGdhdGUudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLnRvb2xnYXRlLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgaQAgG4VAISUgoKRW5kU2Vzc2lvbhIeLnRvb2xnYXRlLnYxLkVuZFNlc3Npb25SZXF1ZXN0Gh8udG9vbGdhdGUudjEuRW5kU2Vzc2lvblJlc3BvbnNlIgO4VAESWgoLV2F0Y2hFdmVudHMSHy50b29sZ2F0ZS52MS5XYXRjaEV2ZW50c1JlcXVlc3QaIC50b29sZ2F0ZS52MS5XYXRjaEV2ZW50c1Jlc3BvbnNlIgaQAgG4VAIwAUKbAQoOaW8udG9vbGdhdGUudjFCE1Nlc3Npb25TZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt, file_toolgate_v1_result]);
+  fileDesc("CiF0b29sZ2F0ZS92MS9zZXNzaW9uX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIjoKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIjsKEkdldFNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQudG9vbGdhdGUudjEuU2Vzc2lvbiK3AQoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEicKDHJlY2VudF9jYWxscxgCIAMoCzIRLnRvb2xnYXRlLnYxLkNhbGwSKQoMb3Blbl9wcm9tcHRzGAMgAygLMhMudG9vbGdhdGUudjEuUHJvbXB0EiIKBmdyYW50cxgEIAMoCzISLnRvb2xnYXRlLnYxLkdyYW50EiAKBXRvZG9zGAUgAygLMhEudG9vbGdhdGUudjEuVG9kbyKuAQoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSLQoJZnJvbV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJeChRMaXN0U2Vzc2lvbnNSZXNwb25zZRItCghzZXNzaW9ucxgBIAMoCzIbLnRvb2xnYXRlLnYxLlNlc3Npb25TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSL/AQoOU2Vzc2lvblN1bW1hcnkSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCgl3b3Jrc3BhY2UYAiABKAkSDgoGYWdlbnRzGAMgAygJEi8KC2NyZWF0ZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJsYXN0X2FjdGl2aXR5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWNhbGxzGAYgASgDEhgKEHVuZmluaXNoZWRfY2FsbHMYByABKAMSFQoNd2FpdGluZ19jYWxscxgIIAEoAxINCgVlbmRlZBgJIAEoCCJRCgRUb2RvEg8KB2NvbnRlbnQYASABKAkSDgoGc3RhdHVzGAIgASgJEhAKCHByaW9yaXR5GAMgASgJEg8KAmlkGAQgASgJSACIAQFCBQoDX2lkIjoKEUVuZFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJd29ya3NwYWNlGAIgASgJIi0KEkVuZFNlc3Npb25SZXNwb25zZRIXCg9jYW5jZWxsZWRfY2FsbHMYASABKAUiawoSV2F0Y2hFdmVudHNSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhsKDmFmdGVyX3NlcXVlbmNlGAMgASgDSACIAQFCEQoPX2FmdGVyX3NlcXVlbmNlIjgKE1dhdGNoRXZlbnRzUmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi50b29sZ2F0ZS52MS5FdmVudCKZBQoFRXZlbnQSEAoIc2VxdWVuY2UYASABKAMSLgoKZXZlbnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJd29ya3NwYWNlGAMgASgJEhIKCnNlc3Npb25faWQYBCABKAkSOwoSY2FsbF9zdGF0ZV9jaGFuZ2VkGAUgASgLMh0udG9vbGdhdGUudjEuQ2FsbFN0YXRlQ2hhbmdlZEgAEi4KC2ZpbGVfZWRpdGVkGAYgASgLMhcudG9vbGdhdGUudjEuRmlsZUVkaXRlZEgAEjIKDXByb21wdF9vcGVuZWQYByABKAsyGS50b29sZ2F0ZS52MS5Qcm9tcHRPcGVuZWRIABIwCgxwcm9tcHRfZW5kZWQYCCABKAsyGC50b29sZ2F0ZS52MS5Qcm9tcHRFbmRlZEgAEjIKDXNlc3Npb25fZW5kZWQYCSABKAsyGS50b29sZ2F0ZS52MS5TZXNzaW9uRW5kZWRIABIwCgloZWFydGJlYXQYCiABKAsyGy50b29sZ2F0ZS52MS5FdmVudEhlYXJ0YmVhdEgAEjIKDXRvZG9zX3VwZGF0ZWQYCyABKAsyGS50b29sZ2F0ZS52MS5Ub2Rvc1VwZGF0ZWRIABIyCg10b29sc19jaGFuZ2VkGAwgASgLMhkudG9vbGdhdGUudjEuVG9vbHNDaGFuZ2VkSAASQQoVY2FsbF9tZXRhZGF0YV9jaGFuZ2VkGA0gASgLMiAudG9vbGdhdGUudjEuQ2FsbE1ldGFkYXRhQ2hhbmdlZEgAEjoKEXdvcmtzcGFjZV9jaGFuZ2VkGA4gASgLMh0udG9vbGdhdGUudjEuV29ya3NwYWNlQ2hhbmdlZEgAQgcKBWV2ZW50IvUBChBDYWxsU3RhdGVDaGFuZ2VkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIlCgVzdGF0ZRgDIAEoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRINCgV0aXRsZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJEioKBnJlYXNvbhgGIAEoDjIaLnRvb2xnYXRlLnYxLkZhaWx1cmVSZWFzb24SKQoHb3V0Y29tZRgHIAEoDjIYLnRvb2xnYXRlLnYxLkNhbGxPdXRjb21lEhYKCWV4aXRfY29kZRgIIAEoBUgAiAEBQgwKCl9leGl0X2NvZGUiKwoKRmlsZUVkaXRlZBIMCgRwYXRoGAEgASgJEg8KB2NhbGxfaWQYAiABKAkicQoTQ2FsbE1ldGFkYXRhQ2hhbmdlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ij8KDFRvb2xzQ2hhbmdlZBINCgVhZGRlZBgBIAMoCRIPCgdyZW1vdmVkGAIgAygJEg8KB2NoYW5nZWQYAyADKAkiQAoQV29ya3NwYWNlQ2hhbmdlZBIsCgZjaGFuZ2UYASABKA4yHC50b29sZ2F0ZS52MS5Xb3Jrc3BhY2VDaGFuZ2UiMgoMUHJvbXB0T3BlbmVkEhEKCXByb21wdF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJIloKC1Byb21wdEVuZGVkEhEKCXByb21wdF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEicKBXN0YXRlGAMgASgOMhgudG9vbGdhdGUudjEuUHJvbXB0U3RhdGUiQQoMVG9kb3NVcGRhdGVkEiAKBXRvZG9zGAEgAygLMhEudG9vbGdhdGUudjEuVG9kbxIPCgdjYWxsX2lkGAIgASgJIg4KDFNlc3Npb25FbmRlZCIiCg5FdmVudEhlYXJ0YmVhdBIQCghkcmFpbmluZxgBIAEoCCqLAQoPV29ya3NwYWNlQ2hhbmdlEiAKHFdPUktTUEFDRV9DSEFOR0VfVU5TUEVDSUZJRUQQABIbChdXT1JLU1BBQ0VfQ0hBTkdFX09QRU5FRBABEhsKF1dPUktTUEFDRV9DSEFOR0VfQ0xPU0VEEAISHAoYV09SS1NQQUNFX0NIQU5HRV9DSEFOR0VEEAMy9AIKDlNlc3Npb25TZXJ2aWNlElUKCkdldFNlc3Npb24SHi50b29sZ2F0ZS52MS5HZXRTZXNzaW9uUmVxdWVzdBofLnRvb2xnYXRlLnYxLkdldFNlc3Npb25SZXNwb25zZSIGkAIBuFQCElsKDExpc3RTZXNzaW9ucxIgLnRvb2xnYXRlLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaIS50b29sZ2F0ZS52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIGkAIBuFQCElIKCkVuZFNlc3Npb24SHi50b29sZ2F0ZS52MS5FbmRTZXNzaW9uUmVxdWVzdBofLnRvb2xnYXRlLnYxLkVuZFNlc3Npb25SZXNwb25zZSIDuFQBEloKC1dhdGNoRXZlbnRzEh8udG9vbGdhdGUudjEuV2F0Y2hFdmVudHNSZXF1ZXN0GiAudG9vbGdhdGUudjEuV2F0Y2hFdmVudHNSZXNwb25zZSIGkAIBuFQCMAFCmwEKDmlvLnRvb2xnYXRlLnYxQhNTZXNzaW9uU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt, file_toolgate_v1_result]);
 
 /**
  * Names a session.
@@ -534,6 +534,14 @@ export type Event = Message<"toolgate.v1.Event"> & {
      */
     value: CallMetadataChanged;
     case: "callMetadataChanged";
+  } | {
+    /**
+     * A workspace was opened or closed, or its configuration is another one.
+     *
+     * @generated from field: toolgate.v1.WorkspaceChanged workspace_changed = 14;
+     */
+    value: WorkspaceChanged;
+    case: "workspaceChanged";
   } | { case: undefined; value?: undefined };
 };
 
@@ -721,6 +729,27 @@ export const ToolsChangedSchema: GenMessage<ToolsChanged> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_session_service, 15);
 
 /**
+ * A workspace was opened or closed, or its configuration is another one; the event says which workspace.
+ *
+ * @generated from message toolgate.v1.WorkspaceChanged
+ */
+export type WorkspaceChanged = Message<"toolgate.v1.WorkspaceChanged"> & {
+  /**
+   * What became of it.
+   *
+   * @generated from field: toolgate.v1.WorkspaceChange change = 1;
+   */
+  change: WorkspaceChange;
+};
+
+/**
+ * Describes the message toolgate.v1.WorkspaceChanged.
+ * Use `create(WorkspaceChangedSchema)` to create a new message.
+ */
+export const WorkspaceChangedSchema: GenMessage<WorkspaceChanged> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_session_service, 16);
+
+/**
  * A prompt was opened.
  *
  * @generated from message toolgate.v1.PromptOpened
@@ -746,7 +775,7 @@ export type PromptOpened = Message<"toolgate.v1.PromptOpened"> & {
  * Use `create(PromptOpenedSchema)` to create a new message.
  */
 export const PromptOpenedSchema: GenMessage<PromptOpened> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 16);
+  messageDesc(file_toolgate_v1_session_service, 17);
 
 /**
  * A prompt ended.
@@ -781,7 +810,7 @@ export type PromptEnded = Message<"toolgate.v1.PromptEnded"> & {
  * Use `create(PromptEndedSchema)` to create a new message.
  */
 export const PromptEndedSchema: GenMessage<PromptEnded> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 17);
+  messageDesc(file_toolgate_v1_session_service, 18);
 
 /**
  * A session's list of tasks was replaced.
@@ -809,7 +838,7 @@ export type TodosUpdated = Message<"toolgate.v1.TodosUpdated"> & {
  * Use `create(TodosUpdatedSchema)` to create a new message.
  */
 export const TodosUpdatedSchema: GenMessage<TodosUpdated> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 18);
+  messageDesc(file_toolgate_v1_session_service, 19);
 
 /**
  * A session was ended.
@@ -824,7 +853,7 @@ export type SessionEnded = Message<"toolgate.v1.SessionEnded"> & {
  * Use `create(SessionEndedSchema)` to create a new message.
  */
 export const SessionEndedSchema: GenMessage<SessionEnded> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 19);
+  messageDesc(file_toolgate_v1_session_service, 20);
 
 /**
  * The connection lives.
@@ -846,7 +875,48 @@ export type EventHeartbeat = Message<"toolgate.v1.EventHeartbeat"> & {
  * Use `create(EventHeartbeatSchema)` to create a new message.
  */
 export const EventHeartbeatSchema: GenMessage<EventHeartbeat> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_session_service, 20);
+  messageDesc(file_toolgate_v1_session_service, 21);
+
+/**
+ * What became of a workspace.
+ *
+ * @generated from enum toolgate.v1.WorkspaceChange
+ */
+export enum WorkspaceChange {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: WORKSPACE_CHANGE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was opened: see GetWorkspace.
+   *
+   * @generated from enum value: WORKSPACE_CHANGE_OPENED = 1;
+   */
+  OPENED = 1,
+
+  /**
+   * It was closed. Its records stay.
+   *
+   * @generated from enum value: WORKSPACE_CHANGE_CLOSED = 2;
+   */
+  CLOSED = 2,
+
+  /**
+   * Its rules, its agents or its problem have changed: see GetWorkspace.
+   *
+   * @generated from enum value: WORKSPACE_CHANGE_CHANGED = 3;
+   */
+  CHANGED = 3,
+}
+
+/**
+ * Describes the enum toolgate.v1.WorkspaceChange.
+ */
+export const WorkspaceChangeSchema: GenEnum<WorkspaceChange> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_session_service, 0);
 
 /**
  * Shows sessions, ends them, and streams what happens in a workspace.

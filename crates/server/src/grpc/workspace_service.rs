@@ -1,0 +1,122 @@
+//! `WorkspaceService`: shows workspaces, and opens and closes them while the service runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+use toolgate_contract::workspace_service_server::WorkspaceService;
+use toolgate_contract::*;
+use toolgate_engine::WorkspaceRuntime;
+
+use super::auth::Caller;
+use super::convert::{int32, page_size};
+use super::info_service::{language_server, workspace};
+use super::workspaces::{OpenError, WantedWorkspace};
+use super::{Shared, status};
+
+/// The service.
+pub(crate) struct OpenWorkspaces(pub(crate) Arc<Shared>);
+
+const MAX_WORKSPACES: usize = 500;
+
+impl OpenWorkspaces {
+    /// Returns all that is told of a workspace.
+    async fn whole(&self, place: &WorkspaceRuntime) -> Result<WorkspaceInfo, Status> {
+        let mut info = workspace(place);
+        let (languages, name) = (self.0.languages.clone(), info.name.clone());
+        let found = tokio::task::spawn_blocking(move || languages.servers(&name)).await;
+        let found = found.map_err(|error| status::internal("looking for language servers", &error))?;
+        info.language_servers = found.into_iter().map(language_server).collect();
+        Ok(info)
+    }
+}
+
+/// Refuses a caller who may not see a workspace, whether there is one of that name or not.
+fn check_sight(caller: &Caller, name: &str) -> Result<(), Status> {
+    match caller.sees(name) {
+        true => Ok(()),
+        false => Err(status::limited(&format!(
+            "the workspace {name:?} is none of the caller's"
+        ))),
+    }
+}
+
+#[tonic::async_trait]
+impl WorkspaceService for OpenWorkspaces {
+    async fn open_workspace(
+        &self,
+        request: Request<OpenWorkspaceRequest>,
+    ) -> Result<Response<OpenWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        check_sight(&caller, &request.workspace)?;
+        let wanted = WantedWorkspace {
+            name: request.workspace,
+            directory: PathBuf::from(request.directory),
+            create: request.create,
+            by: caller.principal().id(),
+        };
+        let outcome = self.0.workspaces.open(wanted).await;
+        if let Err(OpenError::TooMany(_)) = &outcome {
+            self.0.telemetry.metrics.refused("limits.max_workspaces");
+        }
+        let (place, opened) = outcome.map_err(status::open_workspace)?;
+        Ok(Response::new(OpenWorkspaceResponse {
+            workspace: Some(self.whole(&place).await?),
+            opened,
+        }))
+    }
+
+    async fn close_workspace(
+        &self,
+        request: Request<CloseWorkspaceRequest>,
+    ) -> Result<Response<CloseWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        check_sight(&caller, &request.workspace)?;
+        let by = caller.principal().id();
+        let closed = self.0.workspaces.close(&request.workspace, &by).await;
+        let cancelled = closed.map_err(status::close_workspace)?;
+        Ok(Response::new(CloseWorkspaceResponse {
+            cancelled_calls: int32(cancelled),
+        }))
+    }
+
+    async fn get_workspace(
+        &self,
+        request: Request<GetWorkspaceRequest>,
+    ) -> Result<Response<GetWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        let place = caller.place(&self.0.engine, &request.workspace)?;
+        Ok(Response::new(GetWorkspaceResponse {
+            workspace: Some(self.whole(&place).await?),
+        }))
+    }
+
+    async fn list_workspaces(
+        &self,
+        request: Request<ListWorkspacesRequest>,
+    ) -> Result<Response<ListWorkspacesResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        let size = page_size(request.page_size, 50, MAX_WORKSPACES)?;
+        let all = self.0.engine.catalogs().all();
+        let mut places: Vec<_> = all
+            .iter()
+            .filter(|place| caller.sees(place.workspace.name()))
+            .filter(|place| *place.workspace.name() > *request.page_token)
+            .collect();
+        places.sort_by_key(|place| place.workspace.name());
+        let has_more = places.len() > size;
+        places.truncate(size);
+        let last = places.last().filter(|_| has_more);
+        let next_page_token = last.map(|place| place.workspace.name().to_owned()).unwrap_or_default();
+        let short = |place: &&Arc<WorkspaceRuntime>| WorkspaceInfo {
+            agents: Vec::new(),
+            tool_sources: Vec::new(),
+            ..workspace(place)
+        };
+        Ok(Response::new(ListWorkspacesResponse {
+            workspaces: places.iter().map(short).collect(),
+            next_page_token,
+            roots: self.0.workspaces.roots(),
+        }))
+    }
+}
