@@ -128,6 +128,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
 }
 
+/// Reads a variable: `NAME=VALUE`.
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
 /// Reads a number of things to show.
 pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);

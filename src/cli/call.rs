@@ -133,6 +133,9 @@ pub(super) struct CallArgs {
     /// A folder inside the workspace to work in, relative to its directory.
     #[arg(long, value_name = "DIR")]
     directory: Option<String>,
+    /// A variable for the programs that the call starts. May be given more than once.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = arguments::variable)]
+    environment: Vec<(String, String)>,
     /// The call's id: with the same id the same call is started only once.
     #[arg(long, value_name = "ID")]
     call_id: Option<String>,
@@ -247,6 +250,7 @@ impl CallArgs {
         Ok(ExecuteToolRequest {
             context: Some(CallContext {
                 directory: self.directory.clone().unwrap_or_default(),
+                environment: self.environment.iter().cloned().collect(),
                 ..self.viewpoint.context(&connection.workspace, self.session.as_deref())
             }),
             call_id: self.call_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),

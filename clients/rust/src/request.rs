@@ -111,7 +111,11 @@ fn completed(context: CallContext, client: &Client) -> CallContext {
         } else {
             context.client_ids
         },
-        environment: Default::default(),
+        environment: if context.environment.is_empty() {
+            base.environment.clone()
+        } else {
+            context.environment
+        },
     }
 }
 

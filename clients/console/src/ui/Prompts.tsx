@@ -139,6 +139,14 @@ function Facts({ prompt }: { prompt: Prompt }): JSX.Element {
     <dl class="facts">
       <Fact name="Agent">{visible(prompt.agent)}</Fact>
       <Fact name="Workspace">{visible(prompt.workspace)}</Fact>
+      {prompt.directory !== "" && <Fact name="Folder">{visible(prompt.directory)}</Fact>}
+      {Object.entries(prompt.environment)
+        .sort()
+        .map(([name, value]) => (
+          <Fact key={name} name="Variable">
+            <code>{`${visible(name)}=${short(value, 200)}`}</code>
+          </Fact>
+        ))}
       <Fact name="Session">
         <a href={address("sessions", prompt.sessionId)}>{short(prompt.sessionId, 40)}</a>
       </Fact>
