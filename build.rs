@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 15] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/error_reason.proto",

@@ -207,6 +207,24 @@ impl ToolService for Canned {
         unmeasured()
     }
 
+    async fn resize_terminal(
+        &self,
+        _request: Request<ResizeTerminalRequest>,
+    ) -> Result<Response<ResizeTerminalResponse>, Status> {
+        unmeasured()
+    }
+
+    async fn get_terminal(
+        &self,
+        _request: Request<GetTerminalRequest>,
+    ) -> Result<Response<GetTerminalResponse>, Status> {
+        unmeasured()
+    }
+
+    async fn signal_call(&self, _request: Request<SignalCallRequest>) -> Result<Response<SignalCallResponse>, Status> {
+        unmeasured()
+    }
+
     type RevertCallStream = ReceiverStream<Result<RevertCallResponse, Status>>;
 
     async fn revert_call(

@@ -74,7 +74,7 @@ fn an_approval_is_for_them_too() {
         assert_eq!((&prompt.input_digest, &record.input_digest), (&digest, &digest));
 
         let mut permissions = server.permissions();
-        let mut reply = |digest: &str| ReplyPromptRequest {
+        let reply = |digest: &str| ReplyPromptRequest {
             reply: Some(PromptReply {
                 prompt_id: prompt.prompt_id.clone(),
                 input_digest: digest.to_owned(),

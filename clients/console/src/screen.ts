@@ -142,8 +142,8 @@ export class Screen {
 const HIDDEN = /[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 const PALETTE = [
-  "#000000 #cd3131 #0dbc79 #e5e510 #4a8ff0 #d05cd0 #11a8cd #e5e5e5",
-  "#767676 #f14c4c #23d18b #f5f543 #6cacff #e78be7 #29b8db #ffffff",
+  "#000000 #f26d6d #0dbc79 #e5e510 #4a8ff0 #d05cd0 #11a8cd #e5e5e5",
+  "#8f98a3 #ff8a8a #23d18b #f5f543 #6cacff #e78be7 #29b8db #ffffff",
 ].flatMap((line) => line.split(" "));
 
 function colour(index: number): string {

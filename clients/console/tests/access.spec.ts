@@ -74,6 +74,18 @@ for (const colorScheme of ["light", "dark"] as const) {
   });
 }
 
+test("axe finds nothing in a terminal", async ({ page, start }) => {
+  const service = await start();
+  const command = "printf 'a \\033[31mred\\033[0m line, \\033[7mturned around\\033[0m\\n'; cat";
+  const shell = { command, description: "Shell", terminal: { columns: 60, rows: 12 } };
+  void service.run("background", shell, { callId: "shell" }).catch(() => undefined);
+  await page.goto(service.url);
+  await page.getByRole("option", { name: /running/ }).click();
+  await page.getByRole("tab", { name: "Terminal" }).click();
+  await expect(page.getByRole("application")).toContainText("red line");
+  await check(page, "terminal");
+});
+
 test("axe finds nothing in the login", async ({ page, start }) => {
   const service = await start({ tokens: "alice alice-has-a-token-of-32-letters calls.read\n", token: "x" });
   await page.goto(service.url);

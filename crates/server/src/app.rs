@@ -190,6 +190,7 @@ impl App {
             tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel)).await??;
         let network = Network::new(config.network.clone());
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
+        let uploads = uploads(&data_dir);
         let hosts = Arc::new(Hosts::default());
         let is_nested = environment.get(STARTED_AS_SERVER).is_some();
         let mcp = Arc::new(Servers::new(
@@ -260,7 +261,7 @@ impl App {
             engine: engine.clone(),
             workspaces: Arc::new(workspaces.clone()),
             outputs: store.clone(),
-            uploads: uploads(&data_dir),
+            uploads,
             watches: Watches::default(),
             journal: store.clone(),
             audit: store.clone(),

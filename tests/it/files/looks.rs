@@ -268,3 +268,50 @@ fn rules_decide_what_is_shown() {
         );
     });
 }
+
+#[test]
+fn a_standing_approval_shows_what_a_person_was_asked_about_and_the_audit_has_it() {
+    test(async {
+        let place = Place::ruled(json!({"read": {"*": "allow", "*.env": "ask"}})).await;
+        place.write("a.env", "secret");
+        refused(
+            place.read(read("a.env")).await,
+            Code::PermissionDenied,
+            "PERMISSION_NEEDED",
+        );
+        let mut approver = Approver::open(place.server.connect().await, "ann").await.unwrap();
+        let (_, ()) = tokio::join!(
+            place.server.execute(request("read", json!({"filePath": "a.env"}))),
+            async {
+                let prompt = approver.added().await;
+                assert!(approver.send(reply(&prompt, PromptDecision::Always)).await);
+            }
+        );
+        assert_eq!(place.read(read("a.env")).await.unwrap().1, b"secret");
+
+        // What is not decided by a person is recorded a moment later.
+        let expected = [(json!("refused"), false), (json!("allowed"), true)];
+        eventually("both are recorded", async || audited(&place).await == expected).await;
+    });
+}
+
+/// Returns what the audit says of files that were looked at: what was decided, and whether by standing approvals.
+async fn audited(place: &Place) -> Vec<(Value, bool)> {
+    let mut client = audit_service_client::AuditServiceClient::new(place.server.channel());
+    let mut parts = client
+        .export_audit(ExportAuditRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
+    let mut looked = Vec::new();
+    while let Some(part) = parts.message().await.unwrap() {
+        for record in part.records {
+            let record: Value = serde_json::from_str(&record).unwrap();
+            if record["tool"] == "files" {
+                assert_eq!(record["patterns"], json!(["a.env"]));
+                looked.push((record["kind"].clone(), record["grants"].is_array()));
+            }
+        }
+    }
+    looked
+}

@@ -355,7 +355,10 @@ fn environment(field: &str, variables: HashMap<String, String>) -> Result<BTreeM
     for (name, value) in &variables {
         if !is_name(name) {
             let problem = "a name has letters, digits and _, and does not begin with a digit";
-            return Err(bad_field(field, format!("{name:?} is no name of a variable: {problem}")));
+            return Err(bad_field(
+                field,
+                format!("{name:?} is no name of a variable: {problem}"),
+            ));
         }
         if value.contains('\0') {
             return Err(bad_field(field, format!("the value of {name} contains a NUL byte")));

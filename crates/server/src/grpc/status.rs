@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
-use toolgate_engine::{AdmitError, InputError, NotRunning, ProgramError, WatchError};
 use toolgate_contract::{self as proto, ErrorReason};
+use toolgate_engine::{AdmitError, InputError, NotRunning, ProgramError, WatchError};
 use toolgate_extensions::hosted::HostError;
 use toolgate_fs::FileError;
 use toolgate_fs::roots::BelowError;

@@ -235,7 +235,7 @@ impl ToolService for Tools {
             unanswered,
             ..request.into()
         };
-        let call = self.run(&caller, self.default_for(&caller), request, deadline).await?;
+        let call = self.run(&caller, &self.default_for(&caller), request, deadline).await?;
         Ok(Response::new(RunToolResponse { call: Some(call) }))
     }
 

@@ -691,7 +691,20 @@ type CallContext struct {
 	// The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
 	// each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
 	// that repeats a start is attached to the call as any.
-	ClientIds     []string `protobuf:"bytes,10,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
+	ClientIds []string `protobuf:"bytes,10,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
+	// A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
+	// are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
+	// neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
+	// there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+	Directory string `protobuf:"bytes,11,opt,name=directory,proto3" json:"directory,omitempty"`
+	// Variables for the programs that the call starts, in the place of the service's own: commands of `bash` and executables of
+	// the workspace. A call that is made on behalf of another one and has none gets those of that one. Prompts show them, and
+	// the digest of the input covers them.
+	//
+	// At most 64, of 32 KiB together; a name has letters, digits and `_`, and does not begin with a digit. INVALID_ARGUMENT:
+	// `TOOLGATE_*`, and what decides which programs run, such as `PATH`, `LD_PRELOAD` or `BASH_ENV`, unless the service is
+	// configured to allow it (`shell.environment.callers`).
+	Environment   map[string]string `protobuf:"bytes,12,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -792,6 +805,20 @@ func (x *CallContext) GetExtra() *structpb.Struct {
 func (x *CallContext) GetClientIds() []string {
 	if x != nil {
 		return x.ClientIds
+	}
+	return nil
+}
+
+func (x *CallContext) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *CallContext) GetEnvironment() map[string]string {
+	if x != nil {
+		return x.Environment
 	}
 	return nil
 }
@@ -1064,8 +1091,9 @@ type Resources struct {
 	UserTime *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
 	// Time of processors spent in the kernel for them.
 	SystemTime *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
-	// Bytes: the most memory that one of them had at a time.
-	PeakMemoryBytes int64 `protobuf:"varint,3,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
+	// Bytes: the most memory that one of them had at a time. Absent if that was no more than the service itself has had: a
+	// program begins in the service's memory, and the kernel counts that.
+	PeakMemoryBytes *int64 `protobuf:"varint,3,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
 	// Bytes read from disks; what was in memory already does not count.
 	ReadBytes int64 `protobuf:"varint,4,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
 	// Bytes written for disks.
@@ -1119,8 +1147,8 @@ func (x *Resources) GetSystemTime() *durationpb.Duration {
 }
 
 func (x *Resources) GetPeakMemoryBytes() int64 {
-	if x != nil {
-		return x.PeakMemoryBytes
+	if x != nil && x.PeakMemoryBytes != nil {
+		return *x.PeakMemoryBytes
 	}
 	return 0
 }
@@ -1152,7 +1180,8 @@ type Call struct {
 	RequestedTool string `protobuf:"bytes,4,opt,name=requested_tool,json=requestedTool,proto3" json:"requested_tool,omitempty"`
 	// The frozen input: canonical JSON (RFC 8785).
 	InputJson string `protobuf:"bytes,5,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// SHA-256 of `input_json`, 64 hexadecimal digits.
+	// SHA-256 of `input_json`, 64 hexadecimal digits. If the call sets variables (`environment`), a line feed and they as
+	// canonical JSON follow `input_json` in what is digested. So it is with every `input_digest`.
 	InputDigest string `protobuf:"bytes,6,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// Where the call is.
 	State CallState `protobuf:"varint,7,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
@@ -2951,7 +2980,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\x0e2\x17.toolgate.v1.ToolSourceR\x06source\x121\n" +
 	"\aeffects\x18\x05 \x03(\x0e2\x17.toolgate.v1.ToolEffectR\aeffects\x12 \n" +
 	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\"\n" +
-	"\fexperimental\x18\a \x01(\bR\fexperimental\"\xe2\x02\n" +
+	"\fexperimental\x18\a \x01(\bR\fexperimental\"\x8d\x04\n" +
 	"\vCallContext\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
@@ -2968,7 +2997,12 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x05extra\x18\t \x01(\v2\x17.google.protobuf.StructR\x05extra\x12\x1d\n" +
 	"\n" +
 	"client_ids\x18\n" +
-	" \x03(\tR\tclientIds\"\x96\x01\n" +
+	" \x03(\tR\tclientIds\x12\x1c\n" +
+	"\tdirectory\x18\v \x01(\tR\tdirectory\x12K\n" +
+	"\venvironment\x18\f \x03(\v2).toolgate.v1.CallContext.EnvironmentEntryR\venvironment\x1a>\n" +
+	"\x10EnvironmentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x01\n" +
 	"\n" +
 	"Attachment\x12#\n" +
 	"\rattachment_id\x18\x01 \x01(\tR\fattachmentId\x12\x12\n" +
@@ -2989,15 +3023,16 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06Timing\x121\n" +
 	"\x06queued\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06queued\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
-	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xef\x01\n" +
+	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\x8a\x02\n" +
 	"\tResources\x126\n" +
 	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
 	"\vsystem_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"systemTime\x12*\n" +
-	"\x11peak_memory_bytes\x18\x03 \x01(\x03R\x0fpeakMemoryBytes\x12\x1d\n" +
+	"systemTime\x12/\n" +
+	"\x11peak_memory_bytes\x18\x03 \x01(\x03H\x00R\x0fpeakMemoryBytes\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"read_bytes\x18\x04 \x01(\x03R\treadBytes\x12#\n" +
-	"\rwritten_bytes\x18\x05 \x01(\x03R\fwrittenBytes\"\x8e\t\n" +
+	"\rwritten_bytes\x18\x05 \x01(\x03R\fwrittenBytesB\x14\n" +
+	"\x12_peak_memory_bytes\"\x8e\t\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x122\n" +
 	"\acontext\x18\x02 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
@@ -3211,7 +3246,7 @@ func file_toolgate_v1_call_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_toolgate_v1_call_proto_goTypes = []any{
 	(ToolSource)(0),               // 0: toolgate.v1.ToolSource
 	(ToolEffect)(0),               // 1: toolgate.v1.ToolEffect
@@ -3245,86 +3280,88 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(*CallGap)(nil),               // 29: toolgate.v1.CallGap
 	(*CallCompleted)(nil),         // 30: toolgate.v1.CallCompleted
 	(*CallFailed)(nil),            // 31: toolgate.v1.CallFailed
-	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*TerminalSize)(nil),          // 35: toolgate.v1.TerminalSize
-	(*Prompt)(nil),                // 36: toolgate.v1.Prompt
-	(PromptState)(0),              // 37: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 38: toolgate.v1.PromptResolution
-	(CallOutcome)(0),              // 39: toolgate.v1.CallOutcome
-	(*CommandResult)(nil),         // 40: toolgate.v1.CommandResult
-	(*FilesResult)(nil),           // 41: toolgate.v1.FilesResult
-	(*SearchResult)(nil),          // 42: toolgate.v1.SearchResult
-	(*ReadResult)(nil),            // 43: toolgate.v1.ReadResult
-	(*FetchResult)(nil),           // 44: toolgate.v1.FetchResult
-	(*ChildrenResult)(nil),        // 45: toolgate.v1.ChildrenResult
+	nil,                           // 32: toolgate.v1.CallContext.EnvironmentEntry
+	(*structpb.Struct)(nil),       // 33: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*TerminalSize)(nil),          // 36: toolgate.v1.TerminalSize
+	(*Prompt)(nil),                // 37: toolgate.v1.Prompt
+	(PromptState)(0),              // 38: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 39: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 40: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 41: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 42: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 43: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 44: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 45: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 46: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
 	1,  // 1: toolgate.v1.ToolDefinition.effects:type_name -> toolgate.v1.ToolEffect
 	7,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
-	32, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
-	33, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
-	33, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
-	33, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
-	33, // 7: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
-	33, // 8: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
-	9,  // 9: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
-	4,  // 10: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
-	34, // 11: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
-	34, // 12: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
-	34, // 13: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
-	30, // 14: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
-	31, // 15: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
-	16, // 16: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
-	15, // 17: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
-	13, // 18: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
-	35, // 19: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
-	17, // 20: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
-	17, // 21: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	34, // 22: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
-	19, // 23: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	21, // 24: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	22, // 25: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	23, // 26: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	24, // 27: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	25, // 28: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	27, // 29: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	28, // 30: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	29, // 31: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	30, // 32: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	31, // 33: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	26, // 34: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	20, // 35: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
-	32, // 36: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	36, // 37: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	37, // 38: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	38, // 39: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	6,  // 40: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
-	4,  // 41: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	33, // 42: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	32, // 43: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	10, // 44: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	11, // 45: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	12, // 46: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	39, // 47: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
-	40, // 48: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
-	41, // 49: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
-	42, // 50: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
-	43, // 51: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
-	44, // 52: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
-	45, // 53: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
-	5,  // 54: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	32, // 55: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	10, // 56: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	11, // 57: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	12, // 58: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	33, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
+	32, // 4: toolgate.v1.CallContext.environment:type_name -> toolgate.v1.CallContext.EnvironmentEntry
+	34, // 5: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
+	34, // 6: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
+	34, // 7: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
+	34, // 8: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
+	34, // 9: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
+	9,  // 10: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
+	4,  // 11: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
+	35, // 12: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
+	35, // 13: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
+	35, // 14: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
+	30, // 15: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
+	31, // 16: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
+	16, // 17: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
+	15, // 18: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
+	13, // 19: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
+	36, // 20: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
+	17, // 21: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
+	17, // 22: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
+	35, // 23: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
+	19, // 24: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
+	21, // 25: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	22, // 26: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	23, // 27: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	24, // 28: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	25, // 29: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	27, // 30: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	28, // 31: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	29, // 32: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	30, // 33: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	31, // 34: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	26, // 35: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	20, // 36: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	33, // 37: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	37, // 38: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	38, // 39: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	39, // 40: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	6,  // 41: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
+	4,  // 42: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	34, // 43: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	33, // 44: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	10, // 45: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	11, // 46: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	12, // 47: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	40, // 48: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	41, // 49: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	42, // 50: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	43, // 51: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	44, // 52: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	45, // 53: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	46, // 54: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	5,  // 55: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	33, // 56: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	10, // 57: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	11, // 58: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	12, // 59: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3339,6 +3376,7 @@ func file_toolgate_v1_call_proto_init() {
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),
 	}
+	file_toolgate_v1_call_proto_msgTypes[6].OneofWrappers = []any{}
 	file_toolgate_v1_call_proto_msgTypes[7].OneofWrappers = []any{
 		(*Call_Completed)(nil),
 		(*Call_Failed)(nil),
@@ -3373,7 +3411,7 @@ func file_toolgate_v1_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_call_proto_rawDesc), len(file_toolgate_v1_call_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -49,7 +49,7 @@ const (
 	ErrorReason_ERROR_REASON_FOREIGN_HOST ErrorReason = 7
 	// PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names.
 	ErrorReason_ERROR_REASON_SCOPE_MISSING ErrorReason = 8
-	// PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some.
+	// PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others.
 	ErrorReason_ERROR_REASON_WORKSPACES_LIMITED ErrorReason = 9
 	// INVALID_ARGUMENT: a field is wrong; `google.rpc.BadRequest` names it.
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 10
@@ -108,10 +108,73 @@ const (
 	ErrorReason_ERROR_REASON_WAITS_FOR_PERSON ErrorReason = 35
 	// INTERNAL: a fault of the service; its log has the cause.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 36
+	// PERMISSION_DENIED: the path of a file leads out of the workspace.
+	ErrorReason_ERROR_REASON_OUTSIDE_WORKSPACE ErrorReason = 37
+	// PERMISSION_DENIED: a rule denies what was to be done to files.
+	ErrorReason_ERROR_REASON_DENIED_BY_RULE ErrorReason = 38
+	// PERMISSION_DENIED: a person refused what was to be done to files.
+	ErrorReason_ERROR_REASON_REJECTED ErrorReason = 39
+	// PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered.
+	ErrorReason_ERROR_REASON_PERMISSION_NEEDED ErrorReason = 40
+	// PERMISSION_DENIED: the service's user may not read the file.
+	ErrorReason_ERROR_REASON_REFUSED_BY_SYSTEM ErrorReason = 41
+	// ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again.
+	ErrorReason_ERROR_REASON_PATH_CHANGED ErrorReason = 42
+	// ABORTED: somebody has written to the file while it was read. Read it again.
+	ErrorReason_ERROR_REASON_FILE_CHANGED ErrorReason = 43
+	// FAILED_PRECONDITION: the file has another SHA-256 than the request expects.
+	ErrorReason_ERROR_REASON_CONTENT_DIFFERS ErrorReason = 44
+	// FAILED_PRECONDITION: the content that was sent for the call is not kept any more.
+	ErrorReason_ERROR_REASON_CONTENT_MISSING ErrorReason = 45
+	// ALREADY_EXISTS: something is at the path already.
+	ErrorReason_ERROR_REASON_ALREADY_THERE ErrorReason = 46
+	// FAILED_PRECONDITION: it is a folder, not a file.
+	ErrorReason_ERROR_REASON_IS_FOLDER ErrorReason = 47
+	// FAILED_PRECONDITION: it, or something on the way to it, is not a folder.
+	ErrorReason_ERROR_REASON_NOT_A_FOLDER ErrorReason = 48
+	// FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder.
+	ErrorReason_ERROR_REASON_NOT_A_FILE ErrorReason = 49
+	// FAILED_PRECONDITION: something has come into the folder while it was deleted.
+	ErrorReason_ERROR_REASON_FOLDER_NOT_EMPTY ErrorReason = 50
+	// FAILED_PRECONDITION: it is the workspace's own folder.
+	ErrorReason_ERROR_REASON_WORKSPACE_FOLDER ErrorReason = 51
+	// FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once.
+	ErrorReason_ERROR_REASON_FILE_TOO_LARGE ErrorReason = 52
+	// FAILED_PRECONDITION: the folder is larger than what is sent as an archive.
+	ErrorReason_ERROR_REASON_ARCHIVE_TOO_LARGE ErrorReason = 53
+	// FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder.
+	ErrorReason_ERROR_REASON_BAD_ARCHIVE ErrorReason = 54
+	// FAILED_PRECONDITION: the system has no room for watching files.
+	ErrorReason_ERROR_REASON_WATCHES_EXHAUSTED ErrorReason = 55
+	// OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+	// one.
+	ErrorReason_ERROR_REASON_CURSOR_TOO_OLD ErrorReason = 56
+	// FAILED_PRECONDITION: the change of a file failed; the message says why.
+	ErrorReason_ERROR_REASON_NOT_DONE ErrorReason = 57
+	// CANCELLED: the call of a change was cancelled.
+	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 58
+	// RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made.
+	ErrorReason_ERROR_REASON_QUOTA ErrorReason = 59
 	// FAILED_PRECONDITION: the call has no terminal.
-	ErrorReason_ERROR_REASON_NO_TERMINAL ErrorReason = 43
+	ErrorReason_ERROR_REASON_NO_TERMINAL ErrorReason = 60
 	// FAILED_PRECONDITION: no program of the call runs that could be sent a signal.
-	ErrorReason_ERROR_REASON_NO_PROGRAM ErrorReason = 44
+	ErrorReason_ERROR_REASON_NO_PROGRAM ErrorReason = 61
+	// FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`).
+	ErrorReason_ERROR_REASON_WORKSPACES_FIXED ErrorReason = 62
+	// FAILED_PRECONDITION: the folder overlaps with that of another workspace.
+	ErrorReason_ERROR_REASON_WORKSPACES_OVERLAP ErrorReason = 63
+	// FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed.
+	ErrorReason_ERROR_REASON_WORKSPACE_CONFIGURED ErrorReason = 64
+	// PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere.
+	ErrorReason_ERROR_REASON_OUTSIDE_ROOTS ErrorReason = 65
+	// PERMISSION_DENIED: the folder holds files of the service itself, or lies among them.
+	ErrorReason_ERROR_REASON_FOLDER_RESERVED ErrorReason = 66
+	// NOT_FOUND: the folder that is to be a workspace does not exist.
+	ErrorReason_ERROR_REASON_FOLDER_MISSING ErrorReason = 67
+	// ALREADY_EXISTS: the name of the workspace belongs to another folder.
+	ErrorReason_ERROR_REASON_WORKSPACE_NAME_TAKEN ErrorReason = 68
+	// RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first.
+	ErrorReason_ERROR_REASON_TOO_MANY_WORKSPACES ErrorReason = 69
 )
 
 // Enum value maps for ErrorReason.
@@ -154,8 +217,39 @@ var (
 		34: "ERROR_REASON_DEADLINE",
 		35: "ERROR_REASON_WAITS_FOR_PERSON",
 		36: "ERROR_REASON_INTERNAL",
-		43: "ERROR_REASON_NO_TERMINAL",
-		44: "ERROR_REASON_NO_PROGRAM",
+		37: "ERROR_REASON_OUTSIDE_WORKSPACE",
+		38: "ERROR_REASON_DENIED_BY_RULE",
+		39: "ERROR_REASON_REJECTED",
+		40: "ERROR_REASON_PERMISSION_NEEDED",
+		41: "ERROR_REASON_REFUSED_BY_SYSTEM",
+		42: "ERROR_REASON_PATH_CHANGED",
+		43: "ERROR_REASON_FILE_CHANGED",
+		44: "ERROR_REASON_CONTENT_DIFFERS",
+		45: "ERROR_REASON_CONTENT_MISSING",
+		46: "ERROR_REASON_ALREADY_THERE",
+		47: "ERROR_REASON_IS_FOLDER",
+		48: "ERROR_REASON_NOT_A_FOLDER",
+		49: "ERROR_REASON_NOT_A_FILE",
+		50: "ERROR_REASON_FOLDER_NOT_EMPTY",
+		51: "ERROR_REASON_WORKSPACE_FOLDER",
+		52: "ERROR_REASON_FILE_TOO_LARGE",
+		53: "ERROR_REASON_ARCHIVE_TOO_LARGE",
+		54: "ERROR_REASON_BAD_ARCHIVE",
+		55: "ERROR_REASON_WATCHES_EXHAUSTED",
+		56: "ERROR_REASON_CURSOR_TOO_OLD",
+		57: "ERROR_REASON_NOT_DONE",
+		58: "ERROR_REASON_CANCELLED",
+		59: "ERROR_REASON_QUOTA",
+		60: "ERROR_REASON_NO_TERMINAL",
+		61: "ERROR_REASON_NO_PROGRAM",
+		62: "ERROR_REASON_WORKSPACES_FIXED",
+		63: "ERROR_REASON_WORKSPACES_OVERLAP",
+		64: "ERROR_REASON_WORKSPACE_CONFIGURED",
+		65: "ERROR_REASON_OUTSIDE_ROOTS",
+		66: "ERROR_REASON_FOLDER_RESERVED",
+		67: "ERROR_REASON_FOLDER_MISSING",
+		68: "ERROR_REASON_WORKSPACE_NAME_TAKEN",
+		69: "ERROR_REASON_TOO_MANY_WORKSPACES",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -195,8 +289,39 @@ var (
 		"ERROR_REASON_DEADLINE":              34,
 		"ERROR_REASON_WAITS_FOR_PERSON":      35,
 		"ERROR_REASON_INTERNAL":              36,
-		"ERROR_REASON_NO_TERMINAL":           43,
-		"ERROR_REASON_NO_PROGRAM":            44,
+		"ERROR_REASON_OUTSIDE_WORKSPACE":     37,
+		"ERROR_REASON_DENIED_BY_RULE":        38,
+		"ERROR_REASON_REJECTED":              39,
+		"ERROR_REASON_PERMISSION_NEEDED":     40,
+		"ERROR_REASON_REFUSED_BY_SYSTEM":     41,
+		"ERROR_REASON_PATH_CHANGED":          42,
+		"ERROR_REASON_FILE_CHANGED":          43,
+		"ERROR_REASON_CONTENT_DIFFERS":       44,
+		"ERROR_REASON_CONTENT_MISSING":       45,
+		"ERROR_REASON_ALREADY_THERE":         46,
+		"ERROR_REASON_IS_FOLDER":             47,
+		"ERROR_REASON_NOT_A_FOLDER":          48,
+		"ERROR_REASON_NOT_A_FILE":            49,
+		"ERROR_REASON_FOLDER_NOT_EMPTY":      50,
+		"ERROR_REASON_WORKSPACE_FOLDER":      51,
+		"ERROR_REASON_FILE_TOO_LARGE":        52,
+		"ERROR_REASON_ARCHIVE_TOO_LARGE":     53,
+		"ERROR_REASON_BAD_ARCHIVE":           54,
+		"ERROR_REASON_WATCHES_EXHAUSTED":     55,
+		"ERROR_REASON_CURSOR_TOO_OLD":        56,
+		"ERROR_REASON_NOT_DONE":              57,
+		"ERROR_REASON_CANCELLED":             58,
+		"ERROR_REASON_QUOTA":                 59,
+		"ERROR_REASON_NO_TERMINAL":           60,
+		"ERROR_REASON_NO_PROGRAM":            61,
+		"ERROR_REASON_WORKSPACES_FIXED":      62,
+		"ERROR_REASON_WORKSPACES_OVERLAP":    63,
+		"ERROR_REASON_WORKSPACE_CONFIGURED":  64,
+		"ERROR_REASON_OUTSIDE_ROOTS":         65,
+		"ERROR_REASON_FOLDER_RESERVED":       66,
+		"ERROR_REASON_FOLDER_MISSING":        67,
+		"ERROR_REASON_WORKSPACE_NAME_TAKEN":  68,
+		"ERROR_REASON_TOO_MANY_WORKSPACES":   69,
 	}
 )
 
@@ -231,7 +356,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xea\t\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xe8\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -270,9 +395,40 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x15ERROR_REASON_REPLACED\x10!\x12\x19\n" +
 	"\x15ERROR_REASON_DEADLINE\x10\"\x12!\n" +
 	"\x1dERROR_REASON_WAITS_FOR_PERSON\x10#\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10$\x12\x1c\n" +
-	"\x18ERROR_REASON_NO_TERMINAL\x10+\x12\x1b\n" +
-	"\x17ERROR_REASON_NO_PROGRAM\x10,B\x98\x01\n" +
+	"\x15ERROR_REASON_INTERNAL\x10$\x12\"\n" +
+	"\x1eERROR_REASON_OUTSIDE_WORKSPACE\x10%\x12\x1f\n" +
+	"\x1bERROR_REASON_DENIED_BY_RULE\x10&\x12\x19\n" +
+	"\x15ERROR_REASON_REJECTED\x10'\x12\"\n" +
+	"\x1eERROR_REASON_PERMISSION_NEEDED\x10(\x12\"\n" +
+	"\x1eERROR_REASON_REFUSED_BY_SYSTEM\x10)\x12\x1d\n" +
+	"\x19ERROR_REASON_PATH_CHANGED\x10*\x12\x1d\n" +
+	"\x19ERROR_REASON_FILE_CHANGED\x10+\x12 \n" +
+	"\x1cERROR_REASON_CONTENT_DIFFERS\x10,\x12 \n" +
+	"\x1cERROR_REASON_CONTENT_MISSING\x10-\x12\x1e\n" +
+	"\x1aERROR_REASON_ALREADY_THERE\x10.\x12\x1a\n" +
+	"\x16ERROR_REASON_IS_FOLDER\x10/\x12\x1d\n" +
+	"\x19ERROR_REASON_NOT_A_FOLDER\x100\x12\x1b\n" +
+	"\x17ERROR_REASON_NOT_A_FILE\x101\x12!\n" +
+	"\x1dERROR_REASON_FOLDER_NOT_EMPTY\x102\x12!\n" +
+	"\x1dERROR_REASON_WORKSPACE_FOLDER\x103\x12\x1f\n" +
+	"\x1bERROR_REASON_FILE_TOO_LARGE\x104\x12\"\n" +
+	"\x1eERROR_REASON_ARCHIVE_TOO_LARGE\x105\x12\x1c\n" +
+	"\x18ERROR_REASON_BAD_ARCHIVE\x106\x12\"\n" +
+	"\x1eERROR_REASON_WATCHES_EXHAUSTED\x107\x12\x1f\n" +
+	"\x1bERROR_REASON_CURSOR_TOO_OLD\x108\x12\x19\n" +
+	"\x15ERROR_REASON_NOT_DONE\x109\x12\x1a\n" +
+	"\x16ERROR_REASON_CANCELLED\x10:\x12\x16\n" +
+	"\x12ERROR_REASON_QUOTA\x10;\x12\x1c\n" +
+	"\x18ERROR_REASON_NO_TERMINAL\x10<\x12\x1b\n" +
+	"\x17ERROR_REASON_NO_PROGRAM\x10=\x12!\n" +
+	"\x1dERROR_REASON_WORKSPACES_FIXED\x10>\x12#\n" +
+	"\x1fERROR_REASON_WORKSPACES_OVERLAP\x10?\x12%\n" +
+	"!ERROR_REASON_WORKSPACE_CONFIGURED\x10@\x12\x1e\n" +
+	"\x1aERROR_REASON_OUTSIDE_ROOTS\x10A\x12 \n" +
+	"\x1cERROR_REASON_FOLDER_RESERVED\x10B\x12\x1f\n" +
+	"\x1bERROR_REASON_FOLDER_MISSING\x10C\x12%\n" +
+	"!ERROR_REASON_WORKSPACE_NAME_TAKEN\x10D\x12$\n" +
+	" ERROR_REASON_TOO_MANY_WORKSPACES\x10EB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

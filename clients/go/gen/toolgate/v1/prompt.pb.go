@@ -1097,7 +1097,9 @@ type Prompt struct {
 	InputJson string `protobuf:"bytes,18,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The folder in which the call works, relative to the workspace's directory; empty for that itself. See
 	// CallContext.directory.
-	Directory     string `protobuf:"bytes,19,opt,name=directory,proto3" json:"directory,omitempty"`
+	Directory string `protobuf:"bytes,19,opt,name=directory,proto3" json:"directory,omitempty"`
+	// The variables that the call sets for the programs that it starts.
+	Environment   map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1274,6 +1276,13 @@ func (x *Prompt) GetDirectory() string {
 		return x.Directory
 	}
 	return ""
+}
+
+func (x *Prompt) GetEnvironment() map[string]string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
 }
 
 type isPrompt_Request interface {
@@ -1593,7 +1602,7 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\aunclear\x18\x06 \x01(\tR\aunclear\x125\n" +
 	"\x06action\x18\a \x01(\x0e2\x1d.toolgate.v1.PermissionActionR\x06action\x12/\n" +
 	"\x04rule\x18\b \x01(\v2\x1b.toolgate.v1.PermissionRuleR\x04rule\x12\x18\n" +
-	"\agranted\x18\t \x01(\bR\agranted\"\x90\x06\n" +
+	"\agranted\x18\t \x01(\bR\agranted\"\x98\a\n" +
 	"\x06Prompt\x12\x1b\n" +
 	"\tprompt_id\x18\x01 \x01(\tR\bpromptId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -1623,7 +1632,11 @@ const file_toolgate_v1_prompt_proto_rawDesc = "" +
 	"\beditable\x18\x11 \x01(\bR\beditable\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x12 \x01(\tR\tinputJson\x12\x1c\n" +
-	"\tdirectory\x18\x13 \x01(\tR\tdirectoryB\t\n" +
+	"\tdirectory\x18\x13 \x01(\tR\tdirectory\x12F\n" +
+	"\venvironment\x18\x14 \x03(\v2$.toolgate.v1.Prompt.EnvironmentEntryR\venvironment\x1a>\n" +
+	"\x10EnvironmentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
 	"\arequest\"\xc7\x01\n" +
 	"\x0ePromptApproval\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1f\n" +
@@ -1690,7 +1703,7 @@ func file_toolgate_v1_prompt_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_prompt_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_toolgate_v1_prompt_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_toolgate_v1_prompt_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_toolgate_v1_prompt_proto_goTypes = []any{
 	(PermissionAction)(0),         // 0: toolgate.v1.PermissionAction
 	(PromptState)(0),              // 1: toolgate.v1.PromptState
@@ -1709,18 +1722,19 @@ var file_toolgate_v1_prompt_proto_goTypes = []any{
 	(*Prompt)(nil),                // 14: toolgate.v1.Prompt
 	(*PromptApproval)(nil),        // 15: toolgate.v1.PromptApproval
 	(*Grant)(nil),                 // 16: toolgate.v1.Grant
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 18: google.protobuf.Struct
+	nil,                           // 17: toolgate.v1.Prompt.EnvironmentEntry
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 19: google.protobuf.Struct
 }
 var file_toolgate_v1_prompt_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.PermissionRule.action:type_name -> toolgate.v1.PermissionAction
 	2,  // 1: toolgate.v1.PromptResolution.decision:type_name -> toolgate.v1.PromptDecision
-	17, // 2: toolgate.v1.PromptResolution.resolve_time:type_name -> google.protobuf.Timestamp
+	18, // 2: toolgate.v1.PromptResolution.resolve_time:type_name -> google.protobuf.Timestamp
 	7,  // 3: toolgate.v1.PromptResolution.answers:type_name -> toolgate.v1.QuestionAnswer
 	6,  // 4: toolgate.v1.PromptResolution.scope:type_name -> toolgate.v1.GrantScope
 	3,  // 5: toolgate.v1.GrantScope.reach:type_name -> toolgate.v1.GrantReach
-	17, // 6: toolgate.v1.GrantScope.expire_time:type_name -> google.protobuf.Timestamp
-	18, // 7: toolgate.v1.PermissionRequest.metadata:type_name -> google.protobuf.Struct
+	18, // 6: toolgate.v1.GrantScope.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 7: toolgate.v1.PermissionRequest.metadata:type_name -> google.protobuf.Struct
 	4,  // 8: toolgate.v1.PermissionRequest.rule:type_name -> toolgate.v1.PermissionRule
 	13, // 9: toolgate.v1.PermissionRequest.parts:type_name -> toolgate.v1.PermissionPart
 	9,  // 10: toolgate.v1.PermissionRequest.ahead:type_name -> toolgate.v1.PermissionAhead
@@ -1728,23 +1742,24 @@ var file_toolgate_v1_prompt_proto_depIdxs = []int32{
 	12, // 12: toolgate.v1.Question.options:type_name -> toolgate.v1.QuestionOption
 	0,  // 13: toolgate.v1.PermissionPart.action:type_name -> toolgate.v1.PermissionAction
 	4,  // 14: toolgate.v1.PermissionPart.rule:type_name -> toolgate.v1.PermissionRule
-	17, // 15: toolgate.v1.Prompt.create_time:type_name -> google.protobuf.Timestamp
-	17, // 16: toolgate.v1.Prompt.expire_time:type_name -> google.protobuf.Timestamp
+	18, // 15: toolgate.v1.Prompt.create_time:type_name -> google.protobuf.Timestamp
+	18, // 16: toolgate.v1.Prompt.expire_time:type_name -> google.protobuf.Timestamp
 	1,  // 17: toolgate.v1.Prompt.state:type_name -> toolgate.v1.PromptState
 	8,  // 18: toolgate.v1.Prompt.permission:type_name -> toolgate.v1.PermissionRequest
 	10, // 19: toolgate.v1.Prompt.questions:type_name -> toolgate.v1.QuestionRequest
 	5,  // 20: toolgate.v1.Prompt.resolution:type_name -> toolgate.v1.PromptResolution
 	15, // 21: toolgate.v1.Prompt.approvals:type_name -> toolgate.v1.PromptApproval
-	2,  // 22: toolgate.v1.PromptApproval.decision:type_name -> toolgate.v1.PromptDecision
-	17, // 23: toolgate.v1.PromptApproval.approve_time:type_name -> google.protobuf.Timestamp
-	17, // 24: toolgate.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	6,  // 25: toolgate.v1.Grant.scope:type_name -> toolgate.v1.GrantScope
-	17, // 26: toolgate.v1.Grant.last_use_time:type_name -> google.protobuf.Timestamp
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	17, // 22: toolgate.v1.Prompt.environment:type_name -> toolgate.v1.Prompt.EnvironmentEntry
+	2,  // 23: toolgate.v1.PromptApproval.decision:type_name -> toolgate.v1.PromptDecision
+	18, // 24: toolgate.v1.PromptApproval.approve_time:type_name -> google.protobuf.Timestamp
+	18, // 25: toolgate.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	6,  // 26: toolgate.v1.Grant.scope:type_name -> toolgate.v1.GrantScope
+	18, // 27: toolgate.v1.Grant.last_use_time:type_name -> google.protobuf.Timestamp
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_prompt_proto_init() }
@@ -1762,7 +1777,7 @@ func file_toolgate_v1_prompt_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_prompt_proto_rawDesc), len(file_toolgate_v1_prompt_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

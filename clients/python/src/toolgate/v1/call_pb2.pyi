@@ -399,6 +399,26 @@ class CallContext(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class EnvironmentEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     WORKSPACE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
@@ -409,6 +429,8 @@ class CallContext(_message.Message):
     PARENT_CALL_ID_FIELD_NUMBER: _builtins.int
     EXTRA_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """The workspace's name; empty for the default one."""
     session_id: _builtins.str
@@ -427,6 +449,12 @@ class CallContext(_message.Message):
     """
     parent_call_id: _builtins.str
     """The call on whose behalf this one is made."""
+    directory: _builtins.str
+    """A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
+    are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
+    neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
+    there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+    """
     @_builtins.property
     def model(self) -> Global___ModelRef:
         """The model."""
@@ -442,6 +470,17 @@ class CallContext(_message.Message):
         that repeats a start is attached to the call as any.
         """
 
+    @_builtins.property
+    def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Variables for the programs that the call starts, in the place of the service's own: commands of `bash` and executables of
+        the workspace. A call that is made on behalf of another one and has none gets those of that one. Prompts show them, and
+        the digest of the input covers them.
+
+        At most 64, of 32 KiB together; a name has letters, digits and `_`, and does not begin with a digit. INVALID_ARGUMENT:
+        `TOOLGATE_*`, and what decides which programs run, such as `PATH`, `LD_PRELOAD` or `BASH_ENV`, unless the service is
+        configured to allow it (`shell.environment.callers`).
+        """
+
     def __init__(
         self,
         *,
@@ -455,10 +494,12 @@ class CallContext(_message.Message):
         parent_call_id: _builtins.str = ...,
         extra: _struct_pb2.Struct | None = ...,
         client_ids: _abc.Iterable[_builtins.str] | None = ...,
+        directory: _builtins.str = ...,
+        environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["extra", b"extra", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_ids", b"client_ids", "client_kind", b"client_kind", "client_name", b"client_name", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_ids", b"client_ids", "client_kind", b"client_kind", "client_name", b"client_name", "directory", b"directory", "environment", b"environment", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -592,7 +633,9 @@ class Resources(_message.Message):
     READ_BYTES_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     peak_memory_bytes: _builtins.int
-    """Bytes: the most memory that one of them had at a time."""
+    """Bytes: the most memory that one of them had at a time. Absent if that was no more than the service itself has had: a
+    program begins in the service's memory, and the kernel counts that.
+    """
     read_bytes: _builtins.int
     """Bytes read from disks; what was in memory already does not count."""
     written_bytes: _builtins.int
@@ -610,15 +653,17 @@ class Resources(_message.Message):
         *,
         user_time: _duration_pb2.Duration | None = ...,
         system_time: _duration_pb2.Duration | None = ...,
-        peak_memory_bytes: _builtins.int = ...,
+        peak_memory_bytes: _builtins.int | None = ...,
         read_bytes: _builtins.int = ...,
         written_bytes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes", "peak_memory_bytes", b"peak_memory_bytes", "system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["peak_memory_bytes", b"peak_memory_bytes", "read_bytes", b"read_bytes", "system_time", b"system_time", "user_time", b"user_time", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes", "peak_memory_bytes", b"peak_memory_bytes", "read_bytes", b"read_bytes", "system_time", b"system_time", "user_time", b"user_time", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__peak_memory_bytes: _TypeAlias = _typing.Literal["peak_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__peak_memory_bytes: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__peak_memory_bytes) -> _WhichOneofReturnType__peak_memory_bytes | None: ...
 
 Global___Resources: _TypeAlias = Resources  # noqa: Y015
 
@@ -663,7 +708,9 @@ class Call(_message.Message):
     input_json: _builtins.str
     """The frozen input: canonical JSON (RFC 8785)."""
     input_digest: _builtins.str
-    """SHA-256 of `input_json`, 64 hexadecimal digits."""
+    """SHA-256 of `input_json`, 64 hexadecimal digits. If the call sets variables (`environment`), a line feed and they as
+    canonical JSON follow `input_json` in what is digested. So it is with every `input_digest`.
+    """
     state: Global___CallState.ValueType
     """Where the call is."""
     last_sequence: _builtins.int

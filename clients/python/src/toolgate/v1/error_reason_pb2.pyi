@@ -41,7 +41,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 8
     """PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names."""
     ERROR_REASON_WORKSPACES_LIMITED: _ErrorReason.ValueType  # 9
-    """PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some."""
+    """PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others."""
     ERROR_REASON_INVALID_FIELD: _ErrorReason.ValueType  # 10
     """INVALID_ARGUMENT: a field is wrong; `google.rpc.BadRequest` names it."""
     ERROR_REASON_NOT_FOUND: _ErrorReason.ValueType  # 11
@@ -102,10 +102,74 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 36
     """INTERNAL: a fault of the service; its log has the cause."""
-    ERROR_REASON_NO_TERMINAL: _ErrorReason.ValueType  # 43
+    ERROR_REASON_OUTSIDE_WORKSPACE: _ErrorReason.ValueType  # 37
+    """PERMISSION_DENIED: the path of a file leads out of the workspace."""
+    ERROR_REASON_DENIED_BY_RULE: _ErrorReason.ValueType  # 38
+    """PERMISSION_DENIED: a rule denies what was to be done to files."""
+    ERROR_REASON_REJECTED: _ErrorReason.ValueType  # 39
+    """PERMISSION_DENIED: a person refused what was to be done to files."""
+    ERROR_REASON_PERMISSION_NEEDED: _ErrorReason.ValueType  # 40
+    """PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered."""
+    ERROR_REASON_REFUSED_BY_SYSTEM: _ErrorReason.ValueType  # 41
+    """PERMISSION_DENIED: the service's user may not read the file."""
+    ERROR_REASON_PATH_CHANGED: _ErrorReason.ValueType  # 42
+    """ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again."""
+    ERROR_REASON_FILE_CHANGED: _ErrorReason.ValueType  # 43
+    """ABORTED: somebody has written to the file while it was read. Read it again."""
+    ERROR_REASON_CONTENT_DIFFERS: _ErrorReason.ValueType  # 44
+    """FAILED_PRECONDITION: the file has another SHA-256 than the request expects."""
+    ERROR_REASON_CONTENT_MISSING: _ErrorReason.ValueType  # 45
+    """FAILED_PRECONDITION: the content that was sent for the call is not kept any more."""
+    ERROR_REASON_ALREADY_THERE: _ErrorReason.ValueType  # 46
+    """ALREADY_EXISTS: something is at the path already."""
+    ERROR_REASON_IS_FOLDER: _ErrorReason.ValueType  # 47
+    """FAILED_PRECONDITION: it is a folder, not a file."""
+    ERROR_REASON_NOT_A_FOLDER: _ErrorReason.ValueType  # 48
+    """FAILED_PRECONDITION: it, or something on the way to it, is not a folder."""
+    ERROR_REASON_NOT_A_FILE: _ErrorReason.ValueType  # 49
+    """FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder."""
+    ERROR_REASON_FOLDER_NOT_EMPTY: _ErrorReason.ValueType  # 50
+    """FAILED_PRECONDITION: something has come into the folder while it was deleted."""
+    ERROR_REASON_WORKSPACE_FOLDER: _ErrorReason.ValueType  # 51
+    """FAILED_PRECONDITION: it is the workspace's own folder."""
+    ERROR_REASON_FILE_TOO_LARGE: _ErrorReason.ValueType  # 52
+    """FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once."""
+    ERROR_REASON_ARCHIVE_TOO_LARGE: _ErrorReason.ValueType  # 53
+    """FAILED_PRECONDITION: the folder is larger than what is sent as an archive."""
+    ERROR_REASON_BAD_ARCHIVE: _ErrorReason.ValueType  # 54
+    """FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder."""
+    ERROR_REASON_WATCHES_EXHAUSTED: _ErrorReason.ValueType  # 55
+    """FAILED_PRECONDITION: the system has no room for watching files."""
+    ERROR_REASON_CURSOR_TOO_OLD: _ErrorReason.ValueType  # 56
+    """OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+    one.
+    """
+    ERROR_REASON_NOT_DONE: _ErrorReason.ValueType  # 57
+    """FAILED_PRECONDITION: the change of a file failed; the message says why."""
+    ERROR_REASON_CANCELLED: _ErrorReason.ValueType  # 58
+    """CANCELLED: the call of a change was cancelled."""
+    ERROR_REASON_QUOTA: _ErrorReason.ValueType  # 59
+    """RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made."""
+    ERROR_REASON_NO_TERMINAL: _ErrorReason.ValueType  # 60
     """FAILED_PRECONDITION: the call has no terminal."""
-    ERROR_REASON_NO_PROGRAM: _ErrorReason.ValueType  # 44
+    ERROR_REASON_NO_PROGRAM: _ErrorReason.ValueType  # 61
     """FAILED_PRECONDITION: no program of the call runs that could be sent a signal."""
+    ERROR_REASON_WORKSPACES_FIXED: _ErrorReason.ValueType  # 62
+    """FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`)."""
+    ERROR_REASON_WORKSPACES_OVERLAP: _ErrorReason.ValueType  # 63
+    """FAILED_PRECONDITION: the folder overlaps with that of another workspace."""
+    ERROR_REASON_WORKSPACE_CONFIGURED: _ErrorReason.ValueType  # 64
+    """FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed."""
+    ERROR_REASON_OUTSIDE_ROOTS: _ErrorReason.ValueType  # 65
+    """PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere."""
+    ERROR_REASON_FOLDER_RESERVED: _ErrorReason.ValueType  # 66
+    """PERMISSION_DENIED: the folder holds files of the service itself, or lies among them."""
+    ERROR_REASON_FOLDER_MISSING: _ErrorReason.ValueType  # 67
+    """NOT_FOUND: the folder that is to be a workspace does not exist."""
+    ERROR_REASON_WORKSPACE_NAME_TAKEN: _ErrorReason.ValueType  # 68
+    """ALREADY_EXISTS: the name of the workspace belongs to another folder."""
+    ERROR_REASON_TOO_MANY_WORKSPACES: _ErrorReason.ValueType  # 69
+    """RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -134,7 +198,7 @@ ERROR_REASON_FOREIGN_HOST: ErrorReason.ValueType  # 7
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 8
 """PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names."""
 ERROR_REASON_WORKSPACES_LIMITED: ErrorReason.ValueType  # 9
-"""PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some."""
+"""PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others."""
 ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 10
 """INVALID_ARGUMENT: a field is wrong; `google.rpc.BadRequest` names it."""
 ERROR_REASON_NOT_FOUND: ErrorReason.ValueType  # 11
@@ -195,8 +259,72 @@ say which call waits for which prompt.
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 36
 """INTERNAL: a fault of the service; its log has the cause."""
-ERROR_REASON_NO_TERMINAL: ErrorReason.ValueType  # 43
+ERROR_REASON_OUTSIDE_WORKSPACE: ErrorReason.ValueType  # 37
+"""PERMISSION_DENIED: the path of a file leads out of the workspace."""
+ERROR_REASON_DENIED_BY_RULE: ErrorReason.ValueType  # 38
+"""PERMISSION_DENIED: a rule denies what was to be done to files."""
+ERROR_REASON_REJECTED: ErrorReason.ValueType  # 39
+"""PERMISSION_DENIED: a person refused what was to be done to files."""
+ERROR_REASON_PERMISSION_NEEDED: ErrorReason.ValueType  # 40
+"""PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered."""
+ERROR_REASON_REFUSED_BY_SYSTEM: ErrorReason.ValueType  # 41
+"""PERMISSION_DENIED: the service's user may not read the file."""
+ERROR_REASON_PATH_CHANGED: ErrorReason.ValueType  # 42
+"""ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again."""
+ERROR_REASON_FILE_CHANGED: ErrorReason.ValueType  # 43
+"""ABORTED: somebody has written to the file while it was read. Read it again."""
+ERROR_REASON_CONTENT_DIFFERS: ErrorReason.ValueType  # 44
+"""FAILED_PRECONDITION: the file has another SHA-256 than the request expects."""
+ERROR_REASON_CONTENT_MISSING: ErrorReason.ValueType  # 45
+"""FAILED_PRECONDITION: the content that was sent for the call is not kept any more."""
+ERROR_REASON_ALREADY_THERE: ErrorReason.ValueType  # 46
+"""ALREADY_EXISTS: something is at the path already."""
+ERROR_REASON_IS_FOLDER: ErrorReason.ValueType  # 47
+"""FAILED_PRECONDITION: it is a folder, not a file."""
+ERROR_REASON_NOT_A_FOLDER: ErrorReason.ValueType  # 48
+"""FAILED_PRECONDITION: it, or something on the way to it, is not a folder."""
+ERROR_REASON_NOT_A_FILE: ErrorReason.ValueType  # 49
+"""FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder."""
+ERROR_REASON_FOLDER_NOT_EMPTY: ErrorReason.ValueType  # 50
+"""FAILED_PRECONDITION: something has come into the folder while it was deleted."""
+ERROR_REASON_WORKSPACE_FOLDER: ErrorReason.ValueType  # 51
+"""FAILED_PRECONDITION: it is the workspace's own folder."""
+ERROR_REASON_FILE_TOO_LARGE: ErrorReason.ValueType  # 52
+"""FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once."""
+ERROR_REASON_ARCHIVE_TOO_LARGE: ErrorReason.ValueType  # 53
+"""FAILED_PRECONDITION: the folder is larger than what is sent as an archive."""
+ERROR_REASON_BAD_ARCHIVE: ErrorReason.ValueType  # 54
+"""FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder."""
+ERROR_REASON_WATCHES_EXHAUSTED: ErrorReason.ValueType  # 55
+"""FAILED_PRECONDITION: the system has no room for watching files."""
+ERROR_REASON_CURSOR_TOO_OLD: ErrorReason.ValueType  # 56
+"""OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+one.
+"""
+ERROR_REASON_NOT_DONE: ErrorReason.ValueType  # 57
+"""FAILED_PRECONDITION: the change of a file failed; the message says why."""
+ERROR_REASON_CANCELLED: ErrorReason.ValueType  # 58
+"""CANCELLED: the call of a change was cancelled."""
+ERROR_REASON_QUOTA: ErrorReason.ValueType  # 59
+"""RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made."""
+ERROR_REASON_NO_TERMINAL: ErrorReason.ValueType  # 60
 """FAILED_PRECONDITION: the call has no terminal."""
-ERROR_REASON_NO_PROGRAM: ErrorReason.ValueType  # 44
+ERROR_REASON_NO_PROGRAM: ErrorReason.ValueType  # 61
 """FAILED_PRECONDITION: no program of the call runs that could be sent a signal."""
+ERROR_REASON_WORKSPACES_FIXED: ErrorReason.ValueType  # 62
+"""FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`)."""
+ERROR_REASON_WORKSPACES_OVERLAP: ErrorReason.ValueType  # 63
+"""FAILED_PRECONDITION: the folder overlaps with that of another workspace."""
+ERROR_REASON_WORKSPACE_CONFIGURED: ErrorReason.ValueType  # 64
+"""FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed."""
+ERROR_REASON_OUTSIDE_ROOTS: ErrorReason.ValueType  # 65
+"""PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere."""
+ERROR_REASON_FOLDER_RESERVED: ErrorReason.ValueType  # 66
+"""PERMISSION_DENIED: the folder holds files of the service itself, or lies among them."""
+ERROR_REASON_FOLDER_MISSING: ErrorReason.ValueType  # 67
+"""NOT_FOUND: the folder that is to be a workspace does not exist."""
+ERROR_REASON_WORKSPACE_NAME_TAKEN: ErrorReason.ValueType  # 68
+"""ALREADY_EXISTS: the name of the workspace belongs to another folder."""
+ERROR_REASON_TOO_MANY_WORKSPACES: ErrorReason.ValueType  # 69
+"""RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

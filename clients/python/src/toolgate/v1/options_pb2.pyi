@@ -44,6 +44,10 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """See the files of workspaces, as far as rules allow."""
     SCOPE_FILES_WRITE: _Scope.ValueType  # 9
     """Change the files of workspaces by FileService, as far as rules and people allow."""
+    SCOPE_WORKSPACES_MANAGE: _Scope.ValueType  # 10
+    """Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
+    from SCOPE_ADMIN because a front end that opens projects need not read the audit.
+    """
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     """A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -58,7 +62,7 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
     see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
     AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write` and `admin`.
+    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage` and `admin`.
     """
 
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
@@ -81,6 +85,10 @@ SCOPE_FILES_READ: Scope.ValueType  # 8
 """See the files of workspaces, as far as rules allow."""
 SCOPE_FILES_WRITE: Scope.ValueType  # 9
 """Change the files of workspaces by FileService, as far as rules and people allow."""
+SCOPE_WORKSPACES_MANAGE: Scope.ValueType  # 10
+"""Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
+from SCOPE_ADMIN because a front end that opens projects need not read the audit.
+"""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int

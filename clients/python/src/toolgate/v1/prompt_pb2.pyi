@@ -576,6 +576,26 @@ class Prompt(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class EnvironmentEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PROMPT_ID_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -595,6 +615,7 @@ class Prompt(_message.Message):
     EDITABLE_FIELD_NUMBER: _builtins.int
     INPUT_JSON_FIELD_NUMBER: _builtins.int
     DIRECTORY_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
     prompt_id: _builtins.str
     """The prompt's id, beginning with `per_`, or with `que_` if it asks questions."""
     call_id: _builtins.str
@@ -653,6 +674,10 @@ class Prompt(_message.Message):
         approve as well.
         """
 
+    @_builtins.property
+    def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The variables that the call sets for the programs that it starts."""
+
     def __init__(
         self,
         *,
@@ -675,10 +700,11 @@ class Prompt(_message.Message):
         editable: _builtins.bool = ...,
         input_json: _builtins.str = ...,
         directory: _builtins.str = ...,
+        environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "permission", b"permission", "questions", b"questions", "request", b"request", "resolution", b"resolution"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approvals", b"approvals", "call_id", b"call_id", "create_time", b"create_time", "directory", b"directory", "editable", b"editable", "expire_time", b"expire_time", "input_digest", b"input_digest", "input_json", b"input_json", "on_behalf_of", b"on_behalf_of", "permission", b"permission", "prompt_id", b"prompt_id", "questions", b"questions", "request", b"request", "requester", b"requester", "resolution", b"resolution", "session_id", b"session_id", "state", b"state", "tool", b"tool", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approvals", b"approvals", "call_id", b"call_id", "create_time", b"create_time", "directory", b"directory", "editable", b"editable", "environment", b"environment", "expire_time", b"expire_time", "input_digest", b"input_digest", "input_json", b"input_json", "on_behalf_of", b"on_behalf_of", "permission", b"permission", "prompt_id", b"prompt_id", "questions", b"questions", "request", b"request", "requester", b"requester", "resolution", b"resolution", "session_id", b"session_id", "state", b"state", "tool", b"tool", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["permission", "questions"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015

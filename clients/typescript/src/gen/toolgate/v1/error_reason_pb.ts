@@ -11,7 +11,7 @@ import { enumDesc, fileDesc } from "@bufbuild/protobuf/codegenv2";
  * Describes the file toolgate/v1/error_reason.proto.
  */
 export const file_toolgate_v1_error_reason: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9lcnJvcl9yZWFzb24ucHJvdG8SC3Rvb2xnYXRlLnYxKuoJCgtFcnJvclJlYXNvbhIcChhFUlJPUl9SRUFTT05fVU5TUEVDSUZJRUQQABIfChtFUlJPUl9SRUFTT05fTk9fQ1JFREVOVElBTFMQARIgChxFUlJPUl9SRUFTT05fQkFEX0NSRURFTlRJQUxTEAISJAogRVJST1JfUkVBU09OX0NSRURFTlRJQUxTX0VYUElSRUQQAxIkCiBFUlJPUl9SRUFTT05fQ1JFREVOVElBTFNfUkVWT0tFRBAEEh0KGUVSUk9SX1JFQVNPTl9GT1JFSUdOX1VTRVIQBRIbChdFUlJPUl9SRUFTT05fTk9UX1RSQUNFRBAGEh0KGUVSUk9SX1JFQVNPTl9GT1JFSUdOX0hPU1QQBxIeChpFUlJPUl9SRUFTT05fU0NPUEVfTUlTU0lORxAIEiMKH0VSUk9SX1JFQVNPTl9XT1JLU1BBQ0VTX0xJTUlURUQQCRIeChpFUlJPUl9SRUFTT05fSU5WQUxJRF9GSUVMRBAKEhoKFkVSUk9SX1JFQVNPTl9OT1RfRk9VTkQQCxIeChpFUlJPUl9SRUFTT05fQ0FMTF9JRF9UQUtFThAMEiIKHkVSUk9SX1JFQVNPTl9BTUJJR1VPVVNfQ0FMTF9JRBANEiEKHUVSUk9SX1JFQVNPTl9XT1JLU1BBQ0VfQlJPS0VOEA4SGwoXRVJST1JfUkVBU09OX1RBU0tfRU5ERUQQDxIbChdFUlJPUl9SRUFTT05fQ0FMTF9FTkRFRBAQEhkKFUVSUk9SX1JFQVNPTl9OT19JTlBVVBAREh0KGUVSUk9SX1JFQVNPTl9JTlBVVF9DTE9TRUQQEhIfChtFUlJPUl9SRUFTT05fT1RIRVJfSU5TVEFOQ0UQExIeChpFUlJPUl9SRUFTT05fT1VUUFVUX0lOX1VTRRAUEhkKFUVSUk9SX1JFQVNPTl9DT05GTElDVBAVEiYKIkVSUk9SX1JFQVNPTl9TRVFVRU5DRV9PVVRfT0ZfUkFOR0UQFhIdChlFUlJPUl9SRUFTT05fSU5QVVRfT0ZGU0VUEBcSHwobRVJST1JfUkVBU09OX1RPT19NQU5ZX0NBTExTEBgSIgoeRVJST1JfUkVBU09OX1RPT19NQU5ZX1JFUVVFU1RTEBkSIQodRVJST1JfUkVBU09OX1RPT19NQU5ZX1NUUkVBTVMQGhIfChtFUlJPUl9SRUFTT05fVE9PX01BTllfSE9TVFMQGxIfChtFUlJPUl9SRUFTT05fSU5QVVRfTk9UX1JFQUQQHBIgChxFUlJPUl9SRUFTT05fSU5QVVRfVE9PX0xBUkdFEB0SHQoZRVJST1JfUkVBU09OX1NUT1JBR0VfRlVMTBAeEhkKFUVSUk9SX1JFQVNPTl9EUkFJTklORxAfEh8KG0VSUk9SX1JFQVNPTl9NSVNTRURfQ0hBTkdFUxAgEhkKFUVSUk9SX1JFQVNPTl9SRVBMQUNFRBAhEhkKFUVSUk9SX1JFQVNPTl9ERUFETElORRAiEiEKHUVSUk9SX1JFQVNPTl9XQUlUU19GT1JfUEVSU09OECMSGQoVRVJST1JfUkVBU09OX0lOVEVSTkFMECQSHAoYRVJST1JfUkVBU09OX05PX1RFUk1JTkFMECsSGwoXRVJST1JfUkVBU09OX05PX1BST0dSQU0QLEKYAQoOaW8udG9vbGdhdGUudjFCEEVycm9yUmVhc29uUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM");
+  fileDesc("Ch50b29sZ2F0ZS92MS9lcnJvcl9yZWFzb24ucHJvdG8SC3Rvb2xnYXRlLnYxKugRCgtFcnJvclJlYXNvbhIcChhFUlJPUl9SRUFTT05fVU5TUEVDSUZJRUQQABIfChtFUlJPUl9SRUFTT05fTk9fQ1JFREVOVElBTFMQARIgChxFUlJPUl9SRUFTT05fQkFEX0NSRURFTlRJQUxTEAISJAogRVJST1JfUkVBU09OX0NSRURFTlRJQUxTX0VYUElSRUQQAxIkCiBFUlJPUl9SRUFTT05fQ1JFREVOVElBTFNfUkVWT0tFRBAEEh0KGUVSUk9SX1JFQVNPTl9GT1JFSUdOX1VTRVIQBRIbChdFUlJPUl9SRUFTT05fTk9UX1RSQUNFRBAGEh0KGUVSUk9SX1JFQVNPTl9GT1JFSUdOX0hPU1QQBxIeChpFUlJPUl9SRUFTT05fU0NPUEVfTUlTU0lORxAIEiMKH0VSUk9SX1JFQVNPTl9XT1JLU1BBQ0VTX0xJTUlURUQQCRIeChpFUlJPUl9SRUFTT05fSU5WQUxJRF9GSUVMRBAKEhoKFkVSUk9SX1JFQVNPTl9OT1RfRk9VTkQQCxIeChpFUlJPUl9SRUFTT05fQ0FMTF9JRF9UQUtFThAMEiIKHkVSUk9SX1JFQVNPTl9BTUJJR1VPVVNfQ0FMTF9JRBANEiEKHUVSUk9SX1JFQVNPTl9XT1JLU1BBQ0VfQlJPS0VOEA4SGwoXRVJST1JfUkVBU09OX1RBU0tfRU5ERUQQDxIbChdFUlJPUl9SRUFTT05fQ0FMTF9FTkRFRBAQEhkKFUVSUk9SX1JFQVNPTl9OT19JTlBVVBAREh0KGUVSUk9SX1JFQVNPTl9JTlBVVF9DTE9TRUQQEhIfChtFUlJPUl9SRUFTT05fT1RIRVJfSU5TVEFOQ0UQExIeChpFUlJPUl9SRUFTT05fT1VUUFVUX0lOX1VTRRAUEhkKFUVSUk9SX1JFQVNPTl9DT05GTElDVBAVEiYKIkVSUk9SX1JFQVNPTl9TRVFVRU5DRV9PVVRfT0ZfUkFOR0UQFhIdChlFUlJPUl9SRUFTT05fSU5QVVRfT0ZGU0VUEBcSHwobRVJST1JfUkVBU09OX1RPT19NQU5ZX0NBTExTEBgSIgoeRVJST1JfUkVBU09OX1RPT19NQU5ZX1JFUVVFU1RTEBkSIQodRVJST1JfUkVBU09OX1RPT19NQU5ZX1NUUkVBTVMQGhIfChtFUlJPUl9SRUFTT05fVE9PX01BTllfSE9TVFMQGxIfChtFUlJPUl9SRUFTT05fSU5QVVRfTk9UX1JFQUQQHBIgChxFUlJPUl9SRUFTT05fSU5QVVRfVE9PX0xBUkdFEB0SHQoZRVJST1JfUkVBU09OX1NUT1JBR0VfRlVMTBAeEhkKFUVSUk9SX1JFQVNPTl9EUkFJTklORxAfEh8KG0VSUk9SX1JFQVNPTl9NSVNTRURfQ0hBTkdFUxAgEhkKFUVSUk9SX1JFQVNPTl9SRVBMQUNFRBAhEhkKFUVSUk9SX1JFQVNPTl9ERUFETElORRAiEiEKHUVSUk9SX1JFQVNPTl9XQUlUU19GT1JfUEVSU09OECMSGQoVRVJST1JfUkVBU09OX0lOVEVSTkFMECQSIgoeRVJST1JfUkVBU09OX09VVFNJREVfV09SS1NQQUNFECUSHwobRVJST1JfUkVBU09OX0RFTklFRF9CWV9SVUxFECYSGQoVRVJST1JfUkVBU09OX1JFSkVDVEVEECcSIgoeRVJST1JfUkVBU09OX1BFUk1JU1NJT05fTkVFREVEECgSIgoeRVJST1JfUkVBU09OX1JFRlVTRURfQllfU1lTVEVNECkSHQoZRVJST1JfUkVBU09OX1BBVEhfQ0hBTkdFRBAqEh0KGUVSUk9SX1JFQVNPTl9GSUxFX0NIQU5HRUQQKxIgChxFUlJPUl9SRUFTT05fQ09OVEVOVF9ESUZGRVJTECwSIAocRVJST1JfUkVBU09OX0NPTlRFTlRfTUlTU0lORxAtEh4KGkVSUk9SX1JFQVNPTl9BTFJFQURZX1RIRVJFEC4SGgoWRVJST1JfUkVBU09OX0lTX0ZPTERFUhAvEh0KGUVSUk9SX1JFQVNPTl9OT1RfQV9GT0xERVIQMBIbChdFUlJPUl9SRUFTT05fTk9UX0FfRklMRRAxEiEKHUVSUk9SX1JFQVNPTl9GT0xERVJfTk9UX0VNUFRZEDISIQodRVJST1JfUkVBU09OX1dPUktTUEFDRV9GT0xERVIQMxIfChtFUlJPUl9SRUFTT05fRklMRV9UT09fTEFSR0UQNBIiCh5FUlJPUl9SRUFTT05fQVJDSElWRV9UT09fTEFSR0UQNRIcChhFUlJPUl9SRUFTT05fQkFEX0FSQ0hJVkUQNhIiCh5FUlJPUl9SRUFTT05fV0FUQ0hFU19FWEhBVVNURUQQNxIfChtFUlJPUl9SRUFTT05fQ1VSU09SX1RPT19PTEQQOBIZChVFUlJPUl9SRUFTT05fTk9UX0RPTkUQORIaChZFUlJPUl9SRUFTT05fQ0FOQ0VMTEVEEDoSFgoSRVJST1JfUkVBU09OX1FVT1RBEDsSHAoYRVJST1JfUkVBU09OX05PX1RFUk1JTkFMEDwSGwoXRVJST1JfUkVBU09OX05PX1BST0dSQU0QPRIhCh1FUlJPUl9SRUFTT05fV09SS1NQQUNFU19GSVhFRBA+EiMKH0VSUk9SX1JFQVNPTl9XT1JLU1BBQ0VTX09WRVJMQVAQPxIlCiFFUlJPUl9SRUFTT05fV09SS1NQQUNFX0NPTkZJR1VSRUQQQBIeChpFUlJPUl9SRUFTT05fT1VUU0lERV9ST09UUxBBEiAKHEVSUk9SX1JFQVNPTl9GT0xERVJfUkVTRVJWRUQQQhIfChtFUlJPUl9SRUFTT05fRk9MREVSX01JU1NJTkcQQxIlCiFFUlJPUl9SRUFTT05fV09SS1NQQUNFX05BTUVfVEFLRU4QRBIkCiBFUlJPUl9SRUFTT05fVE9PX01BTllfV09SS1NQQUNFUxBFQpgBCg5pby50b29sZ2F0ZS52MUIQRXJyb3JSZWFzb25Qcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw");
 
 /**
  * Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -87,7 +87,7 @@ export enum ErrorReason {
   SCOPE_MISSING = 8,
 
   /**
-   * PERMISSION_DENIED: the request is about all workspaces, and the caller may see only some.
+   * PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others.
    *
    * @generated from enum value: ERROR_REASON_WORKSPACES_LIMITED = 9;
    */
@@ -286,18 +286,236 @@ export enum ErrorReason {
   INTERNAL = 36,
 
   /**
+   * PERMISSION_DENIED: the path of a file leads out of the workspace.
+   *
+   * @generated from enum value: ERROR_REASON_OUTSIDE_WORKSPACE = 37;
+   */
+  OUTSIDE_WORKSPACE = 37,
+
+  /**
+   * PERMISSION_DENIED: a rule denies what was to be done to files.
+   *
+   * @generated from enum value: ERROR_REASON_DENIED_BY_RULE = 38;
+   */
+  DENIED_BY_RULE = 38,
+
+  /**
+   * PERMISSION_DENIED: a person refused what was to be done to files.
+   *
+   * @generated from enum value: ERROR_REASON_REJECTED = 39;
+   */
+  REJECTED = 39,
+
+  /**
+   * PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered.
+   *
+   * @generated from enum value: ERROR_REASON_PERMISSION_NEEDED = 40;
+   */
+  PERMISSION_NEEDED = 40,
+
+  /**
+   * PERMISSION_DENIED: the service's user may not read the file.
+   *
+   * @generated from enum value: ERROR_REASON_REFUSED_BY_SYSTEM = 41;
+   */
+  REFUSED_BY_SYSTEM = 41,
+
+  /**
+   * ABORTED: the path of a file leads elsewhere by now, or the file has changed. Look again.
+   *
+   * @generated from enum value: ERROR_REASON_PATH_CHANGED = 42;
+   */
+  PATH_CHANGED = 42,
+
+  /**
+   * ABORTED: somebody has written to the file while it was read. Read it again.
+   *
+   * @generated from enum value: ERROR_REASON_FILE_CHANGED = 43;
+   */
+  FILE_CHANGED = 43,
+
+  /**
+   * FAILED_PRECONDITION: the file has another SHA-256 than the request expects.
+   *
+   * @generated from enum value: ERROR_REASON_CONTENT_DIFFERS = 44;
+   */
+  CONTENT_DIFFERS = 44,
+
+  /**
+   * FAILED_PRECONDITION: the content that was sent for the call is not kept any more.
+   *
+   * @generated from enum value: ERROR_REASON_CONTENT_MISSING = 45;
+   */
+  CONTENT_MISSING = 45,
+
+  /**
+   * ALREADY_EXISTS: something is at the path already.
+   *
+   * @generated from enum value: ERROR_REASON_ALREADY_THERE = 46;
+   */
+  ALREADY_THERE = 46,
+
+  /**
+   * FAILED_PRECONDITION: it is a folder, not a file.
+   *
+   * @generated from enum value: ERROR_REASON_IS_FOLDER = 47;
+   */
+  IS_FOLDER = 47,
+
+  /**
+   * FAILED_PRECONDITION: it, or something on the way to it, is not a folder.
+   *
+   * @generated from enum value: ERROR_REASON_NOT_A_FOLDER = 48;
+   */
+  NOT_A_FOLDER = 48,
+
+  /**
+   * FAILED_PRECONDITION: it, or something in it, is neither a file nor a folder.
+   *
+   * @generated from enum value: ERROR_REASON_NOT_A_FILE = 49;
+   */
+  NOT_A_FILE = 49,
+
+  /**
+   * FAILED_PRECONDITION: something has come into the folder while it was deleted.
+   *
+   * @generated from enum value: ERROR_REASON_FOLDER_NOT_EMPTY = 50;
+   */
+  FOLDER_NOT_EMPTY = 50,
+
+  /**
+   * FAILED_PRECONDITION: it is the workspace's own folder.
+   *
+   * @generated from enum value: ERROR_REASON_WORKSPACE_FOLDER = 51;
+   */
+  WORKSPACE_FOLDER = 51,
+
+  /**
+   * FAILED_PRECONDITION: the file, or all that is in the folder or the archive, is larger than what is changed at once.
+   *
+   * @generated from enum value: ERROR_REASON_FILE_TOO_LARGE = 52;
+   */
+  FILE_TOO_LARGE = 52,
+
+  /**
+   * FAILED_PRECONDITION: the folder is larger than what is sent as an archive.
+   *
+   * @generated from enum value: ERROR_REASON_ARCHIVE_TOO_LARGE = 53;
+   */
+  ARCHIVE_TOO_LARGE = 53,
+
+  /**
+   * FAILED_PRECONDITION: the archive cannot be read, or has an entry that may not come into a folder.
+   *
+   * @generated from enum value: ERROR_REASON_BAD_ARCHIVE = 54;
+   */
+  BAD_ARCHIVE = 54,
+
+  /**
+   * FAILED_PRECONDITION: the system has no room for watching files.
+   *
+   * @generated from enum value: ERROR_REASON_WATCHES_EXHAUSTED = 55;
+   */
+  WATCHES_EXHAUSTED = 55,
+
+  /**
+   * OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
+   * one.
+   *
+   * @generated from enum value: ERROR_REASON_CURSOR_TOO_OLD = 56;
+   */
+  CURSOR_TOO_OLD = 56,
+
+  /**
+   * FAILED_PRECONDITION: the change of a file failed; the message says why.
+   *
+   * @generated from enum value: ERROR_REASON_NOT_DONE = 57;
+   */
+  NOT_DONE = 57,
+
+  /**
+   * CANCELLED: the call of a change was cancelled.
+   *
+   * @generated from enum value: ERROR_REASON_CANCELLED = 58;
+   */
+  CANCELLED = 58,
+
+  /**
+   * RESOURCE_EXHAUSTED: a limit of the service was reached while a change was made.
+   *
+   * @generated from enum value: ERROR_REASON_QUOTA = 59;
+   */
+  QUOTA = 59,
+
+  /**
    * FAILED_PRECONDITION: the call has no terminal.
    *
-   * @generated from enum value: ERROR_REASON_NO_TERMINAL = 43;
+   * @generated from enum value: ERROR_REASON_NO_TERMINAL = 60;
    */
-  NO_TERMINAL = 43,
+  NO_TERMINAL = 60,
 
   /**
    * FAILED_PRECONDITION: no program of the call runs that could be sent a signal.
    *
-   * @generated from enum value: ERROR_REASON_NO_PROGRAM = 44;
+   * @generated from enum value: ERROR_REASON_NO_PROGRAM = 61;
    */
-  NO_PROGRAM = 44,
+  NO_PROGRAM = 61,
+
+  /**
+   * FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`).
+   *
+   * @generated from enum value: ERROR_REASON_WORKSPACES_FIXED = 62;
+   */
+  WORKSPACES_FIXED = 62,
+
+  /**
+   * FAILED_PRECONDITION: the folder overlaps with that of another workspace.
+   *
+   * @generated from enum value: ERROR_REASON_WORKSPACES_OVERLAP = 63;
+   */
+  WORKSPACES_OVERLAP = 63,
+
+  /**
+   * FAILED_PRECONDITION: the workspace is one of the configuration, and cannot be closed.
+   *
+   * @generated from enum value: ERROR_REASON_WORKSPACE_CONFIGURED = 64;
+   */
+  WORKSPACE_CONFIGURED = 64,
+
+  /**
+   * PERMISSION_DENIED: the folder is not below one that the operator allows, or links lead it elsewhere.
+   *
+   * @generated from enum value: ERROR_REASON_OUTSIDE_ROOTS = 65;
+   */
+  OUTSIDE_ROOTS = 65,
+
+  /**
+   * PERMISSION_DENIED: the folder holds files of the service itself, or lies among them.
+   *
+   * @generated from enum value: ERROR_REASON_FOLDER_RESERVED = 66;
+   */
+  FOLDER_RESERVED = 66,
+
+  /**
+   * NOT_FOUND: the folder that is to be a workspace does not exist.
+   *
+   * @generated from enum value: ERROR_REASON_FOLDER_MISSING = 67;
+   */
+  FOLDER_MISSING = 67,
+
+  /**
+   * ALREADY_EXISTS: the name of the workspace belongs to another folder.
+   *
+   * @generated from enum value: ERROR_REASON_WORKSPACE_NAME_TAKEN = 68;
+   */
+  WORKSPACE_NAME_TAKEN = 68,
+
+  /**
+   * RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first.
+   *
+   * @generated from enum value: ERROR_REASON_TOO_MANY_WORKSPACES = 69;
+   */
+  TOO_MANY_WORKSPACES = 69,
 }
 
 /**
