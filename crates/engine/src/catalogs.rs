@@ -8,9 +8,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
 use toolgate_model::{CallRecord, Definition, Delegation, Origin, Rule, Timestamp};
 use toolgate_permission::Rights;
@@ -53,16 +53,21 @@ pub struct OpenedBy {
 /// Whether a workspace takes calls. It is closed once, under the lock of the map of calls, so a call is either in that map
 /// then, or refused.
 #[derive(Debug, Default)]
-pub struct Gate(AtomicBool);
+pub struct Gate(CancellationToken);
 
 impl Gate {
     pub(crate) fn close(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.cancel();
+    }
+
+    /// Returns what is cancelled when the workspace is closed, for whoever looks at it for long.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.0
     }
 
     /// Says whether the workspace is closed, or about to be.
     pub fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_cancelled()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
 use toolgate_model::{Ask, Origin, Rule};
 use toolgate_permission::judgement::{self, Judgement};
@@ -18,6 +19,7 @@ use crate::prompts::broker::Verdict;
 pub struct Glance {
     parts: Arc<Parts>,
     workspace: Arc<Workspace>,
+    closing: CancellationToken,
     origin: Origin,
     rights: Rights,
 }
@@ -37,10 +39,16 @@ pub enum Unseen {
 }
 
 impl Glance {
-    pub(crate) fn new(parts: Arc<Parts>, workspace: Arc<Workspace>, origin: Origin, rights: Rights) -> Self {
+    pub(crate) fn new(
+        parts: Arc<Parts>,
+        (workspace, closing): (Arc<Workspace>, CancellationToken),
+        origin: Origin,
+        rights: Rights,
+    ) -> Self {
         Self {
             parts,
             workspace,
+            closing,
             origin,
             rights,
         }
@@ -49,6 +57,11 @@ impl Glance {
     /// Returns the workspace.
     pub fn workspace(&self) -> &Arc<Workspace> {
         &self.workspace
+    }
+
+    /// Returns what is cancelled when the workspace is closed.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.closing
     }
 
     /// Says whether a rule denies a permission for one pattern. Nothing is recorded.

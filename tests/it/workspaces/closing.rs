@@ -122,6 +122,27 @@ fn its_hosts_are_let_go() {
 }
 
 #[test]
+fn who_watches_its_files_is_told() {
+    test(async {
+        let mut server = service(&["roots/one"]).await;
+        open(&server, "one", "roots/one").await;
+        let request = WatchFilesRequest {
+            context: Some(CallContext {
+                workspace: "one".to_owned(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let mut files = file_service_client::FileServiceClient::new(server.channel());
+        let mut news = files.watch_files(request).await.unwrap().into_inner();
+        assert!(news.message().await.unwrap().is_some());
+        close(&server, "one").await.unwrap();
+        refused(news.message().await, Code::NotFound, "NOT_FOUND");
+        server.stop().await;
+    });
+}
+
+#[test]
 fn a_flood_of_calls_meets_the_closing() {
     test(async {
         let mut server = service(&["roots/one"]).await;

@@ -251,8 +251,14 @@ impl Admission {
     /// # Errors
     /// A call of this origin would not be admitted.
     pub(crate) async fn glance(&self, mut origin: Origin) -> Result<Glance, AdmitError> {
-        let Standing { workspace, rights, .. } = self.standing(&mut origin).await?;
-        Ok(Glance::new(self.parts.clone(), workspace, origin, rights))
+        let Standing {
+            place,
+            workspace,
+            rights,
+            ..
+        } = self.standing(&mut origin).await?;
+        let closing = place.gate.closing().clone();
+        Ok(Glance::new(self.parts.clone(), (workspace, closing), origin, rights))
     }
 
     async fn parent_of(&self, origin: &Origin) -> Result<Option<CallRecord>, AdmitError> {

@@ -145,6 +145,9 @@ impl Reader {
                 return Err(status::cursor_too_old());
             }
             tokio::select! {
+                () = self.view.glance.closing().cancelled() => {
+                    return Err(status::not_found("workspace", self.view.glance.workspace().name()));
+                }
                 changed = self.news.changed() => changed.map_err(|_| status::cursor_too_old())?,
                 () = self.closing.cancelled() => return Err(status::draining()),
                 () = &mut silence => return Ok(self.response(Told::Heartbeat(FilesHeartbeat {}))),
