@@ -103,6 +103,7 @@ max_open_prompts_per_session = 10
 max_input_bytes = 1024
 max_output_bytes = "2MiB"
 max_total_output_bytes = "1GiB"
+max_workspaces = 7
 max_undo_bytes = "3MiB"
 min_free_bytes = "1MiB"
 [permission]
@@ -112,6 +113,7 @@ attended_within = "5m"
 [shell]
 environment.allow = ["PATH", "LC_*"]
 environment.deny = ["AWS_*"]
+environment.callers = ["PATH"]
 [extensions]
 runtime = "node"
 [lsp]
@@ -120,6 +122,8 @@ diagnostics_wait = "1s"
 outputs = "1d"
 calls = "2d"
 journal = "3h"
+[[workspace_roots]]
+directory = "/roots"
 [audit]
 key_file = "none"
 retention = "1d"
@@ -296,6 +300,9 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_SANDBOX_CACHES", "/c,~/d"),
         ("TOOLGATE_SANDBOX_PROTECTED", "a,b/c"),
         ("TOOLGATE_SANDBOX_SOCKETS", "/s"),
+        ("TOOLGATE_SHELL_ENVIRONMENT_CALLERS", "PATH"),
+        ("TOOLGATE_WORKSPACE_ROOTS", "/roots"),
+        ("TOOLGATE_LIMITS_MAX_WORKSPACES", "7"),
         ("TOOLGATE_EXTENSIONS_RUNTIME", "bun"),
         ("TOOLGATE_LSP_DIAGNOSTICS_WAIT", "0s"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
