@@ -17,6 +17,7 @@ use toolgate_model::{Ask, AskPart, Consent, json_map};
 use toolgate_shell::{self as shell, Command, Line, PathUse};
 use toolgate_tool::{ToolContext, ToolError, blocking};
 
+use super::hooked;
 use super::input::Input;
 
 /// A line that is parsed on the spot; a longer one may take a while.
@@ -90,14 +91,19 @@ pub(super) async fn approve(input: &Input, ctx: &ToolContext) -> Result<Approved
     if let (Some(ask), Some(terminal)) = (&mut commands, input.terminal) {
         ask.metadata.insert("terminal".to_owned(), json!(terminal.note()));
     }
+    let variables = hooked::question(&ctx.origin.environment, input);
     if let Some(ask) = for_outside(&input.command, &before) {
-        let then = commands.iter().cloned().collect();
+        let then = commands.iter().chain(&variables).cloned().collect();
         ctx.permission.ask(Ask { then, ..ask }).await?;
     }
     check_workdir(&before)?;
     let mut consent = Consent::Standing;
     if let Some(ask) = commands {
-        consent = ctx.permission.ask(ask).await?;
+        let then = variables.iter().cloned().collect();
+        consent = ctx.permission.ask(Ask { then, ..ask }).await?;
+    }
+    if let Some(ask) = variables {
+        ctx.permission.ask(ask).await?;
     }
     let after = look(&places, ctx).await?;
     if after.outside != before.outside || after.workdir != before.workdir {

@@ -13,32 +13,37 @@ use toolgate_tool::{Refusal, ToolContext};
 
 use super::input::Input;
 
-/// Asks for the variables that decide what runs.
+/// Asks for the variables of hooks that decide what runs.
 pub(super) async fn approve(
     environment: &BTreeMap<String, String>,
     input: &Input,
     ctx: &ToolContext,
 ) -> Result<(), Refusal> {
+    if let Some(ask) = question(environment, input) {
+        ctx.permission.ask(ask).await?;
+    }
+    Ok(())
+}
+
+/// Makes the question about the variables that decide what runs; none if there are no such ones.
+pub(super) fn question(environment: &BTreeMap<String, String>, input: &Input) -> Option<Ask> {
     let parts: Vec<AskPart> = environment.iter().filter_map(unclear).collect();
     if parts.is_empty() {
-        return Ok(());
+        return None;
     }
     let texts: Vec<String> = parts.iter().map(|part| part.text.clone()).collect();
-    ctx.permission
-        .ask(Ask {
-            permission: "bash".to_owned(),
-            title: format!("For this command is set: {}", texts.join(" ")),
-            metadata: json_map([
-                ("command", json!(input.command)),
-                ("description", json!(input.description)),
-                ("variables", json!(texts)),
-            ]),
-            patterns: texts,
-            parts,
-            ..Ask::default()
-        })
-        .await?;
-    Ok(())
+    Some(Ask {
+        permission: "bash".to_owned(),
+        title: format!("For this command is set: {}", texts.join(" ")),
+        metadata: json_map([
+            ("command", json!(input.command)),
+            ("description", json!(input.description)),
+            ("variables", json!(texts)),
+        ]),
+        patterns: texts,
+        parts,
+        ..Ask::default()
+    })
 }
 
 /// Says why a variable leaves open what a command does; none if it does not.

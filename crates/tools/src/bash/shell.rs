@@ -52,7 +52,6 @@ impl Shell {
             judged,
         } = approved;
         let mut environment = ctx.origin.environment.clone();
-        hooked::approve(&environment, input, ctx).await?;
         let hooked = ctx.hooks.shell_environment(&workdir.shown).await?;
         hooked::approve(&hooked, input, ctx).await?;
         environment.extend(hooked);

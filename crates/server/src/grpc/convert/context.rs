@@ -8,8 +8,12 @@ use tonic::Status;
 use toolgate_contract as proto;
 use toolgate_model as call;
 
-use super::{DEFAULT_AGENT, call_id, from_struct, name, non_empty, session_id};
+use super::names::{call_id, name, session_id};
 use crate::grpc::status::bad_field;
+use crate::grpc::values::{from_struct, non_empty};
+
+/// The agent of a call that names none.
+pub(crate) const DEFAULT_AGENT: &str = "build";
 
 /// Variables that a call may set.
 const MAX_VARIABLES: usize = 64;
