@@ -169,7 +169,7 @@ fn rules(random: &mut Random) -> Value {
                 let patterns = match permission {
                     "webfetch" | "todowrite" => continue,
                     "bash" => ["*", "cat *", "echo *"],
-                    "external_directory" => ["*", "/nowhere/*", "/usr/*"],
+                    "external_directory" => ["*", "/proc/nowhere/*", "/usr/*"],
                     "grep" | "glob" => ["*", "o*", "*.rs"],
                     _ => ["*", "src/*", "*.txt"],
                 };
@@ -193,7 +193,7 @@ fn any_call(random: &mut Random, outside: &str) -> ExecuteToolRequest {
         "Makefile",
         &aside,
         outside,
-        "/nowhere/x",
+        "/proc/nowhere/x",
     ];
     let path = (*random.pick(&paths)).to_owned();
     let text = (*random.pick(&["one", "two", "three", "none of it"])).to_owned();
