@@ -187,6 +187,6 @@ fn what_decides_what_runs_is_refused_unless_an_operator_allows_it() {
         let Some(evaluated_request::Request::Permission(asked)) = &evaluation.requests[1].request else {
             panic!("{evaluation:?}")
         };
-        assert_eq!(asked.patterns, ["PATH=/nowhere:/usr/bin:/bin"]);
+        assert_eq!(asked.patterns, ["PATH='/nowhere:/usr/bin:/bin'"]);
     });
 }
