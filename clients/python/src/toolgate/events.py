@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from toolgate._json import JsonObject, from_struct
 from toolgate.prompts import Prompt, PromptState, prompt_of, prompt_state_of
 from toolgate.results import Result, time_of
+from toolgate.v1 import call_pb2
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toolgate.v1 import call_pb2, prompt_pb2, session_service_pb2
+    from toolgate.v1 import prompt_pb2, session_service_pb2
 
 
 @dataclass(frozen=True)
