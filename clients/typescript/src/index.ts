@@ -50,8 +50,8 @@ export {
 } from "./hosted-tool.js";
 export type { Patience, Rpc } from "./link.js";
 export type {
-  CallStateName,
   CallOutcomeName,
+  CallStateName,
   FailureReasonName,
   GrantReachName,
   PermissionActionName,
