@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/error_reason.proto",
@@ -16,6 +16,7 @@ const FILES: [&str; 15] = [
     "toolgate/v1/options.proto",
     "toolgate/v1/output_service.proto",
     "toolgate/v1/permission_service.proto",
+    "toolgate/v1/port_service.proto",
     "toolgate/v1/prompt.proto",
     "toolgate/v1/result.proto",
     "toolgate/v1/session_service.proto",
@@ -51,6 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.UploadArchiveRequest")
         .bytes(".toolgate.v1.SendInputRequest")
         .bytes(".toolgate.v1.HostOutput")
+        .bytes(".toolgate.v1.ConnectPortRequest")
+        .bytes(".toolgate.v1.ConnectPortResponse")
         .emit_rerun_if_changed(false)
         .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     Ok(())

@@ -128,6 +128,7 @@ fn line(event: &Event) -> String {
             format!("tools{}", names.collect::<String>())
         }
         Some(What::WorkspaceChanged(it)) => format!("workspace {}", words::workspace_change(it.change)),
+        Some(What::ListeningChanged(it)) => format!("call {} {}", it.call_id, words::listening(&it.ports)),
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };

@@ -152,6 +152,10 @@ impl CallView {
                 let text = format!("started {} as call {}{end}", child.tool, child.call_id);
                 self.inform(&self.terminal.err.text(Look::Dim, &visible(&text)));
             }
+            Some(Event::Listening(listening)) => {
+                let text = format!("the command {}", words::listening(&listening.ports));
+                self.inform(&self.terminal.err.text(Look::Dim, &text));
+            }
             Some(Event::Warning(warning)) => {
                 let mark = self.terminal.err.text(Look::Yellow, "warning:");
                 self.inform(&format!("{mark} {}", visible(&warning.text)));

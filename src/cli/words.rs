@@ -1,9 +1,11 @@
 //! Values of the contract as people read them: enums and times.
 
+use std::net::{IpAddr, SocketAddr};
+
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
-    CallCompleted, CallOutcome, CallState, FailureReason, PromptState, ReplyResult, ToolEffect, ToolSource,
-    ToolSourceState, WorkspaceChange,
+    CallCompleted, CallOutcome, CallState, FailureReason, ListeningPort, PromptState, ReplyResult, ToolEffect,
+    ToolSource, ToolSourceState, WorkspaceChange,
 };
 
 macro_rules! words {
@@ -45,6 +47,21 @@ pub(super) fn outcome(end: &CallCompleted) -> String {
         (CallOutcome::Partial, _) => "partly failed".to_owned(),
         (CallOutcome::Invalid, _) => "invalid".to_owned(),
     }
+}
+
+/// Says what a command listens on: `listens on 127.0.0.1:3000`.
+pub(super) fn listening(ports: &[ListeningPort]) -> String {
+    if ports.is_empty() {
+        return "listens on no port any more".to_owned();
+    }
+    let addresses = ports.iter().map(|it| match it.address.parse::<IpAddr>() {
+        Ok(address) => u16::try_from(it.port).map_or_else(
+            |_| it.port.to_string(),
+            |port| SocketAddr::new(address, port).to_string(),
+        ),
+        Err(_) => it.port.to_string(),
+    });
+    format!("listens on {}", addresses.collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the name of an enum's value without that of the enum.

@@ -280,6 +280,7 @@ pub(crate) async fn execute(
             | Event::Metadata(_)
             | Event::Resumed(_)
             | Event::Child(_)
+            | Event::Listening(_)
             | Event::Warning(_)
             | Event::Heartbeat(_)
             | Event::Gap(_) => {}

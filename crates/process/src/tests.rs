@@ -101,6 +101,17 @@ impl Fixture {
             .count()
     }
 
+    /// Waits until at least so many processes of this test are seen: one that is about to run another program shows no
+    /// variables for a moment.
+    async fn started(&self, wanted: usize) {
+        let started = async {
+            while self.count() < wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LONG, started).await.unwrap();
+    }
+
     /// Waits until nothing is known of any call: without control groups a call is looked at once more after its end.
     async fn forgotten(&self) {
         let forgotten = async {
@@ -410,7 +421,7 @@ async fn a_background_job_does_not_hold_the_call_and_ends_with_the_service() {
             (ending.cause, ending.exit, &*output),
             (Cause::Ended, Some(Exit::Code(0)), &b"started\n"[..])
         );
-        assert_eq!(fixture.count(), 2);
+        fixture.started(2).await;
         assert_eq!(fixture.programs.shutdown().await, 0);
         assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
         assert!(fixture.programs.0.reaper.calls().is_empty());

@@ -189,7 +189,7 @@ async fn nothing_outlives_a_cancelled_terminal() {
         );
         screen.types(&jobs).await;
         screen.shows("ready").await;
-        assert!(fixture.count() >= 4);
+        fixture.started(5).await;
         fixture.token.cancel();
         let (ending, _) = tokio::time::timeout(LONG, screen.end()).await.unwrap();
         assert_eq!((ending.cause, ending.survivors), (Cause::Cancelled, 0));

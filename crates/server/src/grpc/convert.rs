@@ -327,6 +327,7 @@ impl FromCore<call::CallRecord> for proto::Call {
             background_processes: Vec::new(),
             waiting_for: String::new(),
             terminal: None,
+            listening: Vec::new(),
             resources: resources.map(IntoProto::into_proto),
         }
     }

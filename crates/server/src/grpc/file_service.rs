@@ -3,8 +3,8 @@
 //! *Invariant:* a path is resolved once and used by what was opened from there; what leads out of the workspace is refused
 //! before anything is told of it.
 //!
-//! `permitted`: what a caller may see. `wire`: core types as those of the contract. `look`: what is only read. `change`: what is changed, by calls of the tool
-//! `files`. `watch`: what happens to files. `archive`: a folder as one stream of bytes.
+//! `permitted`: what a caller may see. `wire`: core types as those of the contract. `look`: what is only read. `change`: what
+//! is changed, by calls of the tool `files`. `watch`: what happens to files. `archive`: a folder as one stream of bytes.
 
 mod archive;
 mod change;
@@ -20,11 +20,11 @@ use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::file_service_server::FileService;
 use toolgate_contract::*;
 
-use self::change::{Change, Content};
+use self::change::Change;
 use self::permitted::{glance, named};
+use super::Shared;
 use super::auth::Caller;
 use super::events::{ResponseStream, deadline};
-use super::{Shared, status};
 
 /// The service.
 pub(crate) struct WorkspaceFiles(pub(crate) Arc<Shared>);
@@ -81,9 +81,7 @@ impl FileService for WorkspaceFiles {
         let deadline = deadline(request.metadata());
         let (caller, mut pieces) = Caller::of_request(request)?;
         let first = pieces.message().await?.unwrap_or_default();
-        let target = first
-            .target
-            .ok_or_else(|| status::bad_field("target", "the first message says where to write"))?;
+        let target = first.target.ok_or_else(change::no_target)?;
         let change = Change::new(&self.0, &caller, first.call, deadline)?;
         let target_folder = if target.path.is_empty() {
             "."
@@ -91,7 +89,7 @@ impl FileService for WorkspaceFiles {
             named("target.path", &target.path)?
         };
         let input = json!({"operation": "unpack", "path": target_folder, "ifAbsent": target.if_absent});
-        let call_id = change.send(input, Content::Archive(first.data, pieces)).await?;
+        let call_id = change.send(input, change::pieces(first.data, pieces)).await?;
         Ok(Response::new(UploadArchiveResponse { call_id }))
     }
 
@@ -100,8 +98,7 @@ impl FileService for WorkspaceFiles {
         let (caller, request) = Caller::of_request(request)?;
         let target = request.target.unwrap_or_default();
         let change = Change::new(&self.0, &caller, request.call, deadline)?;
-        let content = Content::One(request.content);
-        let (call_id, file) = change.write(&target, content).await?;
+        let (call_id, file) = change.write(&target, change::whole(request.content)).await?;
         Ok(Response::new(WriteFileResponse { call_id, file }))
     }
 
@@ -112,11 +109,9 @@ impl FileService for WorkspaceFiles {
         let deadline = deadline(request.metadata());
         let (caller, mut pieces) = Caller::of_request(request)?;
         let first = pieces.message().await?.unwrap_or_default();
-        let target = first
-            .target
-            .ok_or_else(|| status::bad_field("target", "the first message says where to write"))?;
+        let target = first.target.ok_or_else(change::no_target)?;
         let change = Change::new(&self.0, &caller, first.call, deadline)?;
-        let content = Content::Many(first.content, pieces);
+        let content = change::pieces(first.content, pieces);
         let (call_id, file) = change.write(&target, content).await?;
         Ok(Response::new(UploadFileResponse { call_id, file }))
     }

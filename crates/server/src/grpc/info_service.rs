@@ -164,6 +164,7 @@ pub(super) fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
             .as_ref()
             .map(|opened| opened.by.clone())
             .unwrap_or_default(),
+        usage: None,
     }
 }
 

@@ -101,6 +101,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Notes who makes a call, and finds the one on whose behalf it is made.
+    pub(super) async fn sign(&self, caller: &Caller, origin: &mut Origin) -> Result<(), Status> {
+        caller.sign(origin);
+        if let Some(parent) = &origin.parent {
+            origin.parent = Some(self.call(caller, parent).await?);
+        }
+        Ok(())
+    }
+
     /// Finds a call that a caller names; one that it may not see is not there.
     pub(super) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
         // Where workspaces come and go, calls of closed ones may be meant.

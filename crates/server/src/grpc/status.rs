@@ -61,6 +61,13 @@ pub(crate) fn not_found(kind: &str, name: &str) -> Status {
     Status::with_error_details(Code::NotFound, format!("there is no {kind} {name}"), details)
 }
 
+/// Something that the request names is missing, or is somebody else's; `kind` says what it is.
+fn resource((code, reason): (Code, ErrorReason), kind: &str, name: &str, problem: String) -> Status {
+    let mut details = details(reason);
+    details.set_resource_info(kind, name, "", problem.clone());
+    Status::with_error_details(code, problem, details)
+}
+
 /// The state of something does not allow the request.
 pub(crate) fn precondition(reason: ErrorReason, subject: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();
@@ -320,20 +327,19 @@ pub(crate) fn admit(error: AdmitError) -> Status {
     match error {
         AdmitError::Draining => draining(),
         AdmitError::UnknownWorkspace { name, .. } | AdmitError::ClosedWorkspace(name) => {
-            let mut details = details(ErrorReason::NotFound);
-            details.set_resource_info("workspace", name, "", message.clone());
-            Status::with_error_details(Code::NotFound, message, details)
+            resource((Code::NotFound, ErrorReason::NotFound), "workspace", &name, message)
         }
         AdmitError::BrokenWorkspace { name, .. } => precondition(ErrorReason::WorkspaceBroken, &name, message),
         AdmitError::BadDirectory(_) => bad_field("context.directory", message),
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
         AdmitError::TaskEnded(id) => precondition(ErrorReason::TaskEnded, id.as_str(), message),
-        AdmitError::IdTaken(id) => {
-            let mut details = details(ErrorReason::CallIdTaken);
-            details.set_resource_info("call", id.as_str(), "", message.clone());
-            Status::with_error_details(Code::AlreadyExists, message, details)
-        }
+        AdmitError::IdTaken(id) => resource(
+            (Code::AlreadyExists, ErrorReason::CallIdTaken),
+            "call",
+            id.as_str(),
+            message,
+        ),
         AdmitError::InputTooLarge { limit, .. } => {
             let mut details = quota(
                 ErrorReason::InputTooLarge,
@@ -376,26 +382,25 @@ pub(crate) fn program(error: ProgramError) -> Status {
 /// A workspace was not opened.
 pub(crate) fn open_workspace(error: OpenError) -> Status {
     let message = error.to_string();
-    let denied = |reason: ErrorReason, message: String| {
-        Status::with_error_details(Code::PermissionDenied, message, details(reason))
-    };
     match error {
         OpenError::Fixed => precondition(ErrorReason::WorkspacesFixed, "workspace_roots", message),
         OpenError::BadName(problem) => bad_field("workspace", problem),
-        OpenError::Folder(BelowError::Outside) => denied(ErrorReason::OutsideRoots, format!("directory: {message}")),
+        OpenError::Folder(BelowError::Outside) => refused(ErrorReason::OutsideRoots, format!("directory: {message}")),
         OpenError::Folder(problem) => bad_field("directory", problem.to_string()),
-        OpenError::Missing(folder) => {
-            let mut details = details(ErrorReason::FolderMissing);
-            details.set_resource_info("folder", folder.to_string_lossy(), "", message.clone());
-            Status::with_error_details(Code::NotFound, message, details)
-        }
-        OpenError::Reserved(_) => denied(ErrorReason::FolderReserved, message),
+        OpenError::Missing(folder) => resource(
+            (Code::NotFound, ErrorReason::FolderMissing),
+            "folder",
+            &folder.to_string_lossy(),
+            message,
+        ),
+        OpenError::Reserved(_) => refused(ErrorReason::FolderReserved, message),
         OpenError::Overlaps(folder) => precondition(ErrorReason::WorkspacesOverlap, &folder.to_string_lossy(), message),
-        OpenError::NameTaken { name, .. } => {
-            let mut details = details(ErrorReason::WorkspaceNameTaken);
-            details.set_resource_info("workspace", name, "", message.clone());
-            Status::with_error_details(Code::AlreadyExists, message, details)
-        }
+        OpenError::NameTaken { name, .. } => resource(
+            (Code::AlreadyExists, ErrorReason::WorkspaceNameTaken),
+            "workspace",
+            &name,
+            message,
+        ),
         OpenError::TooMany(limit) => exhausted(
             ErrorReason::TooManyWorkspaces,
             "limits.max_workspaces",

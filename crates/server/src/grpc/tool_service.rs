@@ -50,13 +50,10 @@ impl Tools {
     async fn signed(&self, caller: &Caller, default: &str, request: WireCall) -> Result<ToolCall, Status> {
         let mut call = request.into_call(default)?;
         self.0.check_environment(&call.origin)?;
-        caller.sign(&mut call.origin);
         if !caller.sees(&call.origin.workspace) {
             return Err(status::not_found("workspace", &call.origin.workspace));
         }
-        if let Some(parent) = &call.origin.parent {
-            call.origin.parent = Some(self.0.call(caller, parent).await?);
-        }
+        self.0.sign(caller, &mut call.origin).await?;
         Ok(call)
     }
 

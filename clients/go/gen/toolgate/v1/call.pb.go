@@ -156,6 +156,63 @@ func (ToolEffect) EnumDescriptor() ([]byte, []int) {
 	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{1}
 }
 
+// What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+// a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+// has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+type Unattended int32
+
+const (
+	// As REFUSE.
+	Unattended_UNATTENDED_UNSPECIFIED Unattended = 0
+	// Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+	// waits as the service is configured.
+	Unattended_UNATTENDED_REFUSE Unattended = 1
+	// Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+	// configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+	Unattended_UNATTENDED_WAIT Unattended = 2
+)
+
+// Enum value maps for Unattended.
+var (
+	Unattended_name = map[int32]string{
+		0: "UNATTENDED_UNSPECIFIED",
+		1: "UNATTENDED_REFUSE",
+		2: "UNATTENDED_WAIT",
+	}
+	Unattended_value = map[string]int32{
+		"UNATTENDED_UNSPECIFIED": 0,
+		"UNATTENDED_REFUSE":      1,
+		"UNATTENDED_WAIT":        2,
+	}
+)
+
+func (x Unattended) Enum() *Unattended {
+	p := new(Unattended)
+	*p = x
+	return p
+}
+
+func (x Unattended) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Unattended) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_call_proto_enumTypes[2].Descriptor()
+}
+
+func (Unattended) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_call_proto_enumTypes[2]
+}
+
+func (x Unattended) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Unattended.Descriptor instead.
+func (Unattended) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{2}
+}
+
 // What becomes of a call when its last ExecuteTool or RunTool stream is gone before its end.
 type OnDisconnect int32
 
@@ -194,11 +251,11 @@ func (x OnDisconnect) String() string {
 }
 
 func (OnDisconnect) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_call_proto_enumTypes[2].Descriptor()
+	return file_toolgate_v1_call_proto_enumTypes[3].Descriptor()
 }
 
 func (OnDisconnect) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_call_proto_enumTypes[2]
+	return &file_toolgate_v1_call_proto_enumTypes[3]
 }
 
 func (x OnDisconnect) Number() protoreflect.EnumNumber {
@@ -207,7 +264,7 @@ func (x OnDisconnect) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnDisconnect.Descriptor instead.
 func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{2}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
 }
 
 // How much of the running output a stream carries. The terminal event is the same in every mode.
@@ -251,11 +308,11 @@ func (x OutputMode) String() string {
 }
 
 func (OutputMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_call_proto_enumTypes[3].Descriptor()
+	return file_toolgate_v1_call_proto_enumTypes[4].Descriptor()
 }
 
 func (OutputMode) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_call_proto_enumTypes[3]
+	return &file_toolgate_v1_call_proto_enumTypes[4]
 }
 
 func (x OutputMode) Number() protoreflect.EnumNumber {
@@ -264,7 +321,7 @@ func (x OutputMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OutputMode.Descriptor instead.
 func (OutputMode) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{4}
 }
 
 // Where a call is in its life.
@@ -316,11 +373,11 @@ func (x CallState) String() string {
 }
 
 func (CallState) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_call_proto_enumTypes[4].Descriptor()
+	return file_toolgate_v1_call_proto_enumTypes[5].Descriptor()
 }
 
 func (CallState) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_call_proto_enumTypes[4]
+	return &file_toolgate_v1_call_proto_enumTypes[5]
 }
 
 func (x CallState) Number() protoreflect.EnumNumber {
@@ -329,7 +386,7 @@ func (x CallState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallState.Descriptor instead.
 func (CallState) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{4}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
 }
 
 // Why a call failed. The error text beside it is written for the model.
@@ -414,11 +471,11 @@ func (x FailureReason) String() string {
 }
 
 func (FailureReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_call_proto_enumTypes[5].Descriptor()
+	return file_toolgate_v1_call_proto_enumTypes[6].Descriptor()
 }
 
 func (FailureReason) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_call_proto_enumTypes[5]
+	return &file_toolgate_v1_call_proto_enumTypes[6]
 }
 
 func (x FailureReason) Number() protoreflect.EnumNumber {
@@ -427,7 +484,7 @@ func (x FailureReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailureReason.Descriptor instead.
 func (FailureReason) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
 }
 
 // What a warning is about. A client shows the text of those that it does not know.
@@ -479,11 +536,11 @@ func (x WarningKind) String() string {
 }
 
 func (WarningKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_call_proto_enumTypes[6].Descriptor()
+	return file_toolgate_v1_call_proto_enumTypes[7].Descriptor()
 }
 
 func (WarningKind) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_call_proto_enumTypes[6]
+	return &file_toolgate_v1_call_proto_enumTypes[7]
 }
 
 func (x WarningKind) Number() protoreflect.EnumNumber {
@@ -492,7 +549,7 @@ func (x WarningKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WarningKind.Descriptor instead.
 func (WarningKind) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
 }
 
 // A model, as the front end names it.
@@ -823,6 +880,79 @@ func (x *CallContext) GetEnvironment() map[string]string {
 	return nil
 }
 
+// How an RPC makes the call that does its work: FileService for a change, PortService to open a port.
+type CallOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In whose name.
+	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7.
+	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// What becomes of prompts that nobody answers.
+	Unattended Unattended `protobuf:"varint,3,opt,name=unattended,proto3,enum=toolgate.v1.Unattended" json:"unattended,omitempty"`
+	// With UNATTENDED_WAIT: how long each prompt waits, as in RunToolRequest.
+	WaitTimeout   *durationpb.Duration `protobuf:"bytes,4,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallOptions) Reset() {
+	*x = CallOptions{}
+	mi := &file_toolgate_v1_call_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallOptions) ProtoMessage() {}
+
+func (x *CallOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_call_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallOptions.ProtoReflect.Descriptor instead.
+func (*CallOptions) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CallOptions) GetContext() *CallContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *CallOptions) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *CallOptions) GetUnattended() Unattended {
+	if x != nil {
+		return x.Unattended
+	}
+	return Unattended_UNATTENDED_UNSPECIFIED
+}
+
+func (x *CallOptions) GetWaitTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.WaitTimeout
+	}
+	return nil
+}
+
 // A file that belongs to a result.
 type Attachment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -845,7 +975,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[3]
+	mi := &file_toolgate_v1_call_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +987,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[3]
+	mi := &file_toolgate_v1_call_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1000,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attachment) GetAttachmentId() string {
@@ -956,7 +1086,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[4]
+	mi := &file_toolgate_v1_call_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1098,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[4]
+	mi := &file_toolgate_v1_call_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1111,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{4}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Truncation) GetTruncated() bool {
@@ -1034,7 +1164,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[5]
+	mi := &file_toolgate_v1_call_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1176,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[5]
+	mi := &file_toolgate_v1_call_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1189,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Timing) GetQueued() *durationpb.Duration {
@@ -1104,7 +1234,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	mi := &file_toolgate_v1_call_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1246,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	mi := &file_toolgate_v1_call_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1259,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Resources) GetUserTime() *durationpb.Duration {
@@ -1230,14 +1360,17 @@ type Call struct {
 	// What its programs have used, once it has ended; absent if it has started none, and for tools from elsewhere.
 	Resources *Resources `protobuf:"bytes,25,opt,name=resources,proto3" json:"resources,omitempty"`
 	// The size of its terminal, while it runs; absent if it has none: see ResizeTerminal. Set by GetCall only.
-	Terminal      *TerminalSize `protobuf:"bytes,26,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Terminal *TerminalSize `protobuf:"bytes,26,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	// What its programs listen on at this moment, those included that it left running when it ended: see PortService. Set by
+	// GetCall only.
+	Listening     []*ListeningPort `protobuf:"bytes,27,rep,name=listening,proto3" json:"listening,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[7]
+	mi := &file_toolgate_v1_call_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1382,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[7]
+	mi := &file_toolgate_v1_call_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1395,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Call) GetCallId() string {
@@ -1458,6 +1591,13 @@ func (x *Call) GetTerminal() *TerminalSize {
 	return nil
 }
 
+func (x *Call) GetListening() []*ListeningPort {
+	if x != nil {
+		return x.Listening
+	}
+	return nil
+}
+
 type isCall_Ending interface {
 	isCall_Ending()
 }
@@ -1476,6 +1616,79 @@ func (*Call_Completed) isCall_Ending() {}
 
 func (*Call_Failed) isCall_Ending() {}
 
+// A TCP port of this machine that a program of a call listens on.
+type ListeningPort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The port.
+	Port int32 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	// The address that it listens on: `127.0.0.1`, or `0.0.0.0` or `::` for all.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// A process that listens there.
+	Pid int64 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	// The command line of that process on one line, cut at 512 bytes.
+	Command       string `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListeningPort) Reset() {
+	*x = ListeningPort{}
+	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListeningPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListeningPort) ProtoMessage() {}
+
+func (x *ListeningPort) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
+func (*ListeningPort) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListeningPort) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ListeningPort) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ListeningPort) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ListeningPort) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 // A process that an ended call left running.
 type BackgroundProcess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1489,7 +1702,7 @@ type BackgroundProcess struct {
 
 func (x *BackgroundProcess) Reset() {
 	*x = BackgroundProcess{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[8]
+	mi := &file_toolgate_v1_call_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1714,7 @@ func (x *BackgroundProcess) String() string {
 func (*BackgroundProcess) ProtoMessage() {}
 
 func (x *BackgroundProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[8]
+	mi := &file_toolgate_v1_call_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1727,7 @@ func (x *BackgroundProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundProcess.ProtoReflect.Descriptor instead.
 func (*BackgroundProcess) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BackgroundProcess) GetPid() int64 {
@@ -1546,7 +1759,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	mi := &file_toolgate_v1_call_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1771,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	mi := &file_toolgate_v1_call_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1784,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{9}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FileChange) GetPath() string {
@@ -1611,7 +1824,7 @@ type FileVersion struct {
 
 func (x *FileVersion) Reset() {
 	*x = FileVersion{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[10]
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1836,7 @@ func (x *FileVersion) String() string {
 func (*FileVersion) ProtoMessage() {}
 
 func (x *FileVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[10]
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1849,7 @@ func (x *FileVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileVersion.ProtoReflect.Descriptor instead.
 func (*FileVersion) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{10}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FileVersion) GetSha256() string {
@@ -1686,6 +1899,7 @@ type CallEvent struct {
 	//	*CallEvent_Completed
 	//	*CallEvent_Failed
 	//	*CallEvent_Child
+	//	*CallEvent_Listening
 	Event         isCallEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1693,7 +1907,7 @@ type CallEvent struct {
 
 func (x *CallEvent) Reset() {
 	*x = CallEvent{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[11]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1919,7 @@ func (x *CallEvent) String() string {
 func (*CallEvent) ProtoMessage() {}
 
 func (x *CallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[11]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1932,7 @@ func (x *CallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEvent.ProtoReflect.Descriptor instead.
 func (*CallEvent) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{11}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallEvent) GetCallId() string {
@@ -1857,6 +2071,15 @@ func (x *CallEvent) GetChild() *CallChild {
 	return nil
 }
 
+func (x *CallEvent) GetListening() *CallListening {
+	if x != nil {
+		if x, ok := x.Event.(*CallEvent_Listening); ok {
+			return x.Listening
+		}
+	}
+	return nil
+}
+
 type isCallEvent_Event interface {
 	isCallEvent_Event()
 }
@@ -1921,6 +2144,11 @@ type CallEvent_Child struct {
 	Child *CallChild `protobuf:"bytes,15,opt,name=child,proto3,oneof"`
 }
 
+type CallEvent_Listening struct {
+	// A program of the call began or ceased to listen on a port.
+	Listening *CallListening `protobuf:"bytes,16,opt,name=listening,proto3,oneof"`
+}
+
 func (*CallEvent_Pending) isCallEvent_Event() {}
 
 func (*CallEvent_Running) isCallEvent_Event() {}
@@ -1945,6 +2173,8 @@ func (*CallEvent_Failed) isCallEvent_Event() {}
 
 func (*CallEvent_Child) isCallEvent_Event() {}
 
+func (*CallEvent_Listening) isCallEvent_Event() {}
+
 // The call is admitted and recorded.
 type CallPending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1965,7 +2195,7 @@ type CallPending struct {
 
 func (x *CallPending) Reset() {
 	*x = CallPending{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2207,7 @@ func (x *CallPending) String() string {
 func (*CallPending) ProtoMessage() {}
 
 func (x *CallPending) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2220,7 @@ func (x *CallPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPending.ProtoReflect.Descriptor instead.
 func (*CallPending) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallPending) GetTool() string {
@@ -2044,7 +2274,7 @@ type CallQueued struct {
 
 func (x *CallQueued) Reset() {
 	*x = CallQueued{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2286,7 @@ func (x *CallQueued) String() string {
 func (*CallQueued) ProtoMessage() {}
 
 func (x *CallQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2299,7 @@ func (x *CallQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueued.ProtoReflect.Descriptor instead.
 func (*CallQueued) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallQueued) GetLimit() string {
@@ -2101,7 +2331,7 @@ type CallRunning struct {
 
 func (x *CallRunning) Reset() {
 	*x = CallRunning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2343,7 @@ func (x *CallRunning) String() string {
 func (*CallRunning) ProtoMessage() {}
 
 func (x *CallRunning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2356,7 @@ func (x *CallRunning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRunning.ProtoReflect.Descriptor instead.
 func (*CallRunning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallRunning) GetInputJson() string {
@@ -2168,7 +2398,7 @@ type CallMetadata struct {
 
 func (x *CallMetadata) Reset() {
 	*x = CallMetadata{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2410,7 @@ func (x *CallMetadata) String() string {
 func (*CallMetadata) ProtoMessage() {}
 
 func (x *CallMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2423,7 @@ func (x *CallMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallMetadata.ProtoReflect.Descriptor instead.
 func (*CallMetadata) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallMetadata) GetTitle() string {
@@ -2225,7 +2455,7 @@ type CallOutput struct {
 
 func (x *CallOutput) Reset() {
 	*x = CallOutput{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2467,7 @@ func (x *CallOutput) String() string {
 func (*CallOutput) ProtoMessage() {}
 
 func (x *CallOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2480,7 @@ func (x *CallOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOutput.ProtoReflect.Descriptor instead.
 func (*CallOutput) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallOutput) GetOutputId() string {
@@ -2287,7 +2517,7 @@ type CallWaiting struct {
 
 func (x *CallWaiting) Reset() {
 	*x = CallWaiting{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2529,7 @@ func (x *CallWaiting) String() string {
 func (*CallWaiting) ProtoMessage() {}
 
 func (x *CallWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2542,7 @@ func (x *CallWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWaiting.ProtoReflect.Descriptor instead.
 func (*CallWaiting) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallWaiting) GetPrompt() *Prompt {
@@ -2344,7 +2574,7 @@ type CallResumed struct {
 
 func (x *CallResumed) Reset() {
 	*x = CallResumed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2586,7 @@ func (x *CallResumed) String() string {
 func (*CallResumed) ProtoMessage() {}
 
 func (x *CallResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2599,7 @@ func (x *CallResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResumed.ProtoReflect.Descriptor instead.
 func (*CallResumed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallResumed) GetPromptId() string {
@@ -2408,7 +2638,7 @@ type CallChild struct {
 
 func (x *CallChild) Reset() {
 	*x = CallChild{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2650,7 @@ func (x *CallChild) String() string {
 func (*CallChild) ProtoMessage() {}
 
 func (x *CallChild) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2663,7 @@ func (x *CallChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChild.ProtoReflect.Descriptor instead.
 func (*CallChild) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallChild) GetCallId() string {
@@ -2450,6 +2680,53 @@ func (x *CallChild) GetTool() string {
 	return ""
 }
 
+// A program of the call began or ceased to listen on a port. Calls of `background` say so while they run; their ports are
+// looked at once a second.
+type CallListening struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All that its programs listen on now; none any more if empty.
+	Ports         []*ListeningPort `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallListening) Reset() {
+	*x = CallListening{}
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallListening) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallListening) ProtoMessage() {}
+
+func (x *CallListening) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallListening.ProtoReflect.Descriptor instead.
+func (*CallListening) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CallListening) GetPorts() []*ListeningPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 // Something a person should know that does not end the call.
 type CallWarning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2463,7 +2740,7 @@ type CallWarning struct {
 
 func (x *CallWarning) Reset() {
 	*x = CallWarning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2752,7 @@ func (x *CallWarning) String() string {
 func (*CallWarning) ProtoMessage() {}
 
 func (x *CallWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2765,7 @@ func (x *CallWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWarning.ProtoReflect.Descriptor instead.
 func (*CallWarning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallWarning) GetKind() WarningKind {
@@ -2524,7 +2801,7 @@ type CallHeartbeat struct {
 
 func (x *CallHeartbeat) Reset() {
 	*x = CallHeartbeat{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2813,7 @@ func (x *CallHeartbeat) String() string {
 func (*CallHeartbeat) ProtoMessage() {}
 
 func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2826,7 @@ func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHeartbeat.ProtoReflect.Descriptor instead.
 func (*CallHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallHeartbeat) GetLastSequence() int64 {
@@ -2595,7 +2872,7 @@ type CallGap struct {
 
 func (x *CallGap) Reset() {
 	*x = CallGap{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2884,7 @@ func (x *CallGap) String() string {
 func (*CallGap) ProtoMessage() {}
 
 func (x *CallGap) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2897,7 @@ func (x *CallGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGap.ProtoReflect.Descriptor instead.
 func (*CallGap) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallGap) GetFirstSequence() int64 {
@@ -2679,7 +2956,7 @@ type CallCompleted struct {
 
 func (x *CallCompleted) Reset() {
 	*x = CallCompleted{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[23]
+	mi := &file_toolgate_v1_call_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +2968,7 @@ func (x *CallCompleted) String() string {
 func (*CallCompleted) ProtoMessage() {}
 
 func (x *CallCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[23]
+	mi := &file_toolgate_v1_call_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2704,7 +2981,7 @@ func (x *CallCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCompleted.ProtoReflect.Descriptor instead.
 func (*CallCompleted) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallCompleted) GetTitle() string {
@@ -2886,7 +3163,7 @@ type CallFailed struct {
 
 func (x *CallFailed) Reset() {
 	*x = CallFailed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[24]
+	mi := &file_toolgate_v1_call_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3175,7 @@ func (x *CallFailed) String() string {
 func (*CallFailed) ProtoMessage() {}
 
 func (x *CallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[24]
+	mi := &file_toolgate_v1_call_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3188,7 @@ func (x *CallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
 func (*CallFailed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{24}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallFailed) GetReason() FailureReason {
@@ -3002,7 +3279,14 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\venvironment\x18\f \x03(\v2).toolgate.v1.CallContext.EnvironmentEntryR\venvironment\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x01\n" +
+	"\vCallOptions\x122\n" +
+	"\acontext\x18\x01 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x127\n" +
+	"\n" +
+	"unattended\x18\x03 \x01(\x0e2\x17.toolgate.v1.UnattendedR\n" +
+	"unattended\x12<\n" +
+	"\fwait_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\"\x96\x01\n" +
 	"\n" +
 	"Attachment\x12#\n" +
 	"\rattachment_id\x18\x01 \x01(\tR\fattachmentId\x12\x12\n" +
@@ -3032,7 +3316,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"read_bytes\x18\x04 \x01(\x03R\treadBytes\x12#\n" +
 	"\rwritten_bytes\x18\x05 \x01(\x03R\fwrittenBytesB\x14\n" +
-	"\x12_peak_memory_bytes\"\x8e\t\n" +
+	"\x12_peak_memory_bytes\"\xc8\t\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x122\n" +
 	"\acontext\x18\x02 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
@@ -3064,8 +3348,14 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x17 \x01(\tR\n" +
 	"waitingFor\x124\n" +
 	"\tresources\x18\x19 \x01(\v2\x16.toolgate.v1.ResourcesR\tresources\x125\n" +
-	"\bterminal\x18\x1a \x01(\v2\x19.toolgate.v1.TerminalSizeR\bterminalB\b\n" +
-	"\x06ending\"?\n" +
+	"\bterminal\x18\x1a \x01(\v2\x19.toolgate.v1.TerminalSizeR\bterminal\x128\n" +
+	"\tlistening\x18\x1b \x03(\v2\x1a.toolgate.v1.ListeningPortR\tlisteningB\b\n" +
+	"\x06ending\"i\n" +
+	"\rListeningPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x05R\x04port\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\"?\n" +
 	"\x11BackgroundProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\"\x82\x01\n" +
@@ -3079,7 +3369,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x17\n" +
 	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01B\a\n" +
-	"\x05_mode\"\x83\x06\n" +
+	"\x05_mode\"\xbf\x06\n" +
 	"\tCallEvent\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x129\n" +
@@ -3097,7 +3387,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x03gap\x18\f \x01(\v2\x14.toolgate.v1.CallGapH\x00R\x03gap\x12:\n" +
 	"\tcompleted\x18\r \x01(\v2\x1a.toolgate.v1.CallCompletedH\x00R\tcompleted\x121\n" +
 	"\x06failed\x18\x0e \x01(\v2\x17.toolgate.v1.CallFailedH\x00R\x06failed\x12.\n" +
-	"\x05child\x18\x0f \x01(\v2\x16.toolgate.v1.CallChildH\x00R\x05childB\a\n" +
+	"\x05child\x18\x0f \x01(\v2\x16.toolgate.v1.CallChildH\x00R\x05child\x12:\n" +
+	"\tlistening\x18\x10 \x01(\v2\x1a.toolgate.v1.CallListeningH\x00R\tlisteningB\a\n" +
 	"\x05event\"\xa9\x01\n" +
 	"\vCallPending\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12%\n" +
@@ -3134,7 +3425,9 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"resolution\"8\n" +
 	"\tCallChild\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
-	"\x04tool\x18\x02 \x01(\tR\x04tool\"O\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\"A\n" +
+	"\rCallListening\x120\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1a.toolgate.v1.ListeningPortR\x05ports\"O\n" +
 	"\vCallWarning\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.toolgate.v1.WarningKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\xb3\x01\n" +
@@ -3191,7 +3484,12 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x12TOOL_EFFECT_WRITES\x10\x02\x12\x1d\n" +
 	"\x19TOOL_EFFECT_RUNS_PROGRAMS\x10\x03\x12\x17\n" +
 	"\x13TOOL_EFFECT_NETWORK\x10\x04\x12\x19\n" +
-	"\x15TOOL_EFFECT_ASKS_USER\x10\x05*_\n" +
+	"\x15TOOL_EFFECT_ASKS_USER\x10\x05*T\n" +
+	"\n" +
+	"Unattended\x12\x1a\n" +
+	"\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n" +
+	"\x0fUNATTENDED_WAIT\x10\x02*_\n" +
 	"\fOnDisconnect\x12\x1d\n" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ON_DISCONNECT_CANCEL\x10\x01\x12\x16\n" +
@@ -3245,123 +3543,133 @@ func file_toolgate_v1_call_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_call_proto_rawDescData
 }
 
-var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_toolgate_v1_call_proto_goTypes = []any{
 	(ToolSource)(0),               // 0: toolgate.v1.ToolSource
 	(ToolEffect)(0),               // 1: toolgate.v1.ToolEffect
-	(OnDisconnect)(0),             // 2: toolgate.v1.OnDisconnect
-	(OutputMode)(0),               // 3: toolgate.v1.OutputMode
-	(CallState)(0),                // 4: toolgate.v1.CallState
-	(FailureReason)(0),            // 5: toolgate.v1.FailureReason
-	(WarningKind)(0),              // 6: toolgate.v1.WarningKind
-	(*ModelRef)(nil),              // 7: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),        // 8: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),           // 9: toolgate.v1.CallContext
-	(*Attachment)(nil),            // 10: toolgate.v1.Attachment
-	(*Truncation)(nil),            // 11: toolgate.v1.Truncation
-	(*Timing)(nil),                // 12: toolgate.v1.Timing
-	(*Resources)(nil),             // 13: toolgate.v1.Resources
-	(*Call)(nil),                  // 14: toolgate.v1.Call
-	(*BackgroundProcess)(nil),     // 15: toolgate.v1.BackgroundProcess
-	(*FileChange)(nil),            // 16: toolgate.v1.FileChange
-	(*FileVersion)(nil),           // 17: toolgate.v1.FileVersion
-	(*CallEvent)(nil),             // 18: toolgate.v1.CallEvent
-	(*CallPending)(nil),           // 19: toolgate.v1.CallPending
-	(*CallQueued)(nil),            // 20: toolgate.v1.CallQueued
-	(*CallRunning)(nil),           // 21: toolgate.v1.CallRunning
-	(*CallMetadata)(nil),          // 22: toolgate.v1.CallMetadata
-	(*CallOutput)(nil),            // 23: toolgate.v1.CallOutput
-	(*CallWaiting)(nil),           // 24: toolgate.v1.CallWaiting
-	(*CallResumed)(nil),           // 25: toolgate.v1.CallResumed
-	(*CallChild)(nil),             // 26: toolgate.v1.CallChild
-	(*CallWarning)(nil),           // 27: toolgate.v1.CallWarning
-	(*CallHeartbeat)(nil),         // 28: toolgate.v1.CallHeartbeat
-	(*CallGap)(nil),               // 29: toolgate.v1.CallGap
-	(*CallCompleted)(nil),         // 30: toolgate.v1.CallCompleted
-	(*CallFailed)(nil),            // 31: toolgate.v1.CallFailed
-	nil,                           // 32: toolgate.v1.CallContext.EnvironmentEntry
-	(*structpb.Struct)(nil),       // 33: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*TerminalSize)(nil),          // 36: toolgate.v1.TerminalSize
-	(*Prompt)(nil),                // 37: toolgate.v1.Prompt
-	(PromptState)(0),              // 38: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 39: toolgate.v1.PromptResolution
-	(CallOutcome)(0),              // 40: toolgate.v1.CallOutcome
-	(*CommandResult)(nil),         // 41: toolgate.v1.CommandResult
-	(*FilesResult)(nil),           // 42: toolgate.v1.FilesResult
-	(*SearchResult)(nil),          // 43: toolgate.v1.SearchResult
-	(*ReadResult)(nil),            // 44: toolgate.v1.ReadResult
-	(*FetchResult)(nil),           // 45: toolgate.v1.FetchResult
-	(*ChildrenResult)(nil),        // 46: toolgate.v1.ChildrenResult
+	(Unattended)(0),               // 2: toolgate.v1.Unattended
+	(OnDisconnect)(0),             // 3: toolgate.v1.OnDisconnect
+	(OutputMode)(0),               // 4: toolgate.v1.OutputMode
+	(CallState)(0),                // 5: toolgate.v1.CallState
+	(FailureReason)(0),            // 6: toolgate.v1.FailureReason
+	(WarningKind)(0),              // 7: toolgate.v1.WarningKind
+	(*ModelRef)(nil),              // 8: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),        // 9: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),           // 10: toolgate.v1.CallContext
+	(*CallOptions)(nil),           // 11: toolgate.v1.CallOptions
+	(*Attachment)(nil),            // 12: toolgate.v1.Attachment
+	(*Truncation)(nil),            // 13: toolgate.v1.Truncation
+	(*Timing)(nil),                // 14: toolgate.v1.Timing
+	(*Resources)(nil),             // 15: toolgate.v1.Resources
+	(*Call)(nil),                  // 16: toolgate.v1.Call
+	(*ListeningPort)(nil),         // 17: toolgate.v1.ListeningPort
+	(*BackgroundProcess)(nil),     // 18: toolgate.v1.BackgroundProcess
+	(*FileChange)(nil),            // 19: toolgate.v1.FileChange
+	(*FileVersion)(nil),           // 20: toolgate.v1.FileVersion
+	(*CallEvent)(nil),             // 21: toolgate.v1.CallEvent
+	(*CallPending)(nil),           // 22: toolgate.v1.CallPending
+	(*CallQueued)(nil),            // 23: toolgate.v1.CallQueued
+	(*CallRunning)(nil),           // 24: toolgate.v1.CallRunning
+	(*CallMetadata)(nil),          // 25: toolgate.v1.CallMetadata
+	(*CallOutput)(nil),            // 26: toolgate.v1.CallOutput
+	(*CallWaiting)(nil),           // 27: toolgate.v1.CallWaiting
+	(*CallResumed)(nil),           // 28: toolgate.v1.CallResumed
+	(*CallChild)(nil),             // 29: toolgate.v1.CallChild
+	(*CallListening)(nil),         // 30: toolgate.v1.CallListening
+	(*CallWarning)(nil),           // 31: toolgate.v1.CallWarning
+	(*CallHeartbeat)(nil),         // 32: toolgate.v1.CallHeartbeat
+	(*CallGap)(nil),               // 33: toolgate.v1.CallGap
+	(*CallCompleted)(nil),         // 34: toolgate.v1.CallCompleted
+	(*CallFailed)(nil),            // 35: toolgate.v1.CallFailed
+	nil,                           // 36: toolgate.v1.CallContext.EnvironmentEntry
+	(*structpb.Struct)(nil),       // 37: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*TerminalSize)(nil),          // 40: toolgate.v1.TerminalSize
+	(*Prompt)(nil),                // 41: toolgate.v1.Prompt
+	(PromptState)(0),              // 42: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 43: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 44: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 45: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 46: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 47: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 48: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 49: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 50: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
 	1,  // 1: toolgate.v1.ToolDefinition.effects:type_name -> toolgate.v1.ToolEffect
-	7,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
-	33, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
-	32, // 4: toolgate.v1.CallContext.environment:type_name -> toolgate.v1.CallContext.EnvironmentEntry
-	34, // 5: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
-	34, // 6: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
-	34, // 7: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
-	34, // 8: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
-	34, // 9: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
-	9,  // 10: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
-	4,  // 11: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
-	35, // 12: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
-	35, // 13: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
-	35, // 14: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
-	30, // 15: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
-	31, // 16: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
-	16, // 17: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
-	15, // 18: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
-	13, // 19: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
-	36, // 20: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
-	17, // 21: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
-	17, // 22: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	35, // 23: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
-	19, // 24: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	21, // 25: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	22, // 26: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	23, // 27: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	24, // 28: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	25, // 29: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	27, // 30: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	28, // 31: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	29, // 32: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	30, // 33: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	31, // 34: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	26, // 35: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	20, // 36: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
-	33, // 37: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	37, // 38: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	38, // 39: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	39, // 40: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	6,  // 41: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
-	4,  // 42: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	34, // 43: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	33, // 44: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	10, // 45: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	11, // 46: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	12, // 47: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	40, // 48: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
-	41, // 49: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
-	42, // 50: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
-	43, // 51: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
-	44, // 52: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
-	45, // 53: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
-	46, // 54: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
-	5,  // 55: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	33, // 56: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	10, // 57: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	11, // 58: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	12, // 59: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	8,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
+	37, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
+	36, // 4: toolgate.v1.CallContext.environment:type_name -> toolgate.v1.CallContext.EnvironmentEntry
+	10, // 5: toolgate.v1.CallOptions.context:type_name -> toolgate.v1.CallContext
+	2,  // 6: toolgate.v1.CallOptions.unattended:type_name -> toolgate.v1.Unattended
+	38, // 7: toolgate.v1.CallOptions.wait_timeout:type_name -> google.protobuf.Duration
+	38, // 8: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
+	38, // 9: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
+	38, // 10: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
+	38, // 11: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
+	38, // 12: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
+	10, // 13: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
+	5,  // 14: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
+	39, // 15: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
+	39, // 16: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
+	39, // 17: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
+	34, // 18: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
+	35, // 19: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
+	19, // 20: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
+	18, // 21: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
+	15, // 22: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
+	40, // 23: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
+	17, // 24: toolgate.v1.Call.listening:type_name -> toolgate.v1.ListeningPort
+	20, // 25: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
+	20, // 26: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
+	39, // 27: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
+	22, // 28: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
+	24, // 29: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	25, // 30: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	26, // 31: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	27, // 32: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	28, // 33: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	31, // 34: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	32, // 35: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	33, // 36: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	34, // 37: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	35, // 38: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	29, // 39: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	30, // 40: toolgate.v1.CallEvent.listening:type_name -> toolgate.v1.CallListening
+	23, // 41: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	37, // 42: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	41, // 43: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	42, // 44: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	43, // 45: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	17, // 46: toolgate.v1.CallListening.ports:type_name -> toolgate.v1.ListeningPort
+	7,  // 47: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
+	5,  // 48: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	38, // 49: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	37, // 50: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	12, // 51: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	13, // 52: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	14, // 53: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	44, // 54: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	45, // 55: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	46, // 56: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	47, // 57: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	48, // 58: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	49, // 59: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	50, // 60: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	6,  // 61: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	37, // 62: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	12, // 63: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	13, // 64: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	14, // 65: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3372,17 +3680,17 @@ func file_toolgate_v1_call_proto_init() {
 	file_toolgate_v1_prompt_proto_init()
 	file_toolgate_v1_result_proto_init()
 	file_toolgate_v1_terminal_proto_init()
-	file_toolgate_v1_call_proto_msgTypes[3].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[4].OneofWrappers = []any{
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[6].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[7].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[7].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[8].OneofWrappers = []any{
 		(*Call_Completed)(nil),
 		(*Call_Failed)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[10].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[11].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[12].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[13].OneofWrappers = []any{
 		(*CallEvent_Pending)(nil),
 		(*CallEvent_Running)(nil),
 		(*CallEvent_Metadata)(nil),
@@ -3395,9 +3703,10 @@ func file_toolgate_v1_call_proto_init() {
 		(*CallEvent_Completed)(nil),
 		(*CallEvent_Failed)(nil),
 		(*CallEvent_Child)(nil),
+		(*CallEvent_Listening)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[15].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[23].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[17].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[26].OneofWrappers = []any{
 		(*CallCompleted_Command)(nil),
 		(*CallCompleted_Files)(nil),
 		(*CallCompleted_Search)(nil),
@@ -3410,8 +3719,8 @@ func file_toolgate_v1_call_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_call_proto_rawDesc), len(file_toolgate_v1_call_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   26,
+			NumEnums:      8,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

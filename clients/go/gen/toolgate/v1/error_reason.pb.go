@@ -110,11 +110,11 @@ const (
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 36
 	// PERMISSION_DENIED: the path of a file leads out of the workspace.
 	ErrorReason_ERROR_REASON_OUTSIDE_WORKSPACE ErrorReason = 37
-	// PERMISSION_DENIED: a rule denies what was to be done to files.
+	// PERMISSION_DENIED: a rule denies the change of a file, a look at one, or the opening of a port.
 	ErrorReason_ERROR_REASON_DENIED_BY_RULE ErrorReason = 38
-	// PERMISSION_DENIED: a person refused what was to be done to files.
+	// PERMISSION_DENIED: a person refused the change of a file or the opening of a port.
 	ErrorReason_ERROR_REASON_REJECTED ErrorReason = 39
-	// PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered.
+	// PERMISSION_DENIED: a person would have to be asked about files or a port, and nobody was, or nobody answered.
 	ErrorReason_ERROR_REASON_PERMISSION_NEEDED ErrorReason = 40
 	// PERMISSION_DENIED: the service's user may not read the file.
 	ErrorReason_ERROR_REASON_REFUSED_BY_SYSTEM ErrorReason = 41
@@ -175,6 +175,15 @@ const (
 	ErrorReason_ERROR_REASON_WORKSPACE_NAME_TAKEN ErrorReason = 68
 	// RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first.
 	ErrorReason_ERROR_REASON_TOO_MANY_WORKSPACES ErrorReason = 69
+	// FAILED_PRECONDITION: no program of the call listens on the port at an address of this machine that is reached from here, or
+	// programs of others listen there too.
+	ErrorReason_ERROR_REASON_NOT_LISTENING ErrorReason = 70
+	// FAILED_PRECONDITION: the call that opened the port has ended. Open it again.
+	ErrorReason_ERROR_REASON_PORT_CLOSED ErrorReason = 71
+	// RESOURCE_EXHAUSTED: as many connections to the opened port are open as may be. Try again after the RetryInfo.
+	ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS ErrorReason = 72
+	// ABORTED: the program has broken the connection.
+	ErrorReason_ERROR_REASON_CONNECTION_LOST ErrorReason = 73
 )
 
 // Enum value maps for ErrorReason.
@@ -250,6 +259,10 @@ var (
 		67: "ERROR_REASON_FOLDER_MISSING",
 		68: "ERROR_REASON_WORKSPACE_NAME_TAKEN",
 		69: "ERROR_REASON_TOO_MANY_WORKSPACES",
+		70: "ERROR_REASON_NOT_LISTENING",
+		71: "ERROR_REASON_PORT_CLOSED",
+		72: "ERROR_REASON_TOO_MANY_CONNECTIONS",
+		73: "ERROR_REASON_CONNECTION_LOST",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -322,6 +335,10 @@ var (
 		"ERROR_REASON_FOLDER_MISSING":        67,
 		"ERROR_REASON_WORKSPACE_NAME_TAKEN":  68,
 		"ERROR_REASON_TOO_MANY_WORKSPACES":   69,
+		"ERROR_REASON_NOT_LISTENING":         70,
+		"ERROR_REASON_PORT_CLOSED":           71,
+		"ERROR_REASON_TOO_MANY_CONNECTIONS":  72,
+		"ERROR_REASON_CONNECTION_LOST":       73,
 	}
 )
 
@@ -356,7 +373,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xe8\x11\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xef\x12\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -428,7 +445,11 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_FOLDER_RESERVED\x10B\x12\x1f\n" +
 	"\x1bERROR_REASON_FOLDER_MISSING\x10C\x12%\n" +
 	"!ERROR_REASON_WORKSPACE_NAME_TAKEN\x10D\x12$\n" +
-	" ERROR_REASON_TOO_MANY_WORKSPACES\x10EB\x98\x01\n" +
+	" ERROR_REASON_TOO_MANY_WORKSPACES\x10E\x12\x1e\n" +
+	"\x1aERROR_REASON_NOT_LISTENING\x10F\x12\x1c\n" +
+	"\x18ERROR_REASON_PORT_CLOSED\x10G\x12%\n" +
+	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10H\x12 \n" +
+	"\x1cERROR_REASON_CONNECTION_LOST\x10IB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -11,7 +11,6 @@ package toolgatev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -979,79 +978,6 @@ func (*FilesHeartbeat) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{12}
 }
 
-// How a change is made: as a call.
-type FileCall struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose name.
-	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7.
-	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// What becomes of prompts that nobody answers.
-	Unattended Unattended `protobuf:"varint,3,opt,name=unattended,proto3,enum=toolgate.v1.Unattended" json:"unattended,omitempty"`
-	// With UNATTENDED_WAIT: how long each prompt waits, as in RunToolRequest.
-	WaitTimeout   *durationpb.Duration `protobuf:"bytes,4,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FileCall) Reset() {
-	*x = FileCall{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FileCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FileCall) ProtoMessage() {}
-
-func (x *FileCall) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FileCall.ProtoReflect.Descriptor instead.
-func (*FileCall) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *FileCall) GetContext() *CallContext {
-	if x != nil {
-		return x.Context
-	}
-	return nil
-}
-
-func (x *FileCall) GetCallId() string {
-	if x != nil {
-		return x.CallId
-	}
-	return ""
-}
-
-func (x *FileCall) GetUnattended() Unattended {
-	if x != nil {
-		return x.Unattended
-	}
-	return Unattended_UNATTENDED_UNSPECIFIED
-}
-
-func (x *FileCall) GetWaitTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.WaitTimeout
-	}
-	return nil
-}
-
 // A file that is to be written, and what it must be before.
 type WriteTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1070,7 +996,7 @@ type WriteTarget struct {
 
 func (x *WriteTarget) Reset() {
 	*x = WriteTarget{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[14]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1008,7 @@ func (x *WriteTarget) String() string {
 func (*WriteTarget) ProtoMessage() {}
 
 func (x *WriteTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[14]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1021,7 @@ func (x *WriteTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteTarget.ProtoReflect.Descriptor instead.
 func (*WriteTarget) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WriteTarget) GetPath() string {
@@ -1130,7 +1056,7 @@ func (x *WriteTarget) GetIfAbsent() bool {
 type WriteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *FileCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Where.
 	Target *WriteTarget `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The whole content, as large as a message may be (`limits.max_message_bytes`).
@@ -1141,7 +1067,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[15]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1079,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[15]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,10 +1092,10 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *WriteFileRequest) GetCall() *FileCall {
+func (x *WriteFileRequest) GetCall() *CallOptions {
 	if x != nil {
 		return x.Call
 	}
@@ -1203,7 +1129,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1141,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[16]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1154,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriteFileResponse) GetCallId() string {
@@ -1249,7 +1175,7 @@ func (x *WriteFileResponse) GetFile() *FileInfo {
 type UploadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How; in the first message only.
-	Call *FileCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Where; in the first message, and in no other.
 	Target *WriteTarget `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The next bytes of the content.
@@ -1260,7 +1186,7 @@ type UploadFileRequest struct {
 
 func (x *UploadFileRequest) Reset() {
 	*x = UploadFileRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1198,7 @@ func (x *UploadFileRequest) String() string {
 func (*UploadFileRequest) ProtoMessage() {}
 
 func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,10 +1211,10 @@ func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileRequest.ProtoReflect.Descriptor instead.
 func (*UploadFileRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *UploadFileRequest) GetCall() *FileCall {
+func (x *UploadFileRequest) GetCall() *CallOptions {
 	if x != nil {
 		return x.Call
 	}
@@ -1322,7 +1248,7 @@ type UploadFileResponse struct {
 
 func (x *UploadFileResponse) Reset() {
 	*x = UploadFileResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[18]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1260,7 @@ func (x *UploadFileResponse) String() string {
 func (*UploadFileResponse) ProtoMessage() {}
 
 func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[18]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1273,7 @@ func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileResponse.ProtoReflect.Descriptor instead.
 func (*UploadFileResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UploadFileResponse) GetCallId() string {
@@ -1368,7 +1294,7 @@ func (x *UploadFileResponse) GetFile() *FileInfo {
 type CreateFolderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *FileCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// The folder.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1377,7 +1303,7 @@ type CreateFolderRequest struct {
 
 func (x *CreateFolderRequest) Reset() {
 	*x = CreateFolderRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[19]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1315,7 @@ func (x *CreateFolderRequest) String() string {
 func (*CreateFolderRequest) ProtoMessage() {}
 
 func (x *CreateFolderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[19]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,10 +1328,10 @@ func (x *CreateFolderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateFolderRequest.ProtoReflect.Descriptor instead.
 func (*CreateFolderRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *CreateFolderRequest) GetCall() *FileCall {
+func (x *CreateFolderRequest) GetCall() *CallOptions {
 	if x != nil {
 		return x.Call
 	}
@@ -1432,7 +1358,7 @@ type CreateFolderResponse struct {
 
 func (x *CreateFolderResponse) Reset() {
 	*x = CreateFolderResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[20]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1370,7 @@ func (x *CreateFolderResponse) String() string {
 func (*CreateFolderResponse) ProtoMessage() {}
 
 func (x *CreateFolderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[20]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1383,7 @@ func (x *CreateFolderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateFolderResponse.ProtoReflect.Descriptor instead.
 func (*CreateFolderResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateFolderResponse) GetCallId() string {
@@ -1478,7 +1404,7 @@ func (x *CreateFolderResponse) GetFile() *FileInfo {
 type MoveFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *FileCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// What to move.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Its new path, not only the folder that it comes into.
@@ -1491,7 +1417,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[21]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1429,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[21]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,10 +1442,10 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{21}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *MoveFileRequest) GetCall() *FileCall {
+func (x *MoveFileRequest) GetCall() *CallOptions {
 	if x != nil {
 		return x.Call
 	}
@@ -1558,7 +1484,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[22]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1496,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[22]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1509,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{22}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MoveFileResponse) GetCallId() string {
@@ -1597,7 +1523,7 @@ func (x *MoveFileResponse) GetCallId() string {
 type DeleteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *FileCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// What to delete.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Whether to delete a folder, with all that is in it. Without, a folder is FAILED_PRECONDITION, reason IS_FOLDER.
@@ -1610,7 +1536,7 @@ type DeleteFileRequest struct {
 
 func (x *DeleteFileRequest) Reset() {
 	*x = DeleteFileRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[23]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1548,7 @@ func (x *DeleteFileRequest) String() string {
 func (*DeleteFileRequest) ProtoMessage() {}
 
 func (x *DeleteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[23]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,10 +1561,10 @@ func (x *DeleteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFileRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFileRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{23}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *DeleteFileRequest) GetCall() *FileCall {
+func (x *DeleteFileRequest) GetCall() *CallOptions {
 	if x != nil {
 		return x.Call
 	}
@@ -1677,7 +1603,7 @@ type DeleteFileResponse struct {
 
 func (x *DeleteFileResponse) Reset() {
 	*x = DeleteFileResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[24]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1615,7 @@ func (x *DeleteFileResponse) String() string {
 func (*DeleteFileResponse) ProtoMessage() {}
 
 func (x *DeleteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[24]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1628,7 @@ func (x *DeleteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFileResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFileResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{24}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteFileResponse) GetCallId() string {
@@ -1727,7 +1653,7 @@ type DownloadArchiveRequest struct {
 
 func (x *DownloadArchiveRequest) Reset() {
 	*x = DownloadArchiveRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[25]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1665,7 @@ func (x *DownloadArchiveRequest) String() string {
 func (*DownloadArchiveRequest) ProtoMessage() {}
 
 func (x *DownloadArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[25]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1678,7 @@ func (x *DownloadArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadArchiveRequest.ProtoReflect.Descriptor instead.
 func (*DownloadArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{25}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DownloadArchiveRequest) GetContext() *CallContext {
@@ -1789,7 +1715,7 @@ type DownloadArchiveResponse struct {
 
 func (x *DownloadArchiveResponse) Reset() {
 	*x = DownloadArchiveResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[26]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1727,7 @@ func (x *DownloadArchiveResponse) String() string {
 func (*DownloadArchiveResponse) ProtoMessage() {}
 
 func (x *DownloadArchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[26]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1740,7 @@ func (x *DownloadArchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadArchiveResponse.ProtoReflect.Descriptor instead.
 func (*DownloadArchiveResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{26}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DownloadArchiveResponse) GetData() []byte {
@@ -1844,7 +1770,7 @@ type ArchiveEnd struct {
 
 func (x *ArchiveEnd) Reset() {
 	*x = ArchiveEnd{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[27]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1782,7 @@ func (x *ArchiveEnd) String() string {
 func (*ArchiveEnd) ProtoMessage() {}
 
 func (x *ArchiveEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[27]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1795,7 @@ func (x *ArchiveEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveEnd.ProtoReflect.Descriptor instead.
 func (*ArchiveEnd) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{27}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArchiveEnd) GetEntries() int64 {
@@ -1899,7 +1825,7 @@ type ArchiveTarget struct {
 
 func (x *ArchiveTarget) Reset() {
 	*x = ArchiveTarget{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[28]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1837,7 @@ func (x *ArchiveTarget) String() string {
 func (*ArchiveTarget) ProtoMessage() {}
 
 func (x *ArchiveTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[28]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +1850,7 @@ func (x *ArchiveTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveTarget.ProtoReflect.Descriptor instead.
 func (*ArchiveTarget) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{28}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ArchiveTarget) GetPath() string {
@@ -1945,7 +1871,7 @@ func (x *ArchiveTarget) GetIfAbsent() bool {
 type UploadArchiveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How; in the first message only.
-	Call *FileCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Where; in the first message, and in no other.
 	Target *ArchiveTarget `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The next bytes of the archive.
@@ -1956,7 +1882,7 @@ type UploadArchiveRequest struct {
 
 func (x *UploadArchiveRequest) Reset() {
 	*x = UploadArchiveRequest{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[29]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +1894,7 @@ func (x *UploadArchiveRequest) String() string {
 func (*UploadArchiveRequest) ProtoMessage() {}
 
 func (x *UploadArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[29]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,10 +1907,10 @@ func (x *UploadArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArchiveRequest.ProtoReflect.Descriptor instead.
 func (*UploadArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{29}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *UploadArchiveRequest) GetCall() *FileCall {
+func (x *UploadArchiveRequest) GetCall() *CallOptions {
 	if x != nil {
 		return x.Call
 	}
@@ -2016,7 +1942,7 @@ type UploadArchiveResponse struct {
 
 func (x *UploadArchiveResponse) Reset() {
 	*x = UploadArchiveResponse{}
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[30]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +1954,7 @@ func (x *UploadArchiveResponse) String() string {
 func (*UploadArchiveResponse) ProtoMessage() {}
 
 func (x *UploadArchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_file_service_proto_msgTypes[30]
+	mi := &file_toolgate_v1_file_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +1967,7 @@ func (x *UploadArchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArchiveResponse.ProtoReflect.Descriptor instead.
 func (*UploadArchiveResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{30}
+	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UploadArchiveResponse) GetCallId() string {
@@ -2055,7 +1981,7 @@ var File_toolgate_v1_file_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/file_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a toolgate/v1/output_service.proto\x1a\x1etoolgate/v1/tool_service.proto\"\xb6\x02\n" +
+	"\x1etoolgate/v1/file_service.proto\x12\vtoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a toolgate/v1/output_service.proto\"\xb6\x02\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12)\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x15.toolgate.v1.FileKindR\x04kind\x12\x1d\n" +
@@ -2118,49 +2044,42 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"gone_paths\x18\x02 \x03(\tR\tgonePaths\"'\n" +
 	"\vFilesMissed\x12\x18\n" +
 	"\apartial\x18\x01 \x01(\bR\apartial\"\x10\n" +
-	"\x0eFilesHeartbeat\"\xce\x01\n" +
-	"\bFileCall\x122\n" +
-	"\acontext\x18\x01 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x17\n" +
-	"\acall_id\x18\x02 \x01(\tR\x06callId\x127\n" +
-	"\n" +
-	"unattended\x18\x03 \x01(\x0e2\x17.toolgate.v1.UnattendedR\n" +
-	"unattended\x12<\n" +
-	"\fwait_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\"}\n" +
+	"\x0eFilesHeartbeat\"}\n" +
 	"\vWriteTarget\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
 	"\x04mode\x18\x02 \x01(\rH\x00R\x04mode\x88\x01\x01\x12\x1b\n" +
 	"\tif_sha256\x18\x03 \x01(\tR\bifSha256\x12\x1b\n" +
 	"\tif_absent\x18\x04 \x01(\bR\bifAbsentB\a\n" +
-	"\x05_mode\"\x89\x01\n" +
-	"\x10WriteFileRequest\x12)\n" +
-	"\x04call\x18\x01 \x01(\v2\x15.toolgate.v1.FileCallR\x04call\x120\n" +
+	"\x05_mode\"\x8c\x01\n" +
+	"\x10WriteFileRequest\x12,\n" +
+	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.toolgate.v1.WriteTargetR\x06target\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\"W\n" +
 	"\x11WriteFileResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12)\n" +
-	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x8a\x01\n" +
-	"\x11UploadFileRequest\x12)\n" +
-	"\x04call\x18\x01 \x01(\v2\x15.toolgate.v1.FileCallR\x04call\x120\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x8d\x01\n" +
+	"\x11UploadFileRequest\x12,\n" +
+	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.toolgate.v1.WriteTargetR\x06target\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\"X\n" +
 	"\x12UploadFileResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12)\n" +
-	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"T\n" +
-	"\x13CreateFolderRequest\x12)\n" +
-	"\x04call\x18\x01 \x01(\v2\x15.toolgate.v1.FileCallR\x04call\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"W\n" +
+	"\x13CreateFolderRequest\x12,\n" +
+	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"Z\n" +
 	"\x14CreateFolderResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12)\n" +
-	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x88\x01\n" +
-	"\x0fMoveFileRequest\x12)\n" +
-	"\x04call\x18\x01 \x01(\v2\x15.toolgate.v1.FileCallR\x04call\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x8b\x01\n" +
+	"\x0fMoveFileRequest\x12,\n" +
+	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\bnew_path\x18\x03 \x01(\tR\anewPath\x12\x1b\n" +
 	"\tif_sha256\x18\x04 \x01(\tR\bifSha256\"+\n" +
 	"\x10MoveFileResponse\x12\x17\n" +
-	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x8d\x01\n" +
-	"\x11DeleteFileRequest\x12)\n" +
-	"\x04call\x18\x01 \x01(\v2\x15.toolgate.v1.FileCallR\x04call\x12\x12\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x90\x01\n" +
+	"\x11DeleteFileRequest\x12,\n" +
+	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x1b\n" +
 	"\tif_sha256\x18\x04 \x01(\tR\bifSha256\"-\n" +
@@ -2179,9 +2098,9 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"\romitted_paths\x18\x02 \x03(\tR\fomittedPaths\"@\n" +
 	"\rArchiveTarget\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1b\n" +
-	"\tif_absent\x18\x02 \x01(\bR\bifAbsent\"\x89\x01\n" +
-	"\x14UploadArchiveRequest\x12)\n" +
-	"\x04call\x18\x01 \x01(\v2\x15.toolgate.v1.FileCallR\x04call\x122\n" +
+	"\tif_absent\x18\x02 \x01(\bR\bifAbsent\"\x8c\x01\n" +
+	"\x14UploadArchiveRequest\x12,\n" +
+	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x122\n" +
 	"\x06target\x18\x02 \x01(\v2\x1a.toolgate.v1.ArchiveTargetR\x06target\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\"0\n" +
 	"\x15UploadArchiveResponse\x12\x17\n" +
@@ -2222,7 +2141,7 @@ func file_toolgate_v1_file_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_file_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolgate_v1_file_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_toolgate_v1_file_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_toolgate_v1_file_service_proto_goTypes = []any{
 	(FileKind)(0),                   // 0: toolgate.v1.FileKind
 	(*FileInfo)(nil),                // 1: toolgate.v1.FileInfo
@@ -2238,90 +2157,85 @@ var file_toolgate_v1_file_service_proto_goTypes = []any{
 	(*FilesChanged)(nil),            // 11: toolgate.v1.FilesChanged
 	(*FilesMissed)(nil),             // 12: toolgate.v1.FilesMissed
 	(*FilesHeartbeat)(nil),          // 13: toolgate.v1.FilesHeartbeat
-	(*FileCall)(nil),                // 14: toolgate.v1.FileCall
-	(*WriteTarget)(nil),             // 15: toolgate.v1.WriteTarget
-	(*WriteFileRequest)(nil),        // 16: toolgate.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),       // 17: toolgate.v1.WriteFileResponse
-	(*UploadFileRequest)(nil),       // 18: toolgate.v1.UploadFileRequest
-	(*UploadFileResponse)(nil),      // 19: toolgate.v1.UploadFileResponse
-	(*CreateFolderRequest)(nil),     // 20: toolgate.v1.CreateFolderRequest
-	(*CreateFolderResponse)(nil),    // 21: toolgate.v1.CreateFolderResponse
-	(*MoveFileRequest)(nil),         // 22: toolgate.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),        // 23: toolgate.v1.MoveFileResponse
-	(*DeleteFileRequest)(nil),       // 24: toolgate.v1.DeleteFileRequest
-	(*DeleteFileResponse)(nil),      // 25: toolgate.v1.DeleteFileResponse
-	(*DownloadArchiveRequest)(nil),  // 26: toolgate.v1.DownloadArchiveRequest
-	(*DownloadArchiveResponse)(nil), // 27: toolgate.v1.DownloadArchiveResponse
-	(*ArchiveEnd)(nil),              // 28: toolgate.v1.ArchiveEnd
-	(*ArchiveTarget)(nil),           // 29: toolgate.v1.ArchiveTarget
-	(*UploadArchiveRequest)(nil),    // 30: toolgate.v1.UploadArchiveRequest
-	(*UploadArchiveResponse)(nil),   // 31: toolgate.v1.UploadArchiveResponse
-	(*timestamppb.Timestamp)(nil),   // 32: google.protobuf.Timestamp
-	(*CallContext)(nil),             // 33: toolgate.v1.CallContext
-	(*ByteRange)(nil),               // 34: toolgate.v1.ByteRange
-	(Unattended)(0),                 // 35: toolgate.v1.Unattended
-	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
+	(*WriteTarget)(nil),             // 14: toolgate.v1.WriteTarget
+	(*WriteFileRequest)(nil),        // 15: toolgate.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),       // 16: toolgate.v1.WriteFileResponse
+	(*UploadFileRequest)(nil),       // 17: toolgate.v1.UploadFileRequest
+	(*UploadFileResponse)(nil),      // 18: toolgate.v1.UploadFileResponse
+	(*CreateFolderRequest)(nil),     // 19: toolgate.v1.CreateFolderRequest
+	(*CreateFolderResponse)(nil),    // 20: toolgate.v1.CreateFolderResponse
+	(*MoveFileRequest)(nil),         // 21: toolgate.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),        // 22: toolgate.v1.MoveFileResponse
+	(*DeleteFileRequest)(nil),       // 23: toolgate.v1.DeleteFileRequest
+	(*DeleteFileResponse)(nil),      // 24: toolgate.v1.DeleteFileResponse
+	(*DownloadArchiveRequest)(nil),  // 25: toolgate.v1.DownloadArchiveRequest
+	(*DownloadArchiveResponse)(nil), // 26: toolgate.v1.DownloadArchiveResponse
+	(*ArchiveEnd)(nil),              // 27: toolgate.v1.ArchiveEnd
+	(*ArchiveTarget)(nil),           // 28: toolgate.v1.ArchiveTarget
+	(*UploadArchiveRequest)(nil),    // 29: toolgate.v1.UploadArchiveRequest
+	(*UploadArchiveResponse)(nil),   // 30: toolgate.v1.UploadArchiveResponse
+	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
+	(*CallContext)(nil),             // 32: toolgate.v1.CallContext
+	(*ByteRange)(nil),               // 33: toolgate.v1.ByteRange
+	(*CallOptions)(nil),             // 34: toolgate.v1.CallOptions
 }
 var file_toolgate_v1_file_service_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.FileInfo.kind:type_name -> toolgate.v1.FileKind
-	32, // 1: toolgate.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
-	33, // 2: toolgate.v1.StatFileRequest.context:type_name -> toolgate.v1.CallContext
+	31, // 1: toolgate.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	32, // 2: toolgate.v1.StatFileRequest.context:type_name -> toolgate.v1.CallContext
 	1,  // 3: toolgate.v1.StatFileResponse.file:type_name -> toolgate.v1.FileInfo
-	33, // 4: toolgate.v1.ListFilesRequest.context:type_name -> toolgate.v1.CallContext
+	32, // 4: toolgate.v1.ListFilesRequest.context:type_name -> toolgate.v1.CallContext
 	1,  // 5: toolgate.v1.ListFilesResponse.files:type_name -> toolgate.v1.FileInfo
-	33, // 6: toolgate.v1.ReadFileRequest.context:type_name -> toolgate.v1.CallContext
-	34, // 7: toolgate.v1.ReadFileRequest.range:type_name -> toolgate.v1.ByteRange
+	32, // 6: toolgate.v1.ReadFileRequest.context:type_name -> toolgate.v1.CallContext
+	33, // 7: toolgate.v1.ReadFileRequest.range:type_name -> toolgate.v1.ByteRange
 	1,  // 8: toolgate.v1.ReadFileResponse.file:type_name -> toolgate.v1.FileInfo
-	33, // 9: toolgate.v1.WatchFilesRequest.context:type_name -> toolgate.v1.CallContext
+	32, // 9: toolgate.v1.WatchFilesRequest.context:type_name -> toolgate.v1.CallContext
 	10, // 10: toolgate.v1.WatchFilesResponse.watched:type_name -> toolgate.v1.FilesWatched
 	11, // 11: toolgate.v1.WatchFilesResponse.changed:type_name -> toolgate.v1.FilesChanged
 	12, // 12: toolgate.v1.WatchFilesResponse.missed:type_name -> toolgate.v1.FilesMissed
 	13, // 13: toolgate.v1.WatchFilesResponse.heartbeat:type_name -> toolgate.v1.FilesHeartbeat
 	1,  // 14: toolgate.v1.FilesChanged.files:type_name -> toolgate.v1.FileInfo
-	33, // 15: toolgate.v1.FileCall.context:type_name -> toolgate.v1.CallContext
-	35, // 16: toolgate.v1.FileCall.unattended:type_name -> toolgate.v1.Unattended
-	36, // 17: toolgate.v1.FileCall.wait_timeout:type_name -> google.protobuf.Duration
-	14, // 18: toolgate.v1.WriteFileRequest.call:type_name -> toolgate.v1.FileCall
-	15, // 19: toolgate.v1.WriteFileRequest.target:type_name -> toolgate.v1.WriteTarget
-	1,  // 20: toolgate.v1.WriteFileResponse.file:type_name -> toolgate.v1.FileInfo
-	14, // 21: toolgate.v1.UploadFileRequest.call:type_name -> toolgate.v1.FileCall
-	15, // 22: toolgate.v1.UploadFileRequest.target:type_name -> toolgate.v1.WriteTarget
-	1,  // 23: toolgate.v1.UploadFileResponse.file:type_name -> toolgate.v1.FileInfo
-	14, // 24: toolgate.v1.CreateFolderRequest.call:type_name -> toolgate.v1.FileCall
-	1,  // 25: toolgate.v1.CreateFolderResponse.file:type_name -> toolgate.v1.FileInfo
-	14, // 26: toolgate.v1.MoveFileRequest.call:type_name -> toolgate.v1.FileCall
-	14, // 27: toolgate.v1.DeleteFileRequest.call:type_name -> toolgate.v1.FileCall
-	33, // 28: toolgate.v1.DownloadArchiveRequest.context:type_name -> toolgate.v1.CallContext
-	28, // 29: toolgate.v1.DownloadArchiveResponse.end:type_name -> toolgate.v1.ArchiveEnd
-	14, // 30: toolgate.v1.UploadArchiveRequest.call:type_name -> toolgate.v1.FileCall
-	29, // 31: toolgate.v1.UploadArchiveRequest.target:type_name -> toolgate.v1.ArchiveTarget
-	2,  // 32: toolgate.v1.FileService.StatFile:input_type -> toolgate.v1.StatFileRequest
-	4,  // 33: toolgate.v1.FileService.ListFiles:input_type -> toolgate.v1.ListFilesRequest
-	6,  // 34: toolgate.v1.FileService.ReadFile:input_type -> toolgate.v1.ReadFileRequest
-	8,  // 35: toolgate.v1.FileService.WatchFiles:input_type -> toolgate.v1.WatchFilesRequest
-	16, // 36: toolgate.v1.FileService.WriteFile:input_type -> toolgate.v1.WriteFileRequest
-	18, // 37: toolgate.v1.FileService.UploadFile:input_type -> toolgate.v1.UploadFileRequest
-	20, // 38: toolgate.v1.FileService.CreateFolder:input_type -> toolgate.v1.CreateFolderRequest
-	22, // 39: toolgate.v1.FileService.MoveFile:input_type -> toolgate.v1.MoveFileRequest
-	24, // 40: toolgate.v1.FileService.DeleteFile:input_type -> toolgate.v1.DeleteFileRequest
-	26, // 41: toolgate.v1.FileService.DownloadArchive:input_type -> toolgate.v1.DownloadArchiveRequest
-	30, // 42: toolgate.v1.FileService.UploadArchive:input_type -> toolgate.v1.UploadArchiveRequest
-	3,  // 43: toolgate.v1.FileService.StatFile:output_type -> toolgate.v1.StatFileResponse
-	5,  // 44: toolgate.v1.FileService.ListFiles:output_type -> toolgate.v1.ListFilesResponse
-	7,  // 45: toolgate.v1.FileService.ReadFile:output_type -> toolgate.v1.ReadFileResponse
-	9,  // 46: toolgate.v1.FileService.WatchFiles:output_type -> toolgate.v1.WatchFilesResponse
-	17, // 47: toolgate.v1.FileService.WriteFile:output_type -> toolgate.v1.WriteFileResponse
-	19, // 48: toolgate.v1.FileService.UploadFile:output_type -> toolgate.v1.UploadFileResponse
-	21, // 49: toolgate.v1.FileService.CreateFolder:output_type -> toolgate.v1.CreateFolderResponse
-	23, // 50: toolgate.v1.FileService.MoveFile:output_type -> toolgate.v1.MoveFileResponse
-	25, // 51: toolgate.v1.FileService.DeleteFile:output_type -> toolgate.v1.DeleteFileResponse
-	27, // 52: toolgate.v1.FileService.DownloadArchive:output_type -> toolgate.v1.DownloadArchiveResponse
-	31, // 53: toolgate.v1.FileService.UploadArchive:output_type -> toolgate.v1.UploadArchiveResponse
-	43, // [43:54] is the sub-list for method output_type
-	32, // [32:43] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	34, // 15: toolgate.v1.WriteFileRequest.call:type_name -> toolgate.v1.CallOptions
+	14, // 16: toolgate.v1.WriteFileRequest.target:type_name -> toolgate.v1.WriteTarget
+	1,  // 17: toolgate.v1.WriteFileResponse.file:type_name -> toolgate.v1.FileInfo
+	34, // 18: toolgate.v1.UploadFileRequest.call:type_name -> toolgate.v1.CallOptions
+	14, // 19: toolgate.v1.UploadFileRequest.target:type_name -> toolgate.v1.WriteTarget
+	1,  // 20: toolgate.v1.UploadFileResponse.file:type_name -> toolgate.v1.FileInfo
+	34, // 21: toolgate.v1.CreateFolderRequest.call:type_name -> toolgate.v1.CallOptions
+	1,  // 22: toolgate.v1.CreateFolderResponse.file:type_name -> toolgate.v1.FileInfo
+	34, // 23: toolgate.v1.MoveFileRequest.call:type_name -> toolgate.v1.CallOptions
+	34, // 24: toolgate.v1.DeleteFileRequest.call:type_name -> toolgate.v1.CallOptions
+	32, // 25: toolgate.v1.DownloadArchiveRequest.context:type_name -> toolgate.v1.CallContext
+	27, // 26: toolgate.v1.DownloadArchiveResponse.end:type_name -> toolgate.v1.ArchiveEnd
+	34, // 27: toolgate.v1.UploadArchiveRequest.call:type_name -> toolgate.v1.CallOptions
+	28, // 28: toolgate.v1.UploadArchiveRequest.target:type_name -> toolgate.v1.ArchiveTarget
+	2,  // 29: toolgate.v1.FileService.StatFile:input_type -> toolgate.v1.StatFileRequest
+	4,  // 30: toolgate.v1.FileService.ListFiles:input_type -> toolgate.v1.ListFilesRequest
+	6,  // 31: toolgate.v1.FileService.ReadFile:input_type -> toolgate.v1.ReadFileRequest
+	8,  // 32: toolgate.v1.FileService.WatchFiles:input_type -> toolgate.v1.WatchFilesRequest
+	15, // 33: toolgate.v1.FileService.WriteFile:input_type -> toolgate.v1.WriteFileRequest
+	17, // 34: toolgate.v1.FileService.UploadFile:input_type -> toolgate.v1.UploadFileRequest
+	19, // 35: toolgate.v1.FileService.CreateFolder:input_type -> toolgate.v1.CreateFolderRequest
+	21, // 36: toolgate.v1.FileService.MoveFile:input_type -> toolgate.v1.MoveFileRequest
+	23, // 37: toolgate.v1.FileService.DeleteFile:input_type -> toolgate.v1.DeleteFileRequest
+	25, // 38: toolgate.v1.FileService.DownloadArchive:input_type -> toolgate.v1.DownloadArchiveRequest
+	29, // 39: toolgate.v1.FileService.UploadArchive:input_type -> toolgate.v1.UploadArchiveRequest
+	3,  // 40: toolgate.v1.FileService.StatFile:output_type -> toolgate.v1.StatFileResponse
+	5,  // 41: toolgate.v1.FileService.ListFiles:output_type -> toolgate.v1.ListFilesResponse
+	7,  // 42: toolgate.v1.FileService.ReadFile:output_type -> toolgate.v1.ReadFileResponse
+	9,  // 43: toolgate.v1.FileService.WatchFiles:output_type -> toolgate.v1.WatchFilesResponse
+	16, // 44: toolgate.v1.FileService.WriteFile:output_type -> toolgate.v1.WriteFileResponse
+	18, // 45: toolgate.v1.FileService.UploadFile:output_type -> toolgate.v1.UploadFileResponse
+	20, // 46: toolgate.v1.FileService.CreateFolder:output_type -> toolgate.v1.CreateFolderResponse
+	22, // 47: toolgate.v1.FileService.MoveFile:output_type -> toolgate.v1.MoveFileResponse
+	24, // 48: toolgate.v1.FileService.DeleteFile:output_type -> toolgate.v1.DeleteFileResponse
+	26, // 49: toolgate.v1.FileService.DownloadArchive:output_type -> toolgate.v1.DownloadArchiveResponse
+	30, // 50: toolgate.v1.FileService.UploadArchive:output_type -> toolgate.v1.UploadArchiveResponse
+	40, // [40:51] is the sub-list for method output_type
+	29, // [29:40] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_file_service_proto_init() }
@@ -2332,21 +2246,20 @@ func file_toolgate_v1_file_service_proto_init() {
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
 	file_toolgate_v1_output_service_proto_init()
-	file_toolgate_v1_tool_service_proto_init()
 	file_toolgate_v1_file_service_proto_msgTypes[8].OneofWrappers = []any{
 		(*WatchFilesResponse_Watched)(nil),
 		(*WatchFilesResponse_Changed)(nil),
 		(*WatchFilesResponse_Missed)(nil),
 		(*WatchFilesResponse_Heartbeat)(nil),
 	}
-	file_toolgate_v1_file_service_proto_msgTypes[14].OneofWrappers = []any{}
+	file_toolgate_v1_file_service_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_file_service_proto_rawDesc), len(file_toolgate_v1_file_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

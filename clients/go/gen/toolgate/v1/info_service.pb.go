@@ -895,7 +895,9 @@ type WorkspaceInfo struct {
 	// When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed.
 	OpenTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`
 	// The principal that opened it; empty without authentication, and for one of the configuration.
-	OpenedBy      string `protobuf:"bytes,11,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
+	OpenedBy string `protobuf:"bytes,11,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
+	// What its calls use at this moment. Set by GetWorkspace only.
+	Usage         *WorkspaceUsage `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1007,6 +1009,95 @@ func (x *WorkspaceInfo) GetOpenedBy() string {
 	return ""
 }
 
+func (x *WorkspaceInfo) GetUsage() *WorkspaceUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// What the calls of a workspace use at one moment, as the kernel counts it: their programs, and what ended calls left running.
+type WorkspaceUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Calls that run or wait for a person.
+	RunningCalls int32 `protobuf:"varint,1,opt,name=running_calls,json=runningCalls,proto3" json:"running_calls,omitempty"`
+	// Processes of their programs.
+	Processes int32 `protobuf:"varint,2,opt,name=processes,proto3" json:"processes,omitempty"`
+	// Bytes of memory of those processes. Of what several processes share, each counts its part.
+	MemoryBytes int64 `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Time of processors that those processes, and those of theirs that have ended, spent in programs.
+	UserTime *durationpb.Duration `protobuf:"bytes,4,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
+	// Time of processors spent in the kernel for them.
+	SystemTime    *durationpb.Duration `protobuf:"bytes,5,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceUsage) Reset() {
+	*x = WorkspaceUsage{}
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceUsage) ProtoMessage() {}
+
+func (x *WorkspaceUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceUsage.ProtoReflect.Descriptor instead.
+func (*WorkspaceUsage) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WorkspaceUsage) GetRunningCalls() int32 {
+	if x != nil {
+		return x.RunningCalls
+	}
+	return 0
+}
+
+func (x *WorkspaceUsage) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *WorkspaceUsage) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *WorkspaceUsage) GetUserTime() *durationpb.Duration {
+	if x != nil {
+		return x.UserTime
+	}
+	return nil
+}
+
+func (x *WorkspaceUsage) GetSystemTime() *durationpb.Duration {
+	if x != nil {
+		return x.SystemTime
+	}
+	return nil
+}
+
 // A language server, as it would be used at the workspace's folder.
 type LanguageServerInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1024,7 +1115,7 @@ type LanguageServerInfo struct {
 
 func (x *LanguageServerInfo) Reset() {
 	*x = LanguageServerInfo{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1127,7 @@ func (x *LanguageServerInfo) String() string {
 func (*LanguageServerInfo) ProtoMessage() {}
 
 func (x *LanguageServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1140,7 @@ func (x *LanguageServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LanguageServerInfo.ProtoReflect.Descriptor instead.
 func (*LanguageServerInfo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LanguageServerInfo) GetId() string {
@@ -1100,7 +1191,7 @@ type ToolSourceInfo struct {
 
 func (x *ToolSourceInfo) Reset() {
 	*x = ToolSourceInfo{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1203,7 @@ func (x *ToolSourceInfo) String() string {
 func (*ToolSourceInfo) ProtoMessage() {}
 
 func (x *ToolSourceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1216,7 @@ func (x *ToolSourceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSourceInfo.ProtoReflect.Descriptor instead.
 func (*ToolSourceInfo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ToolSourceInfo) GetSource() ToolSource {
@@ -1181,7 +1272,7 @@ type AgentInfo struct {
 
 func (x *AgentInfo) Reset() {
 	*x = AgentInfo{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1284,7 @@ func (x *AgentInfo) String() string {
 func (*AgentInfo) ProtoMessage() {}
 
 func (x *AgentInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1297,7 @@ func (x *AgentInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentInfo.ProtoReflect.Descriptor instead.
 func (*AgentInfo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AgentInfo) GetName() string {
@@ -1300,7 +1391,7 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x18_max_requests_per_secondB\x14\n" +
 	"\x12_max_request_burstB\x1c\n" +
 	"\x1a_max_streams_per_principalB\x1f\n" +
-	"\x1d_max_open_prompts_per_session\"\xbf\x03\n" +
+	"\x1d_max_open_prompts_per_session\"\xf2\x03\n" +
 	"\rWorkspaceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x1a\n" +
@@ -1313,7 +1404,15 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\aproblem\x18\t \x01(\tR\aproblem\x127\n" +
 	"\topen_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\x12\x1b\n" +
-	"\topened_by\x18\v \x01(\tR\bopenedBy\"r\n" +
+	"\topened_by\x18\v \x01(\tR\bopenedBy\x121\n" +
+	"\x05usage\x18\f \x01(\v2\x1b.toolgate.v1.WorkspaceUsageR\x05usage\"\xea\x01\n" +
+	"\x0eWorkspaceUsage\x12#\n" +
+	"\rrunning_calls\x18\x01 \x01(\x05R\frunningCalls\x12\x1c\n" +
+	"\tprocesses\x18\x02 \x01(\x05R\tprocesses\x12!\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x03R\vmemoryBytes\x126\n" +
+	"\tuser_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
+	"\vsystem_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"systemTime\"r\n" +
 	"\x12LanguageServerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x18\n" +
@@ -1382,7 +1481,7 @@ func file_toolgate_v1_info_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_toolgate_v1_info_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_toolgate_v1_info_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_toolgate_v1_info_service_proto_goTypes = []any{
 	(Feature)(0),                  // 0: toolgate.v1.Feature
 	(SandboxMode)(0),              // 1: toolgate.v1.SandboxMode
@@ -1394,44 +1493,48 @@ var file_toolgate_v1_info_service_proto_goTypes = []any{
 	(*SandboxInfo)(nil),           // 7: toolgate.v1.SandboxInfo
 	(*Limits)(nil),                // 8: toolgate.v1.Limits
 	(*WorkspaceInfo)(nil),         // 9: toolgate.v1.WorkspaceInfo
-	(*LanguageServerInfo)(nil),    // 10: toolgate.v1.LanguageServerInfo
-	(*ToolSourceInfo)(nil),        // 11: toolgate.v1.ToolSourceInfo
-	(*AgentInfo)(nil),             // 12: toolgate.v1.AgentInfo
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(PermissionAction)(0),         // 14: toolgate.v1.PermissionAction
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(ToolSource)(0),               // 16: toolgate.v1.ToolSource
-	(*PermissionRule)(nil),        // 17: toolgate.v1.PermissionRule
+	(*WorkspaceUsage)(nil),        // 10: toolgate.v1.WorkspaceUsage
+	(*LanguageServerInfo)(nil),    // 11: toolgate.v1.LanguageServerInfo
+	(*ToolSourceInfo)(nil),        // 12: toolgate.v1.ToolSourceInfo
+	(*AgentInfo)(nil),             // 13: toolgate.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(PermissionAction)(0),         // 15: toolgate.v1.PermissionAction
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(ToolSource)(0),               // 17: toolgate.v1.ToolSource
+	(*PermissionRule)(nil),        // 18: toolgate.v1.PermissionRule
 }
 var file_toolgate_v1_info_service_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.GetServerInfoResponse.features:type_name -> toolgate.v1.Feature
-	13, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	14, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
 	8,  // 2: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
 	9,  // 3: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
 	4,  // 4: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
 	7,  // 5: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
 	4,  // 6: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
 	1,  // 7: toolgate.v1.SandboxInfo.mode:type_name -> toolgate.v1.SandboxMode
-	14, // 8: toolgate.v1.SandboxInfo.network:type_name -> toolgate.v1.PermissionAction
-	15, // 9: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
-	15, // 10: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
-	15, // 11: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
-	15, // 12: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
-	12, // 13: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
-	11, // 14: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
-	10, // 15: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
-	13, // 16: toolgate.v1.WorkspaceInfo.open_time:type_name -> google.protobuf.Timestamp
-	16, // 17: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
-	2,  // 18: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
-	3,  // 19: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
-	17, // 20: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
-	5,  // 21: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
-	6,  // 22: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	15, // 8: toolgate.v1.SandboxInfo.network:type_name -> toolgate.v1.PermissionAction
+	16, // 9: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
+	16, // 10: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
+	16, // 11: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
+	16, // 12: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
+	13, // 13: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
+	12, // 14: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
+	11, // 15: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
+	14, // 16: toolgate.v1.WorkspaceInfo.open_time:type_name -> google.protobuf.Timestamp
+	10, // 17: toolgate.v1.WorkspaceInfo.usage:type_name -> toolgate.v1.WorkspaceUsage
+	16, // 18: toolgate.v1.WorkspaceUsage.user_time:type_name -> google.protobuf.Duration
+	16, // 19: toolgate.v1.WorkspaceUsage.system_time:type_name -> google.protobuf.Duration
+	17, // 20: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
+	2,  // 21: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
+	3,  // 22: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
+	18, // 23: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
+	5,  // 24: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
+	6,  // 25: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
+	25, // [25:26] is the sub-list for method output_type
+	24, // [24:25] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_info_service_proto_init() }
@@ -1449,7 +1552,7 @@ func file_toolgate_v1_info_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_info_service_proto_rawDesc), len(file_toolgate_v1_info_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

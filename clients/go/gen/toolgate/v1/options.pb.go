@@ -36,7 +36,8 @@ const (
 // them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
 // see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
 // AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-// `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage` and `admin`.
+// `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage`,
+// `ports.connect` and `admin`.
 type Scope int32
 
 const (
@@ -63,6 +64,8 @@ const (
 	// Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
 	// from SCOPE_ADMIN because a front end that opens projects need not read the audit.
 	Scope_SCOPE_WORKSPACES_MANAGE Scope = 10
+	// Reach what programs of calls listen on, as far as rules and people allow.
+	Scope_SCOPE_PORTS_CONNECT Scope = 11
 )
 
 // Enum value maps for Scope.
@@ -79,6 +82,7 @@ var (
 		8:  "SCOPE_FILES_READ",
 		9:  "SCOPE_FILES_WRITE",
 		10: "SCOPE_WORKSPACES_MANAGE",
+		11: "SCOPE_PORTS_CONNECT",
 	}
 	Scope_value = map[string]int32{
 		"SCOPE_UNSPECIFIED":       0,
@@ -92,6 +96,7 @@ var (
 		"SCOPE_FILES_READ":        8,
 		"SCOPE_FILES_WRITE":       9,
 		"SCOPE_WORKSPACES_MANAGE": 10,
+		"SCOPE_PORTS_CONNECT":     11,
 	}
 )
 
@@ -146,7 +151,7 @@ var File_toolgate_v1_options_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\x19toolgate/v1/options.proto\x12\vtoolgate.v1\x1a google/protobuf/descriptor.proto*\x85\x02\n" +
+	"\x19toolgate/v1/options.proto\x12\vtoolgate.v1\x1a google/protobuf/descriptor.proto*\x9e\x02\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SCOPE_CALLS_EXECUTE\x10\x01\x12\x14\n" +
@@ -159,7 +164,8 @@ const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\x10SCOPE_FILES_READ\x10\b\x12\x15\n" +
 	"\x11SCOPE_FILES_WRITE\x10\t\x12\x1b\n" +
 	"\x17SCOPE_WORKSPACES_MANAGE\x10\n" +
-	":I\n" +
+	"\x12\x17\n" +
+	"\x13SCOPE_PORTS_CONNECT\x10\v:I\n" +
 	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xc7\n" +
 	" \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeB\x94\x01\n" +
 	"\x0eio.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"

@@ -830,6 +830,7 @@ type Event struct {
 	//	*Event_ToolsChanged
 	//	*Event_CallMetadataChanged
 	//	*Event_WorkspaceChanged
+	//	*Event_ListeningChanged
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -990,6 +991,15 @@ func (x *Event) GetWorkspaceChanged() *WorkspaceChanged {
 	return nil
 }
 
+func (x *Event) GetListeningChanged() *ListeningChanged {
+	if x != nil {
+		if x, ok := x.Event.(*Event_ListeningChanged); ok {
+			return x.ListeningChanged
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -1044,6 +1054,11 @@ type Event_WorkspaceChanged struct {
 	WorkspaceChanged *WorkspaceChanged `protobuf:"bytes,14,opt,name=workspace_changed,json=workspaceChanged,proto3,oneof"`
 }
 
+type Event_ListeningChanged struct {
+	// A program of a call began or ceased to listen on a port.
+	ListeningChanged *ListeningChanged `protobuf:"bytes,15,opt,name=listening_changed,json=listeningChanged,proto3,oneof"`
+}
+
 func (*Event_CallStateChanged) isEvent_Event() {}
 
 func (*Event_FileEdited) isEvent_Event() {}
@@ -1063,6 +1078,8 @@ func (*Event_ToolsChanged) isEvent_Event() {}
 func (*Event_CallMetadataChanged) isEvent_Event() {}
 
 func (*Event_WorkspaceChanged) isEvent_Event() {}
+
+func (*Event_ListeningChanged) isEvent_Event() {}
 
 // A call entered a state.
 type CallStateChanged struct {
@@ -1412,6 +1429,61 @@ func (x *WorkspaceChanged) GetChange() WorkspaceChange {
 	return WorkspaceChange_WORKSPACE_CHANGE_UNSPECIFIED
 }
 
+// A program of a call began or ceased to listen on a port: see CallListening.
+type ListeningChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// All that its programs listen on now.
+	Ports         []*ListeningPort `protobuf:"bytes,2,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListeningChanged) Reset() {
+	*x = ListeningChanged{}
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListeningChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListeningChanged) ProtoMessage() {}
+
+func (x *ListeningChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListeningChanged.ProtoReflect.Descriptor instead.
+func (*ListeningChanged) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListeningChanged) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ListeningChanged) GetPorts() []*ListeningPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 // A prompt was opened.
 type PromptOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1425,7 +1497,7 @@ type PromptOpened struct {
 
 func (x *PromptOpened) Reset() {
 	*x = PromptOpened{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1509,7 @@ func (x *PromptOpened) String() string {
 func (*PromptOpened) ProtoMessage() {}
 
 func (x *PromptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[17]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1522,7 @@ func (x *PromptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptOpened.ProtoReflect.Descriptor instead.
 func (*PromptOpened) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PromptOpened) GetPromptId() string {
@@ -1482,7 +1554,7 @@ type PromptEnded struct {
 
 func (x *PromptEnded) Reset() {
 	*x = PromptEnded{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1566,7 @@ func (x *PromptEnded) String() string {
 func (*PromptEnded) ProtoMessage() {}
 
 func (x *PromptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[18]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1579,7 @@ func (x *PromptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptEnded.ProtoReflect.Descriptor instead.
 func (*PromptEnded) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PromptEnded) GetPromptId() string {
@@ -1544,7 +1616,7 @@ type TodosUpdated struct {
 
 func (x *TodosUpdated) Reset() {
 	*x = TodosUpdated{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1628,7 @@ func (x *TodosUpdated) String() string {
 func (*TodosUpdated) ProtoMessage() {}
 
 func (x *TodosUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[19]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1641,7 @@ func (x *TodosUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TodosUpdated.ProtoReflect.Descriptor instead.
 func (*TodosUpdated) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TodosUpdated) GetTodos() []*Todo {
@@ -1595,7 +1667,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1679,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[20]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1692,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
 // The connection lives.
@@ -1635,7 +1707,7 @@ type EventHeartbeat struct {
 
 func (x *EventHeartbeat) Reset() {
 	*x = EventHeartbeat{}
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[21]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1719,7 @@ func (x *EventHeartbeat) String() string {
 func (*EventHeartbeat) ProtoMessage() {}
 
 func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_session_service_proto_msgTypes[21]
+	mi := &file_toolgate_v1_session_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1732,7 @@ func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventHeartbeat.ProtoReflect.Descriptor instead.
 func (*EventHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{21}
+	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EventHeartbeat) GetDraining() bool {
@@ -1730,7 +1802,7 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\x0eafter_sequence\x18\x03 \x01(\x03H\x00R\rafterSequence\x88\x01\x01B\x11\n" +
 	"\x0f_after_sequence\"?\n" +
 	"\x13WatchEventsResponse\x12(\n" +
-	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\xd9\x06\n" +
+	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\xa7\a\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x129\n" +
 	"\n" +
@@ -1749,7 +1821,8 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\rtodos_updated\x18\v \x01(\v2\x19.toolgate.v1.TodosUpdatedH\x00R\ftodosUpdated\x12@\n" +
 	"\rtools_changed\x18\f \x01(\v2\x19.toolgate.v1.ToolsChangedH\x00R\ftoolsChanged\x12V\n" +
 	"\x15call_metadata_changed\x18\r \x01(\v2 .toolgate.v1.CallMetadataChangedH\x00R\x13callMetadataChanged\x12L\n" +
-	"\x11workspace_changed\x18\x0e \x01(\v2\x1d.toolgate.v1.WorkspaceChangedH\x00R\x10workspaceChangedB\a\n" +
+	"\x11workspace_changed\x18\x0e \x01(\v2\x1d.toolgate.v1.WorkspaceChangedH\x00R\x10workspaceChanged\x12L\n" +
+	"\x11listening_changed\x18\x0f \x01(\v2\x1d.toolgate.v1.ListeningChangedH\x00R\x10listeningChangedB\a\n" +
 	"\x05event\"\xb5\x02\n" +
 	"\x10CallStateChanged\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
@@ -1776,7 +1849,10 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x12\x18\n" +
 	"\achanged\x18\x03 \x03(\tR\achanged\"H\n" +
 	"\x10WorkspaceChanged\x124\n" +
-	"\x06change\x18\x01 \x01(\x0e2\x1c.toolgate.v1.WorkspaceChangeR\x06change\"D\n" +
+	"\x06change\x18\x01 \x01(\x0e2\x1c.toolgate.v1.WorkspaceChangeR\x06change\"]\n" +
+	"\x10ListeningChanged\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x120\n" +
+	"\x05ports\x18\x02 \x03(\v2\x1a.toolgate.v1.ListeningPortR\x05ports\"D\n" +
 	"\fPromptOpened\x12\x1b\n" +
 	"\tprompt_id\x18\x01 \x01(\tR\bpromptId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\"s\n" +
@@ -1817,7 +1893,7 @@ func file_toolgate_v1_session_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolgate_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_toolgate_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_toolgate_v1_session_service_proto_goTypes = []any{
 	(WorkspaceChange)(0),          // 0: toolgate.v1.WorkspaceChange
 	(*GetSessionRequest)(nil),     // 1: toolgate.v1.GetSessionRequest
@@ -1837,64 +1913,68 @@ var file_toolgate_v1_session_service_proto_goTypes = []any{
 	(*CallMetadataChanged)(nil),   // 15: toolgate.v1.CallMetadataChanged
 	(*ToolsChanged)(nil),          // 16: toolgate.v1.ToolsChanged
 	(*WorkspaceChanged)(nil),      // 17: toolgate.v1.WorkspaceChanged
-	(*PromptOpened)(nil),          // 18: toolgate.v1.PromptOpened
-	(*PromptEnded)(nil),           // 19: toolgate.v1.PromptEnded
-	(*TodosUpdated)(nil),          // 20: toolgate.v1.TodosUpdated
-	(*SessionEnded)(nil),          // 21: toolgate.v1.SessionEnded
-	(*EventHeartbeat)(nil),        // 22: toolgate.v1.EventHeartbeat
-	(*Call)(nil),                  // 23: toolgate.v1.Call
-	(*Prompt)(nil),                // 24: toolgate.v1.Prompt
-	(*Grant)(nil),                 // 25: toolgate.v1.Grant
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(CallState)(0),                // 27: toolgate.v1.CallState
-	(FailureReason)(0),            // 28: toolgate.v1.FailureReason
-	(CallOutcome)(0),              // 29: toolgate.v1.CallOutcome
-	(*structpb.Struct)(nil),       // 30: google.protobuf.Struct
-	(PromptState)(0),              // 31: toolgate.v1.PromptState
+	(*ListeningChanged)(nil),      // 18: toolgate.v1.ListeningChanged
+	(*PromptOpened)(nil),          // 19: toolgate.v1.PromptOpened
+	(*PromptEnded)(nil),           // 20: toolgate.v1.PromptEnded
+	(*TodosUpdated)(nil),          // 21: toolgate.v1.TodosUpdated
+	(*SessionEnded)(nil),          // 22: toolgate.v1.SessionEnded
+	(*EventHeartbeat)(nil),        // 23: toolgate.v1.EventHeartbeat
+	(*Call)(nil),                  // 24: toolgate.v1.Call
+	(*Prompt)(nil),                // 25: toolgate.v1.Prompt
+	(*Grant)(nil),                 // 26: toolgate.v1.Grant
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(CallState)(0),                // 28: toolgate.v1.CallState
+	(FailureReason)(0),            // 29: toolgate.v1.FailureReason
+	(CallOutcome)(0),              // 30: toolgate.v1.CallOutcome
+	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
+	(*ListeningPort)(nil),         // 32: toolgate.v1.ListeningPort
+	(PromptState)(0),              // 33: toolgate.v1.PromptState
 }
 var file_toolgate_v1_session_service_proto_depIdxs = []int32{
 	3,  // 0: toolgate.v1.GetSessionResponse.session:type_name -> toolgate.v1.Session
-	23, // 1: toolgate.v1.Session.recent_calls:type_name -> toolgate.v1.Call
-	24, // 2: toolgate.v1.Session.open_prompts:type_name -> toolgate.v1.Prompt
-	25, // 3: toolgate.v1.Session.grants:type_name -> toolgate.v1.Grant
+	24, // 1: toolgate.v1.Session.recent_calls:type_name -> toolgate.v1.Call
+	25, // 2: toolgate.v1.Session.open_prompts:type_name -> toolgate.v1.Prompt
+	26, // 3: toolgate.v1.Session.grants:type_name -> toolgate.v1.Grant
 	7,  // 4: toolgate.v1.Session.todos:type_name -> toolgate.v1.Todo
-	26, // 5: toolgate.v1.ListSessionsRequest.from_time:type_name -> google.protobuf.Timestamp
-	26, // 6: toolgate.v1.ListSessionsRequest.until_time:type_name -> google.protobuf.Timestamp
+	27, // 5: toolgate.v1.ListSessionsRequest.from_time:type_name -> google.protobuf.Timestamp
+	27, // 6: toolgate.v1.ListSessionsRequest.until_time:type_name -> google.protobuf.Timestamp
 	6,  // 7: toolgate.v1.ListSessionsResponse.sessions:type_name -> toolgate.v1.SessionSummary
-	26, // 8: toolgate.v1.SessionSummary.create_time:type_name -> google.protobuf.Timestamp
-	26, // 9: toolgate.v1.SessionSummary.last_activity_time:type_name -> google.protobuf.Timestamp
+	27, // 8: toolgate.v1.SessionSummary.create_time:type_name -> google.protobuf.Timestamp
+	27, // 9: toolgate.v1.SessionSummary.last_activity_time:type_name -> google.protobuf.Timestamp
 	12, // 10: toolgate.v1.WatchEventsResponse.event:type_name -> toolgate.v1.Event
-	26, // 11: toolgate.v1.Event.event_time:type_name -> google.protobuf.Timestamp
+	27, // 11: toolgate.v1.Event.event_time:type_name -> google.protobuf.Timestamp
 	13, // 12: toolgate.v1.Event.call_state_changed:type_name -> toolgate.v1.CallStateChanged
 	14, // 13: toolgate.v1.Event.file_edited:type_name -> toolgate.v1.FileEdited
-	18, // 14: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
-	19, // 15: toolgate.v1.Event.prompt_ended:type_name -> toolgate.v1.PromptEnded
-	21, // 16: toolgate.v1.Event.session_ended:type_name -> toolgate.v1.SessionEnded
-	22, // 17: toolgate.v1.Event.heartbeat:type_name -> toolgate.v1.EventHeartbeat
-	20, // 18: toolgate.v1.Event.todos_updated:type_name -> toolgate.v1.TodosUpdated
+	19, // 14: toolgate.v1.Event.prompt_opened:type_name -> toolgate.v1.PromptOpened
+	20, // 15: toolgate.v1.Event.prompt_ended:type_name -> toolgate.v1.PromptEnded
+	22, // 16: toolgate.v1.Event.session_ended:type_name -> toolgate.v1.SessionEnded
+	23, // 17: toolgate.v1.Event.heartbeat:type_name -> toolgate.v1.EventHeartbeat
+	21, // 18: toolgate.v1.Event.todos_updated:type_name -> toolgate.v1.TodosUpdated
 	16, // 19: toolgate.v1.Event.tools_changed:type_name -> toolgate.v1.ToolsChanged
 	15, // 20: toolgate.v1.Event.call_metadata_changed:type_name -> toolgate.v1.CallMetadataChanged
 	17, // 21: toolgate.v1.Event.workspace_changed:type_name -> toolgate.v1.WorkspaceChanged
-	27, // 22: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
-	28, // 23: toolgate.v1.CallStateChanged.reason:type_name -> toolgate.v1.FailureReason
-	29, // 24: toolgate.v1.CallStateChanged.outcome:type_name -> toolgate.v1.CallOutcome
-	30, // 25: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
-	0,  // 26: toolgate.v1.WorkspaceChanged.change:type_name -> toolgate.v1.WorkspaceChange
-	31, // 27: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
-	7,  // 28: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
-	1,  // 29: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
-	4,  // 30: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
-	8,  // 31: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
-	10, // 32: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
-	2,  // 33: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
-	5,  // 34: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
-	9,  // 35: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
-	11, // 36: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
-	33, // [33:37] is the sub-list for method output_type
-	29, // [29:33] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	18, // 22: toolgate.v1.Event.listening_changed:type_name -> toolgate.v1.ListeningChanged
+	28, // 23: toolgate.v1.CallStateChanged.state:type_name -> toolgate.v1.CallState
+	29, // 24: toolgate.v1.CallStateChanged.reason:type_name -> toolgate.v1.FailureReason
+	30, // 25: toolgate.v1.CallStateChanged.outcome:type_name -> toolgate.v1.CallOutcome
+	31, // 26: toolgate.v1.CallMetadataChanged.metadata:type_name -> google.protobuf.Struct
+	0,  // 27: toolgate.v1.WorkspaceChanged.change:type_name -> toolgate.v1.WorkspaceChange
+	32, // 28: toolgate.v1.ListeningChanged.ports:type_name -> toolgate.v1.ListeningPort
+	33, // 29: toolgate.v1.PromptEnded.state:type_name -> toolgate.v1.PromptState
+	7,  // 30: toolgate.v1.TodosUpdated.todos:type_name -> toolgate.v1.Todo
+	1,  // 31: toolgate.v1.SessionService.GetSession:input_type -> toolgate.v1.GetSessionRequest
+	4,  // 32: toolgate.v1.SessionService.ListSessions:input_type -> toolgate.v1.ListSessionsRequest
+	8,  // 33: toolgate.v1.SessionService.EndSession:input_type -> toolgate.v1.EndSessionRequest
+	10, // 34: toolgate.v1.SessionService.WatchEvents:input_type -> toolgate.v1.WatchEventsRequest
+	2,  // 35: toolgate.v1.SessionService.GetSession:output_type -> toolgate.v1.GetSessionResponse
+	5,  // 36: toolgate.v1.SessionService.ListSessions:output_type -> toolgate.v1.ListSessionsResponse
+	9,  // 37: toolgate.v1.SessionService.EndSession:output_type -> toolgate.v1.EndSessionResponse
+	11, // 38: toolgate.v1.SessionService.WatchEvents:output_type -> toolgate.v1.WatchEventsResponse
+	35, // [35:39] is the sub-list for method output_type
+	31, // [31:35] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_session_service_proto_init() }
@@ -1919,6 +1999,7 @@ func file_toolgate_v1_session_service_proto_init() {
 		(*Event_ToolsChanged)(nil),
 		(*Event_CallMetadataChanged)(nil),
 		(*Event_WorkspaceChanged)(nil),
+		(*Event_ListeningChanged)(nil),
 	}
 	file_toolgate_v1_session_service_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
@@ -1927,7 +2008,7 @@ func file_toolgate_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_session_service_proto_rawDesc), len(file_toolgate_v1_session_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,63 +26,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
-// a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
-// has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
-type Unattended int32
-
-const (
-	// As REFUSE.
-	Unattended_UNATTENDED_UNSPECIFIED Unattended = 0
-	// Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
-	// waits as the service is configured.
-	Unattended_UNATTENDED_REFUSE Unattended = 1
-	// Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
-	// configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
-	Unattended_UNATTENDED_WAIT Unattended = 2
-)
-
-// Enum value maps for Unattended.
-var (
-	Unattended_name = map[int32]string{
-		0: "UNATTENDED_UNSPECIFIED",
-		1: "UNATTENDED_REFUSE",
-		2: "UNATTENDED_WAIT",
-	}
-	Unattended_value = map[string]int32{
-		"UNATTENDED_UNSPECIFIED": 0,
-		"UNATTENDED_REFUSE":      1,
-		"UNATTENDED_WAIT":        2,
-	}
-)
-
-func (x Unattended) Enum() *Unattended {
-	p := new(Unattended)
-	*p = x
-	return p
-}
-
-func (x Unattended) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Unattended) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_tool_service_proto_enumTypes[0].Descriptor()
-}
-
-func (Unattended) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_tool_service_proto_enumTypes[0]
-}
-
-func (x Unattended) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Unattended.Descriptor instead.
-func (Unattended) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_tool_service_proto_rawDescGZIP(), []int{0}
-}
-
 // Says for whom tools are listed.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1930,12 +1873,7 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x05merge\x18\x04 \x01(\bR\x05merge\x12>\n" +
 	"\ron_disconnect\x18\x05 \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\"B\n" +
 	"\x12RevertCallResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event*T\n" +
-	"\n" +
-	"Unattended\x12\x1a\n" +
-	"\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n" +
-	"\x0fUNATTENDED_WAIT\x10\x022\xe3\b\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xe3\b\n" +
 	"\vToolService\x12R\n" +
 	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x06\xb8T\x02\x90\x02\x01\x12W\n" +
 	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x03\xb8T\x010\x01\x12I\n" +
@@ -1967,40 +1905,39 @@ func file_toolgate_v1_tool_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_tool_service_proto_rawDescData
 }
 
-var file_toolgate_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_toolgate_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_toolgate_v1_tool_service_proto_goTypes = []any{
-	(Unattended)(0),                // 0: toolgate.v1.Unattended
-	(*ListToolsRequest)(nil),       // 1: toolgate.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),      // 2: toolgate.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),     // 3: toolgate.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil),    // 4: toolgate.v1.ExecuteToolResponse
-	(*RunToolRequest)(nil),         // 5: toolgate.v1.RunToolRequest
-	(*RunToolResponse)(nil),        // 6: toolgate.v1.RunToolResponse
-	(*EvaluateCallRequest)(nil),    // 7: toolgate.v1.EvaluateCallRequest
-	(*EvaluateCallResponse)(nil),   // 8: toolgate.v1.EvaluateCallResponse
-	(*CallEvaluation)(nil),         // 9: toolgate.v1.CallEvaluation
-	(*EvaluatedRequest)(nil),       // 10: toolgate.v1.EvaluatedRequest
-	(*WatchCallRequest)(nil),       // 11: toolgate.v1.WatchCallRequest
-	(*WatchCallResponse)(nil),      // 12: toolgate.v1.WatchCallResponse
-	(*GetCallRequest)(nil),         // 13: toolgate.v1.GetCallRequest
-	(*GetCallResponse)(nil),        // 14: toolgate.v1.GetCallResponse
-	(*ListCallsRequest)(nil),       // 15: toolgate.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),      // 16: toolgate.v1.ListCallsResponse
-	(*CancelCallRequest)(nil),      // 17: toolgate.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),     // 18: toolgate.v1.CancelCallResponse
-	(*SendInputRequest)(nil),       // 19: toolgate.v1.SendInputRequest
-	(*SendInputResponse)(nil),      // 20: toolgate.v1.SendInputResponse
-	(*RevertCallRequest)(nil),      // 21: toolgate.v1.RevertCallRequest
-	(*RevertCallResponse)(nil),     // 22: toolgate.v1.RevertCallResponse
-	(*ModelRef)(nil),               // 23: toolgate.v1.ModelRef
-	(*ToolDefinition)(nil),         // 24: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),            // 25: toolgate.v1.CallContext
-	(*structpb.Struct)(nil),        // 26: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
-	(OnDisconnect)(0),              // 28: toolgate.v1.OnDisconnect
-	(OutputMode)(0),                // 29: toolgate.v1.OutputMode
-	(*CallEvent)(nil),              // 30: toolgate.v1.CallEvent
+	(*ListToolsRequest)(nil),       // 0: toolgate.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),      // 1: toolgate.v1.ListToolsResponse
+	(*ExecuteToolRequest)(nil),     // 2: toolgate.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil),    // 3: toolgate.v1.ExecuteToolResponse
+	(*RunToolRequest)(nil),         // 4: toolgate.v1.RunToolRequest
+	(*RunToolResponse)(nil),        // 5: toolgate.v1.RunToolResponse
+	(*EvaluateCallRequest)(nil),    // 6: toolgate.v1.EvaluateCallRequest
+	(*EvaluateCallResponse)(nil),   // 7: toolgate.v1.EvaluateCallResponse
+	(*CallEvaluation)(nil),         // 8: toolgate.v1.CallEvaluation
+	(*EvaluatedRequest)(nil),       // 9: toolgate.v1.EvaluatedRequest
+	(*WatchCallRequest)(nil),       // 10: toolgate.v1.WatchCallRequest
+	(*WatchCallResponse)(nil),      // 11: toolgate.v1.WatchCallResponse
+	(*GetCallRequest)(nil),         // 12: toolgate.v1.GetCallRequest
+	(*GetCallResponse)(nil),        // 13: toolgate.v1.GetCallResponse
+	(*ListCallsRequest)(nil),       // 14: toolgate.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),      // 15: toolgate.v1.ListCallsResponse
+	(*CancelCallRequest)(nil),      // 16: toolgate.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),     // 17: toolgate.v1.CancelCallResponse
+	(*SendInputRequest)(nil),       // 18: toolgate.v1.SendInputRequest
+	(*SendInputResponse)(nil),      // 19: toolgate.v1.SendInputResponse
+	(*RevertCallRequest)(nil),      // 20: toolgate.v1.RevertCallRequest
+	(*RevertCallResponse)(nil),     // 21: toolgate.v1.RevertCallResponse
+	(*ModelRef)(nil),               // 22: toolgate.v1.ModelRef
+	(*ToolDefinition)(nil),         // 23: toolgate.v1.ToolDefinition
+	(*CallContext)(nil),            // 24: toolgate.v1.CallContext
+	(*structpb.Struct)(nil),        // 25: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
+	(OnDisconnect)(0),              // 27: toolgate.v1.OnDisconnect
+	(OutputMode)(0),                // 28: toolgate.v1.OutputMode
+	(*CallEvent)(nil),              // 29: toolgate.v1.CallEvent
+	(Unattended)(0),                // 30: toolgate.v1.Unattended
 	(*Call)(nil),                   // 31: toolgate.v1.Call
 	(PermissionAction)(0),          // 32: toolgate.v1.PermissionAction
 	(*PermissionRequest)(nil),      // 33: toolgate.v1.PermissionRequest
@@ -2016,32 +1953,32 @@ var file_toolgate_v1_tool_service_proto_goTypes = []any{
 	(*SignalCallResponse)(nil),     // 43: toolgate.v1.SignalCallResponse
 }
 var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
-	23, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
-	24, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
-	25, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
-	26, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	27, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	28, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	29, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
-	30, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
-	25, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
-	26, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
-	27, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
-	28, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	0,  // 12: toolgate.v1.RunToolRequest.unattended:type_name -> toolgate.v1.Unattended
-	27, // 13: toolgate.v1.RunToolRequest.wait_timeout:type_name -> google.protobuf.Duration
+	22, // 0: toolgate.v1.ListToolsRequest.model:type_name -> toolgate.v1.ModelRef
+	23, // 1: toolgate.v1.ListToolsResponse.tools:type_name -> toolgate.v1.ToolDefinition
+	24, // 2: toolgate.v1.ExecuteToolRequest.context:type_name -> toolgate.v1.CallContext
+	25, // 3: toolgate.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	26, // 4: toolgate.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 5: toolgate.v1.ExecuteToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	28, // 6: toolgate.v1.ExecuteToolRequest.output:type_name -> toolgate.v1.OutputMode
+	29, // 7: toolgate.v1.ExecuteToolResponse.event:type_name -> toolgate.v1.CallEvent
+	24, // 8: toolgate.v1.RunToolRequest.context:type_name -> toolgate.v1.CallContext
+	25, // 9: toolgate.v1.RunToolRequest.input:type_name -> google.protobuf.Struct
+	26, // 10: toolgate.v1.RunToolRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 11: toolgate.v1.RunToolRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	30, // 12: toolgate.v1.RunToolRequest.unattended:type_name -> toolgate.v1.Unattended
+	26, // 13: toolgate.v1.RunToolRequest.wait_timeout:type_name -> google.protobuf.Duration
 	31, // 14: toolgate.v1.RunToolResponse.call:type_name -> toolgate.v1.Call
-	25, // 15: toolgate.v1.EvaluateCallRequest.context:type_name -> toolgate.v1.CallContext
-	26, // 16: toolgate.v1.EvaluateCallRequest.input:type_name -> google.protobuf.Struct
-	9,  // 17: toolgate.v1.EvaluateCallResponse.evaluation:type_name -> toolgate.v1.CallEvaluation
+	24, // 15: toolgate.v1.EvaluateCallRequest.context:type_name -> toolgate.v1.CallContext
+	25, // 16: toolgate.v1.EvaluateCallRequest.input:type_name -> google.protobuf.Struct
+	8,  // 17: toolgate.v1.EvaluateCallResponse.evaluation:type_name -> toolgate.v1.CallEvaluation
 	32, // 18: toolgate.v1.CallEvaluation.action:type_name -> toolgate.v1.PermissionAction
-	10, // 19: toolgate.v1.CallEvaluation.requests:type_name -> toolgate.v1.EvaluatedRequest
-	9,  // 20: toolgate.v1.CallEvaluation.children:type_name -> toolgate.v1.CallEvaluation
+	9,  // 19: toolgate.v1.CallEvaluation.requests:type_name -> toolgate.v1.EvaluatedRequest
+	8,  // 20: toolgate.v1.CallEvaluation.children:type_name -> toolgate.v1.CallEvaluation
 	33, // 21: toolgate.v1.EvaluatedRequest.permission:type_name -> toolgate.v1.PermissionRequest
 	34, // 22: toolgate.v1.EvaluatedRequest.questions:type_name -> toolgate.v1.QuestionRequest
 	32, // 23: toolgate.v1.EvaluatedRequest.action:type_name -> toolgate.v1.PermissionAction
-	29, // 24: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
-	30, // 25: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
+	28, // 24: toolgate.v1.WatchCallRequest.output:type_name -> toolgate.v1.OutputMode
+	29, // 25: toolgate.v1.WatchCallResponse.event:type_name -> toolgate.v1.CallEvent
 	31, // 26: toolgate.v1.GetCallResponse.call:type_name -> toolgate.v1.Call
 	35, // 27: toolgate.v1.ListCallsRequest.states:type_name -> toolgate.v1.CallState
 	36, // 28: toolgate.v1.ListCallsRequest.reasons:type_name -> toolgate.v1.FailureReason
@@ -2049,35 +1986,35 @@ var file_toolgate_v1_tool_service_proto_depIdxs = []int32{
 	37, // 30: toolgate.v1.ListCallsRequest.until_time:type_name -> google.protobuf.Timestamp
 	31, // 31: toolgate.v1.ListCallsResponse.calls:type_name -> toolgate.v1.Call
 	31, // 32: toolgate.v1.CancelCallResponse.call:type_name -> toolgate.v1.Call
-	25, // 33: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
-	28, // 34: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
-	30, // 35: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
-	1,  // 36: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
-	3,  // 37: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
-	5,  // 38: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
-	7,  // 39: toolgate.v1.ToolService.EvaluateCall:input_type -> toolgate.v1.EvaluateCallRequest
-	11, // 40: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
-	13, // 41: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
-	15, // 42: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
-	17, // 43: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
-	19, // 44: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
+	24, // 33: toolgate.v1.RevertCallRequest.context:type_name -> toolgate.v1.CallContext
+	27, // 34: toolgate.v1.RevertCallRequest.on_disconnect:type_name -> toolgate.v1.OnDisconnect
+	29, // 35: toolgate.v1.RevertCallResponse.event:type_name -> toolgate.v1.CallEvent
+	0,  // 36: toolgate.v1.ToolService.ListTools:input_type -> toolgate.v1.ListToolsRequest
+	2,  // 37: toolgate.v1.ToolService.ExecuteTool:input_type -> toolgate.v1.ExecuteToolRequest
+	4,  // 38: toolgate.v1.ToolService.RunTool:input_type -> toolgate.v1.RunToolRequest
+	6,  // 39: toolgate.v1.ToolService.EvaluateCall:input_type -> toolgate.v1.EvaluateCallRequest
+	10, // 40: toolgate.v1.ToolService.WatchCall:input_type -> toolgate.v1.WatchCallRequest
+	12, // 41: toolgate.v1.ToolService.GetCall:input_type -> toolgate.v1.GetCallRequest
+	14, // 42: toolgate.v1.ToolService.ListCalls:input_type -> toolgate.v1.ListCallsRequest
+	16, // 43: toolgate.v1.ToolService.CancelCall:input_type -> toolgate.v1.CancelCallRequest
+	18, // 44: toolgate.v1.ToolService.SendInput:input_type -> toolgate.v1.SendInputRequest
 	38, // 45: toolgate.v1.ToolService.ResizeTerminal:input_type -> toolgate.v1.ResizeTerminalRequest
 	39, // 46: toolgate.v1.ToolService.GetTerminal:input_type -> toolgate.v1.GetTerminalRequest
 	40, // 47: toolgate.v1.ToolService.SignalCall:input_type -> toolgate.v1.SignalCallRequest
-	21, // 48: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
-	2,  // 49: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
-	4,  // 50: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
-	6,  // 51: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
-	8,  // 52: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
-	12, // 53: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
-	14, // 54: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
-	16, // 55: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
-	18, // 56: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
-	20, // 57: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
+	20, // 48: toolgate.v1.ToolService.RevertCall:input_type -> toolgate.v1.RevertCallRequest
+	1,  // 49: toolgate.v1.ToolService.ListTools:output_type -> toolgate.v1.ListToolsResponse
+	3,  // 50: toolgate.v1.ToolService.ExecuteTool:output_type -> toolgate.v1.ExecuteToolResponse
+	5,  // 51: toolgate.v1.ToolService.RunTool:output_type -> toolgate.v1.RunToolResponse
+	7,  // 52: toolgate.v1.ToolService.EvaluateCall:output_type -> toolgate.v1.EvaluateCallResponse
+	11, // 53: toolgate.v1.ToolService.WatchCall:output_type -> toolgate.v1.WatchCallResponse
+	13, // 54: toolgate.v1.ToolService.GetCall:output_type -> toolgate.v1.GetCallResponse
+	15, // 55: toolgate.v1.ToolService.ListCalls:output_type -> toolgate.v1.ListCallsResponse
+	17, // 56: toolgate.v1.ToolService.CancelCall:output_type -> toolgate.v1.CancelCallResponse
+	19, // 57: toolgate.v1.ToolService.SendInput:output_type -> toolgate.v1.SendInputResponse
 	41, // 58: toolgate.v1.ToolService.ResizeTerminal:output_type -> toolgate.v1.ResizeTerminalResponse
 	42, // 59: toolgate.v1.ToolService.GetTerminal:output_type -> toolgate.v1.GetTerminalResponse
 	43, // 60: toolgate.v1.ToolService.SignalCall:output_type -> toolgate.v1.SignalCallResponse
-	22, // 61: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
+	21, // 61: toolgate.v1.ToolService.RevertCall:output_type -> toolgate.v1.RevertCallResponse
 	49, // [49:62] is the sub-list for method output_type
 	36, // [36:49] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
@@ -2115,14 +2052,13 @@ func file_toolgate_v1_tool_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_tool_service_proto_rawDesc), len(file_toolgate_v1_tool_service_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      0,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_toolgate_v1_tool_service_proto_goTypes,
 		DependencyIndexes: file_toolgate_v1_tool_service_proto_depIdxs,
-		EnumInfos:         file_toolgate_v1_tool_service_proto_enumTypes,
 		MessageInfos:      file_toolgate_v1_tool_service_proto_msgTypes,
 	}.Build()
 	File_toolgate_v1_tool_service_proto = out.File

@@ -97,6 +97,41 @@ TOOL_EFFECT_ASKS_USER: ToolEffect.ValueType  # 5
 """Asks a person beyond permission prompts."""
 Global___ToolEffect: _TypeAlias = ToolEffect  # noqa: Y015
 
+class _Unattended:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UnattendedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Unattended.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    UNATTENDED_UNSPECIFIED: _Unattended.ValueType  # 0
+    """As REFUSE."""
+    UNATTENDED_REFUSE: _Unattended.ValueType  # 1
+    """Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+    waits as the service is configured.
+    """
+    UNATTENDED_WAIT: _Unattended.ValueType  # 2
+    """Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+    configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+    """
+
+class Unattended(_Unattended, metaclass=_UnattendedEnumTypeWrapper):
+    """What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+    a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+    has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+    """
+
+UNATTENDED_UNSPECIFIED: Unattended.ValueType  # 0
+"""As REFUSE."""
+UNATTENDED_REFUSE: Unattended.ValueType  # 1
+"""Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+waits as the service is configured.
+"""
+UNATTENDED_WAIT: Unattended.ValueType  # 2
+"""Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+"""
+Global___Unattended: _TypeAlias = Unattended  # noqa: Y015
+
 class _OnDisconnect:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -506,6 +541,44 @@ class CallContext(_message.Message):
 Global___CallContext: _TypeAlias = CallContext  # noqa: Y015
 
 @_typing.final
+class CallOptions(_message.Message):
+    """How an RPC makes the call that does its work: FileService for a change, PortService to open a port."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    UNATTENDED_FIELD_NUMBER: _builtins.int
+    WAIT_TIMEOUT_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7."""
+    unattended: Global___Unattended.ValueType
+    """What becomes of prompts that nobody answers."""
+    @_builtins.property
+    def context(self) -> Global___CallContext:
+        """In whose name."""
+
+    @_builtins.property
+    def wait_timeout(self) -> _duration_pb2.Duration:
+        """With UNATTENDED_WAIT: how long each prompt waits, as in RunToolRequest."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___CallContext | None = ...,
+        call_id: _builtins.str = ...,
+        unattended: Global___Unattended.ValueType = ...,
+        wait_timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "wait_timeout", b"wait_timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "context", b"context", "unattended", b"unattended", "wait_timeout", b"wait_timeout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallOptions: _TypeAlias = CallOptions  # noqa: Y015
+
+@_typing.final
 class Attachment(_message.Message):
     """A file that belongs to a result."""
 
@@ -699,6 +772,7 @@ class Call(_message.Message):
     WAITING_FOR_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
     TERMINAL_FIELD_NUMBER: _builtins.int
+    LISTENING_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call's id."""
     tool: _builtins.str
@@ -783,6 +857,12 @@ class Call(_message.Message):
     def terminal(self) -> _terminal_pb2.TerminalSize:
         """The size of its terminal, while it runs; absent if it has none: see ResizeTerminal. Set by GetCall only."""
 
+    @_builtins.property
+    def listening(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListeningPort]:
+        """What its programs listen on at this moment, those included that it left running when it ended: see PortService. Set by
+        GetCall only.
+        """
+
     def __init__(
         self,
         *,
@@ -812,16 +892,51 @@ class Call(_message.Message):
         waiting_for: _builtins.str = ...,
         resources: Global___Resources | None = ...,
         terminal: _terminal_pb2.TerminalSize | None = ...,
+        listening: _abc.Iterable[Global___ListeningPort] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "resources", b"resources", "start_time", b"start_time", "terminal", b"terminal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "resources", b"resources", "start_time", b"start_time", "state", b"state", "summary", b"summary", "terminal", b"terminal", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "listening", b"listening", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "resources", b"resources", "start_time", b"start_time", "state", b"state", "summary", b"summary", "terminal", b"terminal", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_ending: _TypeAlias = _typing.Literal["completed", "failed"]  # noqa: Y015
     _WhichOneofArgType_ending: _TypeAlias = _typing.Literal["ending", b"ending"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_ending) -> _WhichOneofReturnType_ending | None: ...
 
 Global___Call: _TypeAlias = Call  # noqa: Y015
+
+@_typing.final
+class ListeningPort(_message.Message):
+    """A TCP port of this machine that a program of a call listens on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """The port."""
+    address: _builtins.str
+    """The address that it listens on: `127.0.0.1`, or `0.0.0.0` or `::` for all."""
+    pid: _builtins.int
+    """A process that listens there."""
+    command: _builtins.str
+    """The command line of that process on one line, cut at 512 bytes."""
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        address: _builtins.str = ...,
+        pid: _builtins.int = ...,
+        command: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "command", b"command", "pid", b"pid", "port", b"port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListeningPort: _TypeAlias = ListeningPort  # noqa: Y015
 
 @_typing.final
 class BackgroundProcess(_message.Message):
@@ -938,6 +1053,7 @@ class CallEvent(_message.Message):
     COMPLETED_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
     CHILD_FIELD_NUMBER: _builtins.int
+    LISTENING_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     sequence: _builtins.int
@@ -996,6 +1112,10 @@ class CallEvent(_message.Message):
     def child(self) -> Global___CallChild:
         """The call made another one."""
 
+    @_builtins.property
+    def listening(self) -> Global___CallListening:
+        """A program of the call began or ceased to listen on a port."""
+
     def __init__(
         self,
         *,
@@ -1014,12 +1134,13 @@ class CallEvent(_message.Message):
         completed: Global___CallCompleted | None = ...,
         failed: Global___CallFailed | None = ...,
         child: Global___CallChild | None = ...,
+        listening: Global___CallListening | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "listening", b"listening", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "sequence", b"sequence", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "listening", b"listening", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "sequence", b"sequence", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["pending", "running", "metadata", "output", "waiting", "resumed", "warning", "heartbeat", "gap", "completed", "failed", "child"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["pending", "running", "metadata", "output", "waiting", "resumed", "warning", "heartbeat", "gap", "completed", "failed", "child", "listening"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1282,6 +1403,32 @@ class CallChild(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CallChild: _TypeAlias = CallChild  # noqa: Y015
+
+@_typing.final
+class CallListening(_message.Message):
+    """A program of the call began or ceased to listen on a port. Calls of `background` say so while they run; their ports are
+    looked at once a second.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListeningPort]:
+        """All that its programs listen on now; none any more if empty."""
+
+    def __init__(
+        self,
+        *,
+        ports: _abc.Iterable[Global___ListeningPort] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ports", b"ports"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallListening: _TypeAlias = CallListening  # noqa: Y015
 
 @_typing.final
 class CallWarning(_message.Message):

@@ -105,11 +105,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_OUTSIDE_WORKSPACE: _ErrorReason.ValueType  # 37
     """PERMISSION_DENIED: the path of a file leads out of the workspace."""
     ERROR_REASON_DENIED_BY_RULE: _ErrorReason.ValueType  # 38
-    """PERMISSION_DENIED: a rule denies what was to be done to files."""
+    """PERMISSION_DENIED: a rule denies the change of a file, a look at one, or the opening of a port."""
     ERROR_REASON_REJECTED: _ErrorReason.ValueType  # 39
-    """PERMISSION_DENIED: a person refused what was to be done to files."""
+    """PERMISSION_DENIED: a person refused the change of a file or the opening of a port."""
     ERROR_REASON_PERMISSION_NEEDED: _ErrorReason.ValueType  # 40
-    """PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered."""
+    """PERMISSION_DENIED: a person would have to be asked about files or a port, and nobody was, or nobody answered."""
     ERROR_REASON_REFUSED_BY_SYSTEM: _ErrorReason.ValueType  # 41
     """PERMISSION_DENIED: the service's user may not read the file."""
     ERROR_REASON_PATH_CHANGED: _ErrorReason.ValueType  # 42
@@ -170,6 +170,16 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ALREADY_EXISTS: the name of the workspace belongs to another folder."""
     ERROR_REASON_TOO_MANY_WORKSPACES: _ErrorReason.ValueType  # 69
     """RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
+    ERROR_REASON_NOT_LISTENING: _ErrorReason.ValueType  # 70
+    """FAILED_PRECONDITION: no program of the call listens on the port at an address of this machine that is reached from here, or
+    programs of others listen there too.
+    """
+    ERROR_REASON_PORT_CLOSED: _ErrorReason.ValueType  # 71
+    """FAILED_PRECONDITION: the call that opened the port has ended. Open it again."""
+    ERROR_REASON_TOO_MANY_CONNECTIONS: _ErrorReason.ValueType  # 72
+    """RESOURCE_EXHAUSTED: as many connections to the opened port are open as may be. Try again after the RetryInfo."""
+    ERROR_REASON_CONNECTION_LOST: _ErrorReason.ValueType  # 73
+    """ABORTED: the program has broken the connection."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -262,11 +272,11 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 36
 ERROR_REASON_OUTSIDE_WORKSPACE: ErrorReason.ValueType  # 37
 """PERMISSION_DENIED: the path of a file leads out of the workspace."""
 ERROR_REASON_DENIED_BY_RULE: ErrorReason.ValueType  # 38
-"""PERMISSION_DENIED: a rule denies what was to be done to files."""
+"""PERMISSION_DENIED: a rule denies the change of a file, a look at one, or the opening of a port."""
 ERROR_REASON_REJECTED: ErrorReason.ValueType  # 39
-"""PERMISSION_DENIED: a person refused what was to be done to files."""
+"""PERMISSION_DENIED: a person refused the change of a file or the opening of a port."""
 ERROR_REASON_PERMISSION_NEEDED: ErrorReason.ValueType  # 40
-"""PERMISSION_DENIED: a person would have to be asked about files, and nobody was, or nobody answered."""
+"""PERMISSION_DENIED: a person would have to be asked about files or a port, and nobody was, or nobody answered."""
 ERROR_REASON_REFUSED_BY_SYSTEM: ErrorReason.ValueType  # 41
 """PERMISSION_DENIED: the service's user may not read the file."""
 ERROR_REASON_PATH_CHANGED: ErrorReason.ValueType  # 42
@@ -327,4 +337,14 @@ ERROR_REASON_WORKSPACE_NAME_TAKEN: ErrorReason.ValueType  # 68
 """ALREADY_EXISTS: the name of the workspace belongs to another folder."""
 ERROR_REASON_TOO_MANY_WORKSPACES: ErrorReason.ValueType  # 69
 """RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
+ERROR_REASON_NOT_LISTENING: ErrorReason.ValueType  # 70
+"""FAILED_PRECONDITION: no program of the call listens on the port at an address of this machine that is reached from here, or
+programs of others listen there too.
+"""
+ERROR_REASON_PORT_CLOSED: ErrorReason.ValueType  # 71
+"""FAILED_PRECONDITION: the call that opened the port has ended. Open it again."""
+ERROR_REASON_TOO_MANY_CONNECTIONS: ErrorReason.ValueType  # 72
+"""RESOURCE_EXHAUSTED: as many connections to the opened port are open as may be. Try again after the RetryInfo."""
+ERROR_REASON_CONNECTION_LOST: ErrorReason.ValueType  # 73
+"""ABORTED: the program has broken the connection."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -22,15 +22,13 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from toolgate.v1 import call_pb2 as toolgate_dot_v1_dot_call__pb2
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import output_service_pb2 as toolgate_dot_v1_dot_output__service__pb2
-from toolgate.v1 import tool_service_pb2 as toolgate_dot_v1_dot_tool__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/file_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a toolgate/v1/output_service.proto\x1a\x1etoolgate/v1/tool_service.proto\"\xe0\x01\n\x08\x46ileInfo\x12\x0c\n\x04path\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.toolgate.v1.FileKind\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12/\n\x0bmodify_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blink_target\x18\x06 \x01(\t\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x15\n\rpath_is_lossy\x18\x08 \x01(\x08\x12\x12\n\nunreadable\x18\t \x01(\x08\"_\n\x0fStatFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x13\n\x0bwith_sha256\x18\x03 \x01(\x08\"7\n\x10StatFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"\x9a\x01\n\x10ListFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x17\n\x0finclude_ignored\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"R\n\x11ListFilesResponse\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x86\x01\n\x0fReadFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12%\n\x05range\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.ByteRange\x12\x13\n\x0bwith_sha256\x18\x04 \x01(\x08\"U\n\x10ReadFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\\\n\x11WatchFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\"\xe6\x01\n\x12WatchFilesResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12,\n\x07watched\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.FilesWatchedH\x00\x12,\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x19.toolgate.v1.FilesChangedH\x00\x12*\n\x06missed\x18\x04 \x01(\x0b\x32\x18.toolgate.v1.FilesMissedH\x00\x12\x30\n\theartbeat\x18\x05 \x01(\x0b\x32\x1b.toolgate.v1.FilesHeartbeatH\x00\x42\x06\n\x04news\"\x1f\n\x0c\x46ilesWatched\x12\x0f\n\x07partial\x18\x01 \x01(\x08\"H\n\x0c\x46ilesChanged\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x12\n\ngone_paths\x18\x02 \x03(\t\"\x1e\n\x0b\x46ilesMissed\x12\x0f\n\x07partial\x18\x01 \x01(\x08\"\x10\n\x0e\x46ilesHeartbeat\"\xa4\x01\n\x08\x46ileCall\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12+\n\nunattended\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.Unattended\x12/\n\x0cwait_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"]\n\x0bWriteTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\x04mode\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tif_sha256\x18\x03 \x01(\t\x12\x11\n\tif_absent\x18\x04 \x01(\x08\x42\x07\n\x05_mode\"r\n\x10WriteFileRequest\x12#\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileCall\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"I\n\x11WriteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"s\n\x11UploadFileRequest\x12#\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileCall\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"J\n\x12UploadFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"H\n\x13\x43reateFolderRequest\x12#\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileCall\x12\x0c\n\x04path\x18\x02 \x01(\t\"L\n\x14\x43reateFolderResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"i\n\x0fMoveFileRequest\x12#\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileCall\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x10\n\x08new_path\x18\x03 \x01(\t\x12\x11\n\tif_sha256\x18\x04 \x01(\t\"#\n\x10MoveFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"l\n\x11\x44\x65leteFileRequest\x12#\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileCall\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\trecursive\x18\x03 \x01(\x08\x12\x11\n\tif_sha256\x18\x04 \x01(\t\"%\n\x12\x44\x65leteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"j\n\x16\x44ownloadArchiveRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x17\n\x0finclude_ignored\x18\x03 \x01(\x08\"M\n\x17\x44ownloadArchiveResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12$\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.ArchiveEnd\"4\n\nArchiveEnd\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x03\x12\x15\n\romitted_paths\x18\x02 \x03(\t\"0\n\rArchiveTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\tif_absent\x18\x02 \x01(\x08\"u\n\x14UploadArchiveRequest\x12#\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileCall\x12*\n\x06target\x18\x02 \x01(\x0b\x32\x1a.toolgate.v1.ArchiveTarget\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"(\n\x15UploadArchiveResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t*x\n\x08\x46ileKind\x12\x19\n\x15\x46ILE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x46ILE_KIND_FILE\x10\x01\x12\x14\n\x10\x46ILE_KIND_FOLDER\x10\x02\x12\x12\n\x0e\x46ILE_KIND_LINK\x10\x03\x12\x13\n\x0f\x46ILE_KIND_OTHER\x10\x04\x32\xc8\x07\n\x0b\x46ileService\x12O\n\x08StatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse\"\x06\x90\x02\x01\xb8T\x08\x12R\n\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse\"\x06\x90\x02\x01\xb8T\x08\x12Q\n\x08ReadFile\x12\x1c.toolgate.v1.ReadFileRequest\x1a\x1d.toolgate.v1.ReadFileResponse\"\x06\x90\x02\x01\xb8T\x08\x30\x01\x12W\n\nWatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse\"\x06\x90\x02\x01\xb8T\x08\x30\x01\x12O\n\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse\"\x03\xb8T\t\x12T\n\nUploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x03\xb8T\t(\x01\x12X\n\x0c\x43reateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\x03\xb8T\t\x12L\n\x08MoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse\"\x03\xb8T\t\x12R\n\nDeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse\"\x03\xb8T\t\x12\x66\n\x0f\x44ownloadArchive\x12#.toolgate.v1.DownloadArchiveRequest\x1a$.toolgate.v1.DownloadArchiveResponse\"\x06\x90\x02\x01\xb8T\x08\x30\x01\x12]\n\rUploadArchive\x12!.toolgate.v1.UploadArchiveRequest\x1a\".toolgate.v1.UploadArchiveResponse\"\x03\xb8T\t(\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10\x46ileServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/file_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a toolgate/v1/output_service.proto\"\xe0\x01\n\x08\x46ileInfo\x12\x0c\n\x04path\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.toolgate.v1.FileKind\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12/\n\x0bmodify_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blink_target\x18\x06 \x01(\t\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x15\n\rpath_is_lossy\x18\x08 \x01(\x08\x12\x12\n\nunreadable\x18\t \x01(\x08\"_\n\x0fStatFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x13\n\x0bwith_sha256\x18\x03 \x01(\x08\"7\n\x10StatFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"\x9a\x01\n\x10ListFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x17\n\x0finclude_ignored\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"R\n\x11ListFilesResponse\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x86\x01\n\x0fReadFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12%\n\x05range\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.ByteRange\x12\x13\n\x0bwith_sha256\x18\x04 \x01(\x08\"U\n\x10ReadFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\\\n\x11WatchFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\"\xe6\x01\n\x12WatchFilesResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12,\n\x07watched\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.FilesWatchedH\x00\x12,\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x19.toolgate.v1.FilesChangedH\x00\x12*\n\x06missed\x18\x04 \x01(\x0b\x32\x18.toolgate.v1.FilesMissedH\x00\x12\x30\n\theartbeat\x18\x05 \x01(\x0b\x32\x1b.toolgate.v1.FilesHeartbeatH\x00\x42\x06\n\x04news\"\x1f\n\x0c\x46ilesWatched\x12\x0f\n\x07partial\x18\x01 \x01(\x08\"H\n\x0c\x46ilesChanged\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x12\n\ngone_paths\x18\x02 \x03(\t\"\x1e\n\x0b\x46ilesMissed\x12\x0f\n\x07partial\x18\x01 \x01(\x08\"\x10\n\x0e\x46ilesHeartbeat\"]\n\x0bWriteTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\x04mode\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tif_sha256\x18\x03 \x01(\t\x12\x11\n\tif_absent\x18\x04 \x01(\x08\x42\x07\n\x05_mode\"u\n\x10WriteFileRequest\x12&\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallOptions\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"I\n\x11WriteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"v\n\x11UploadFileRequest\x12&\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallOptions\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"J\n\x12UploadFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"K\n\x13\x43reateFolderRequest\x12&\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallOptions\x12\x0c\n\x04path\x18\x02 \x01(\t\"L\n\x14\x43reateFolderResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"l\n\x0fMoveFileRequest\x12&\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallOptions\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x10\n\x08new_path\x18\x03 \x01(\t\x12\x11\n\tif_sha256\x18\x04 \x01(\t\"#\n\x10MoveFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"o\n\x11\x44\x65leteFileRequest\x12&\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallOptions\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\trecursive\x18\x03 \x01(\x08\x12\x11\n\tif_sha256\x18\x04 \x01(\t\"%\n\x12\x44\x65leteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"j\n\x16\x44ownloadArchiveRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x17\n\x0finclude_ignored\x18\x03 \x01(\x08\"M\n\x17\x44ownloadArchiveResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12$\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.ArchiveEnd\"4\n\nArchiveEnd\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x03\x12\x15\n\romitted_paths\x18\x02 \x03(\t\"0\n\rArchiveTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\tif_absent\x18\x02 \x01(\x08\"x\n\x14UploadArchiveRequest\x12&\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallOptions\x12*\n\x06target\x18\x02 \x01(\x0b\x32\x1a.toolgate.v1.ArchiveTarget\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"(\n\x15UploadArchiveResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t*x\n\x08\x46ileKind\x12\x19\n\x15\x46ILE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x46ILE_KIND_FILE\x10\x01\x12\x14\n\x10\x46ILE_KIND_FOLDER\x10\x02\x12\x12\n\x0e\x46ILE_KIND_LINK\x10\x03\x12\x13\n\x0f\x46ILE_KIND_OTHER\x10\x04\x32\xc8\x07\n\x0b\x46ileService\x12O\n\x08StatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse\"\x06\x90\x02\x01\xb8T\x08\x12R\n\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse\"\x06\x90\x02\x01\xb8T\x08\x12Q\n\x08ReadFile\x12\x1c.toolgate.v1.ReadFileRequest\x1a\x1d.toolgate.v1.ReadFileResponse\"\x06\x90\x02\x01\xb8T\x08\x30\x01\x12W\n\nWatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse\"\x06\x90\x02\x01\xb8T\x08\x30\x01\x12O\n\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse\"\x03\xb8T\t\x12T\n\nUploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x03\xb8T\t(\x01\x12X\n\x0c\x43reateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\x03\xb8T\t\x12L\n\x08MoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse\"\x03\xb8T\t\x12R\n\nDeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse\"\x03\xb8T\t\x12\x66\n\x0f\x44ownloadArchive\x12#.toolgate.v1.DownloadArchiveRequest\x1a$.toolgate.v1.DownloadArchiveResponse\"\x06\x90\x02\x01\xb8T\x08\x30\x01\x12]\n\rUploadArchive\x12!.toolgate.v1.UploadArchiveRequest\x1a\".toolgate.v1.UploadArchiveResponse\"\x03\xb8T\t(\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10\x46ileServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -60,70 +58,68 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILESERVICE'].methods_by_name['DownloadArchive']._serialized_options = b'\220\002\001\270T\010'
   _globals['_FILESERVICE'].methods_by_name['UploadArchive']._loaded_options = None
   _globals['_FILESERVICE'].methods_by_name['UploadArchive']._serialized_options = b'\270T\t'
-  _globals['_FILEKIND']._serialized_start=3102
-  _globals['_FILEKIND']._serialized_end=3222
-  _globals['_FILEINFO']._serialized_start=230
-  _globals['_FILEINFO']._serialized_end=454
-  _globals['_STATFILEREQUEST']._serialized_start=456
-  _globals['_STATFILEREQUEST']._serialized_end=551
-  _globals['_STATFILERESPONSE']._serialized_start=553
-  _globals['_STATFILERESPONSE']._serialized_end=608
-  _globals['_LISTFILESREQUEST']._serialized_start=611
-  _globals['_LISTFILESREQUEST']._serialized_end=765
-  _globals['_LISTFILESRESPONSE']._serialized_start=767
-  _globals['_LISTFILESRESPONSE']._serialized_end=849
-  _globals['_READFILEREQUEST']._serialized_start=852
-  _globals['_READFILEREQUEST']._serialized_end=986
-  _globals['_READFILERESPONSE']._serialized_start=988
-  _globals['_READFILERESPONSE']._serialized_end=1073
-  _globals['_WATCHFILESREQUEST']._serialized_start=1075
-  _globals['_WATCHFILESREQUEST']._serialized_end=1167
-  _globals['_WATCHFILESRESPONSE']._serialized_start=1170
-  _globals['_WATCHFILESRESPONSE']._serialized_end=1400
-  _globals['_FILESWATCHED']._serialized_start=1402
-  _globals['_FILESWATCHED']._serialized_end=1433
-  _globals['_FILESCHANGED']._serialized_start=1435
-  _globals['_FILESCHANGED']._serialized_end=1507
-  _globals['_FILESMISSED']._serialized_start=1509
-  _globals['_FILESMISSED']._serialized_end=1539
-  _globals['_FILESHEARTBEAT']._serialized_start=1541
-  _globals['_FILESHEARTBEAT']._serialized_end=1557
-  _globals['_FILECALL']._serialized_start=1560
-  _globals['_FILECALL']._serialized_end=1724
-  _globals['_WRITETARGET']._serialized_start=1726
-  _globals['_WRITETARGET']._serialized_end=1819
-  _globals['_WRITEFILEREQUEST']._serialized_start=1821
-  _globals['_WRITEFILEREQUEST']._serialized_end=1935
-  _globals['_WRITEFILERESPONSE']._serialized_start=1937
-  _globals['_WRITEFILERESPONSE']._serialized_end=2010
-  _globals['_UPLOADFILEREQUEST']._serialized_start=2012
-  _globals['_UPLOADFILEREQUEST']._serialized_end=2127
-  _globals['_UPLOADFILERESPONSE']._serialized_start=2129
-  _globals['_UPLOADFILERESPONSE']._serialized_end=2203
-  _globals['_CREATEFOLDERREQUEST']._serialized_start=2205
-  _globals['_CREATEFOLDERREQUEST']._serialized_end=2277
-  _globals['_CREATEFOLDERRESPONSE']._serialized_start=2279
-  _globals['_CREATEFOLDERRESPONSE']._serialized_end=2355
-  _globals['_MOVEFILEREQUEST']._serialized_start=2357
-  _globals['_MOVEFILEREQUEST']._serialized_end=2462
-  _globals['_MOVEFILERESPONSE']._serialized_start=2464
-  _globals['_MOVEFILERESPONSE']._serialized_end=2499
-  _globals['_DELETEFILEREQUEST']._serialized_start=2501
-  _globals['_DELETEFILEREQUEST']._serialized_end=2609
-  _globals['_DELETEFILERESPONSE']._serialized_start=2611
-  _globals['_DELETEFILERESPONSE']._serialized_end=2648
-  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_start=2650
-  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_end=2756
-  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_start=2758
-  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_end=2835
-  _globals['_ARCHIVEEND']._serialized_start=2837
-  _globals['_ARCHIVEEND']._serialized_end=2889
-  _globals['_ARCHIVETARGET']._serialized_start=2891
-  _globals['_ARCHIVETARGET']._serialized_end=2939
-  _globals['_UPLOADARCHIVEREQUEST']._serialized_start=2941
-  _globals['_UPLOADARCHIVEREQUEST']._serialized_end=3058
-  _globals['_UPLOADARCHIVERESPONSE']._serialized_start=3060
-  _globals['_UPLOADARCHIVERESPONSE']._serialized_end=3100
-  _globals['_FILESERVICE']._serialized_start=3225
-  _globals['_FILESERVICE']._serialized_end=4193
+  _globals['_FILEKIND']._serialized_start=2889
+  _globals['_FILEKIND']._serialized_end=3009
+  _globals['_FILEINFO']._serialized_start=166
+  _globals['_FILEINFO']._serialized_end=390
+  _globals['_STATFILEREQUEST']._serialized_start=392
+  _globals['_STATFILEREQUEST']._serialized_end=487
+  _globals['_STATFILERESPONSE']._serialized_start=489
+  _globals['_STATFILERESPONSE']._serialized_end=544
+  _globals['_LISTFILESREQUEST']._serialized_start=547
+  _globals['_LISTFILESREQUEST']._serialized_end=701
+  _globals['_LISTFILESRESPONSE']._serialized_start=703
+  _globals['_LISTFILESRESPONSE']._serialized_end=785
+  _globals['_READFILEREQUEST']._serialized_start=788
+  _globals['_READFILEREQUEST']._serialized_end=922
+  _globals['_READFILERESPONSE']._serialized_start=924
+  _globals['_READFILERESPONSE']._serialized_end=1009
+  _globals['_WATCHFILESREQUEST']._serialized_start=1011
+  _globals['_WATCHFILESREQUEST']._serialized_end=1103
+  _globals['_WATCHFILESRESPONSE']._serialized_start=1106
+  _globals['_WATCHFILESRESPONSE']._serialized_end=1336
+  _globals['_FILESWATCHED']._serialized_start=1338
+  _globals['_FILESWATCHED']._serialized_end=1369
+  _globals['_FILESCHANGED']._serialized_start=1371
+  _globals['_FILESCHANGED']._serialized_end=1443
+  _globals['_FILESMISSED']._serialized_start=1445
+  _globals['_FILESMISSED']._serialized_end=1475
+  _globals['_FILESHEARTBEAT']._serialized_start=1477
+  _globals['_FILESHEARTBEAT']._serialized_end=1493
+  _globals['_WRITETARGET']._serialized_start=1495
+  _globals['_WRITETARGET']._serialized_end=1588
+  _globals['_WRITEFILEREQUEST']._serialized_start=1590
+  _globals['_WRITEFILEREQUEST']._serialized_end=1707
+  _globals['_WRITEFILERESPONSE']._serialized_start=1709
+  _globals['_WRITEFILERESPONSE']._serialized_end=1782
+  _globals['_UPLOADFILEREQUEST']._serialized_start=1784
+  _globals['_UPLOADFILEREQUEST']._serialized_end=1902
+  _globals['_UPLOADFILERESPONSE']._serialized_start=1904
+  _globals['_UPLOADFILERESPONSE']._serialized_end=1978
+  _globals['_CREATEFOLDERREQUEST']._serialized_start=1980
+  _globals['_CREATEFOLDERREQUEST']._serialized_end=2055
+  _globals['_CREATEFOLDERRESPONSE']._serialized_start=2057
+  _globals['_CREATEFOLDERRESPONSE']._serialized_end=2133
+  _globals['_MOVEFILEREQUEST']._serialized_start=2135
+  _globals['_MOVEFILEREQUEST']._serialized_end=2243
+  _globals['_MOVEFILERESPONSE']._serialized_start=2245
+  _globals['_MOVEFILERESPONSE']._serialized_end=2280
+  _globals['_DELETEFILEREQUEST']._serialized_start=2282
+  _globals['_DELETEFILEREQUEST']._serialized_end=2393
+  _globals['_DELETEFILERESPONSE']._serialized_start=2395
+  _globals['_DELETEFILERESPONSE']._serialized_end=2432
+  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_start=2434
+  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_end=2540
+  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_start=2542
+  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_end=2619
+  _globals['_ARCHIVEEND']._serialized_start=2621
+  _globals['_ARCHIVEEND']._serialized_end=2673
+  _globals['_ARCHIVETARGET']._serialized_start=2675
+  _globals['_ARCHIVETARGET']._serialized_end=2723
+  _globals['_UPLOADARCHIVEREQUEST']._serialized_start=2725
+  _globals['_UPLOADARCHIVEREQUEST']._serialized_end=2845
+  _globals['_UPLOADARCHIVERESPONSE']._serialized_start=2847
+  _globals['_UPLOADARCHIVERESPONSE']._serialized_end=2887
+  _globals['_FILESERVICE']._serialized_start=3012
+  _globals['_FILESERVICE']._serialized_end=3980
 # @@protoc_insertion_point(module_scope)

@@ -5,14 +5,12 @@ The service for the files of a workspace."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
-from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import call_pb2 as _call_pb2
 from toolgate.v1 import output_service_pb2 as _output_service_pb2
-from toolgate.v1 import tool_service_pb2 as _tool_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -490,44 +488,6 @@ class FilesHeartbeat(_message.Message):
 Global___FilesHeartbeat: _TypeAlias = FilesHeartbeat  # noqa: Y015
 
 @_typing.final
-class FileCall(_message.Message):
-    """How a change is made: as a call."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONTEXT_FIELD_NUMBER: _builtins.int
-    CALL_ID_FIELD_NUMBER: _builtins.int
-    UNATTENDED_FIELD_NUMBER: _builtins.int
-    WAIT_TIMEOUT_FIELD_NUMBER: _builtins.int
-    call_id: _builtins.str
-    """The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7."""
-    unattended: _tool_service_pb2.Unattended.ValueType
-    """What becomes of prompts that nobody answers."""
-    @_builtins.property
-    def context(self) -> _call_pb2.CallContext:
-        """In whose name."""
-
-    @_builtins.property
-    def wait_timeout(self) -> _duration_pb2.Duration:
-        """With UNATTENDED_WAIT: how long each prompt waits, as in RunToolRequest."""
-
-    def __init__(
-        self,
-        *,
-        context: _call_pb2.CallContext | None = ...,
-        call_id: _builtins.str = ...,
-        unattended: _tool_service_pb2.Unattended.ValueType = ...,
-        wait_timeout: _duration_pb2.Duration | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "wait_timeout", b"wait_timeout"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "context", b"context", "unattended", b"unattended", "wait_timeout", b"wait_timeout"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___FileCall: _TypeAlias = FileCall  # noqa: Y015
-
-@_typing.final
 class WriteTarget(_message.Message):
     """A file that is to be written, and what it must be before."""
 
@@ -577,7 +537,7 @@ class WriteFileRequest(_message.Message):
     content: _builtins.bytes
     """The whole content, as large as a message may be (`limits.max_message_bytes`)."""
     @_builtins.property
-    def call(self) -> Global___FileCall:
+    def call(self) -> _call_pb2.CallOptions:
         """How."""
 
     @_builtins.property
@@ -587,7 +547,7 @@ class WriteFileRequest(_message.Message):
     def __init__(
         self,
         *,
-        call: Global___FileCall | None = ...,
+        call: _call_pb2.CallOptions | None = ...,
         target: Global___WriteTarget | None = ...,
         content: _builtins.bytes = ...,
     ) -> None: ...
@@ -639,7 +599,7 @@ class UploadFileRequest(_message.Message):
     content: _builtins.bytes
     """The next bytes of the content."""
     @_builtins.property
-    def call(self) -> Global___FileCall:
+    def call(self) -> _call_pb2.CallOptions:
         """How; in the first message only."""
 
     @_builtins.property
@@ -649,7 +609,7 @@ class UploadFileRequest(_message.Message):
     def __init__(
         self,
         *,
-        call: Global___FileCall | None = ...,
+        call: _call_pb2.CallOptions | None = ...,
         target: Global___WriteTarget | None = ...,
         content: _builtins.bytes = ...,
     ) -> None: ...
@@ -700,13 +660,13 @@ class CreateFolderRequest(_message.Message):
     path: _builtins.str
     """The folder."""
     @_builtins.property
-    def call(self) -> Global___FileCall:
+    def call(self) -> _call_pb2.CallOptions:
         """How."""
 
     def __init__(
         self,
         *,
-        call: Global___FileCall | None = ...,
+        call: _call_pb2.CallOptions | None = ...,
         path: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
@@ -762,13 +722,13 @@ class MoveFileRequest(_message.Message):
     if_sha256: _builtins.str
     """The file must have this SHA-256: otherwise FAILED_PRECONDITION, reason CONTENT_DIFFERS. Empty: whatever it has."""
     @_builtins.property
-    def call(self) -> Global___FileCall:
+    def call(self) -> _call_pb2.CallOptions:
         """How."""
 
     def __init__(
         self,
         *,
-        call: Global___FileCall | None = ...,
+        call: _call_pb2.CallOptions | None = ...,
         path: _builtins.str = ...,
         new_path: _builtins.str = ...,
         if_sha256: _builtins.str = ...,
@@ -820,13 +780,13 @@ class DeleteFileRequest(_message.Message):
     if_sha256: _builtins.str
     """The file must have this SHA-256: otherwise FAILED_PRECONDITION, reason CONTENT_DIFFERS. Empty: whatever it has."""
     @_builtins.property
-    def call(self) -> Global___FileCall:
+    def call(self) -> _call_pb2.CallOptions:
         """How."""
 
     def __init__(
         self,
         *,
-        call: Global___FileCall | None = ...,
+        call: _call_pb2.CallOptions | None = ...,
         path: _builtins.str = ...,
         recursive: _builtins.bool = ...,
         if_sha256: _builtins.str = ...,
@@ -987,7 +947,7 @@ class UploadArchiveRequest(_message.Message):
     data: _builtins.bytes
     """The next bytes of the archive."""
     @_builtins.property
-    def call(self) -> Global___FileCall:
+    def call(self) -> _call_pb2.CallOptions:
         """How; in the first message only."""
 
     @_builtins.property
@@ -997,7 +957,7 @@ class UploadArchiveRequest(_message.Message):
     def __init__(
         self,
         *,
-        call: Global___FileCall | None = ...,
+        call: _call_pb2.CallOptions | None = ...,
         target: Global___ArchiveTarget | None = ...,
         data: _builtins.bytes = ...,
     ) -> None: ...

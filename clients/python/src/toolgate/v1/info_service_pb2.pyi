@@ -509,6 +509,7 @@ class WorkspaceInfo(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     OPEN_TIME_FIELD_NUMBER: _builtins.int
     OPENED_BY_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, for requests."""
     directory: _builtins.str
@@ -543,6 +544,10 @@ class WorkspaceInfo(_message.Message):
     def open_time(self) -> _timestamp_pb2.Timestamp:
         """When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed."""
 
+    @_builtins.property
+    def usage(self) -> Global___WorkspaceUsage:
+        """What its calls use at this moment. Set by GetWorkspace only."""
+
     def __init__(
         self,
         *,
@@ -557,14 +562,57 @@ class WorkspaceInfo(_message.Message):
         problem: _builtins.str = ...,
         open_time: _timestamp_pb2.Timestamp | None = ...,
         opened_by: _builtins.str = ...,
+        usage: Global___WorkspaceUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "open_time", b"open_time", "opened_by", b"opened_by", "problem", b"problem", "tool_sources", b"tool_sources", "trusted", b"trusted", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "open_time", b"open_time", "opened_by", b"opened_by", "problem", b"problem", "tool_sources", b"tool_sources", "trusted", b"trusted", "usage", b"usage", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkspaceInfo: _TypeAlias = WorkspaceInfo  # noqa: Y015
+
+@_typing.final
+class WorkspaceUsage(_message.Message):
+    """What the calls of a workspace use at one moment, as the kernel counts it: their programs, and what ended calls left running."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNNING_CALLS_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    USER_TIME_FIELD_NUMBER: _builtins.int
+    SYSTEM_TIME_FIELD_NUMBER: _builtins.int
+    running_calls: _builtins.int
+    """Calls that run or wait for a person."""
+    processes: _builtins.int
+    """Processes of their programs."""
+    memory_bytes: _builtins.int
+    """Bytes of memory of those processes. Of what several processes share, each counts its part."""
+    @_builtins.property
+    def user_time(self) -> _duration_pb2.Duration:
+        """Time of processors that those processes, and those of theirs that have ended, spent in programs."""
+
+    @_builtins.property
+    def system_time(self) -> _duration_pb2.Duration:
+        """Time of processors spent in the kernel for them."""
+
+    def __init__(
+        self,
+        *,
+        running_calls: _builtins.int = ...,
+        processes: _builtins.int = ...,
+        memory_bytes: _builtins.int = ...,
+        user_time: _duration_pb2.Duration | None = ...,
+        system_time: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_bytes", b"memory_bytes", "processes", b"processes", "running_calls", b"running_calls", "system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkspaceUsage: _TypeAlias = WorkspaceUsage  # noqa: Y015
 
 @_typing.final
 class LanguageServerInfo(_message.Message):

@@ -48,6 +48,8 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
     from SCOPE_ADMIN because a front end that opens projects need not read the audit.
     """
+    SCOPE_PORTS_CONNECT: _Scope.ValueType  # 11
+    """Reach what programs of calls listen on, as far as rules and people allow."""
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     """A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -62,7 +64,8 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
     see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
     AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage` and `admin`.
+    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage`,
+    `ports.connect` and `admin`.
     """
 
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
@@ -89,6 +92,8 @@ SCOPE_WORKSPACES_MANAGE: Scope.ValueType  # 10
 """Open and close workspaces. It is apart from SCOPE_CALLS_EXECUTE because who chooses the folder chooses the rules, and apart
 from SCOPE_ADMIN because a front end that opens projects need not read the audit.
 """
+SCOPE_PORTS_CONNECT: Scope.ValueType  # 11
+"""Reach what programs of calls listen on, as far as rules and people allow."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int

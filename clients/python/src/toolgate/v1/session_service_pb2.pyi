@@ -440,6 +440,7 @@ class Event(_message.Message):
     TOOLS_CHANGED_FIELD_NUMBER: _builtins.int
     CALL_METADATA_CHANGED_FIELD_NUMBER: _builtins.int
     WORKSPACE_CHANGED_FIELD_NUMBER: _builtins.int
+    LISTENING_CHANGED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Ascends over all workspaces; a filtered stream skips numbers. On a heartbeat: the last number looked at."""
     workspace: _builtins.str
@@ -490,6 +491,10 @@ class Event(_message.Message):
     def workspace_changed(self) -> Global___WorkspaceChanged:
         """A workspace was opened or closed, or its configuration is another one."""
 
+    @_builtins.property
+    def listening_changed(self) -> Global___ListeningChanged:
+        """A program of a call began or ceased to listen on a port."""
+
     def __init__(
         self,
         *,
@@ -507,12 +512,13 @@ class Event(_message.Message):
         tools_changed: Global___ToolsChanged | None = ...,
         call_metadata_changed: Global___CallMetadataChanged | None = ...,
         workspace_changed: Global___WorkspaceChanged | None = ...,
+        listening_changed: Global___ListeningChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace_changed", b"workspace_changed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "listening_changed", b"listening_changed", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace_changed", b"workspace_changed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace", "workspace_changed", b"workspace_changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "listening_changed", b"listening_changed", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace", "workspace_changed", b"workspace_changed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["call_state_changed", "file_edited", "prompt_opened", "prompt_ended", "session_ended", "heartbeat", "todos_updated", "tools_changed", "call_metadata_changed", "workspace_changed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["call_state_changed", "file_edited", "prompt_opened", "prompt_ended", "session_ended", "heartbeat", "todos_updated", "tools_changed", "call_metadata_changed", "workspace_changed", "listening_changed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -691,6 +697,34 @@ class WorkspaceChanged(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkspaceChanged: _TypeAlias = WorkspaceChanged  # noqa: Y015
+
+@_typing.final
+class ListeningChanged(_message.Message):
+    """A program of a call began or ceased to listen on a port: see CallListening."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    PORTS_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The call."""
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedCompositeFieldContainer[_call_pb2.ListeningPort]:
+        """All that its programs listen on now."""
+
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        ports: _abc.Iterable[_call_pb2.ListeningPort] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "ports", b"ports"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListeningChanged: _TypeAlias = ListeningChanged  # noqa: Y015
 
 @_typing.final
 class PromptOpened(_message.Message):

@@ -10,7 +10,6 @@ from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolgate.v1 import call_pb2 as _call_pb2
 from toolgate.v1 import prompt_pb2 as _prompt_pb2
 import builtins as _builtins
@@ -23,41 +22,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _Unattended:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _UnattendedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Unattended.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    UNATTENDED_UNSPECIFIED: _Unattended.ValueType  # 0
-    """As REFUSE."""
-    UNATTENDED_REFUSE: _Unattended.ValueType  # 1
-    """Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
-    waits as the service is configured.
-    """
-    UNATTENDED_WAIT: _Unattended.ValueType  # 2
-    """Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
-    configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
-    """
-
-class Unattended(_Unattended, metaclass=_UnattendedEnumTypeWrapper):
-    """What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
-    a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
-    has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
-    """
-
-UNATTENDED_UNSPECIFIED: Unattended.ValueType  # 0
-"""As REFUSE."""
-UNATTENDED_REFUSE: Unattended.ValueType  # 1
-"""Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
-waits as the service is configured.
-"""
-UNATTENDED_WAIT: Unattended.ValueType  # 2
-"""Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
-configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
-"""
-Global___Unattended: _TypeAlias = Unattended  # noqa: Y015
 
 @_typing.final
 class ListToolsRequest(_message.Message):
@@ -256,7 +220,7 @@ class RunToolRequest(_message.Message):
     """JSON text exactly as the model wrote it."""
     on_disconnect: _call_pb2.OnDisconnect.ValueType
     """What a lost client means."""
-    unattended: Global___Unattended.ValueType
+    unattended: _call_pb2.Unattended.ValueType
     """What becomes of prompts that nobody answers."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
@@ -286,7 +250,7 @@ class RunToolRequest(_message.Message):
         input: _struct_pb2.Struct | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
         on_disconnect: _call_pb2.OnDisconnect.ValueType = ...,
-        unattended: Global___Unattended.ValueType = ...,
+        unattended: _call_pb2.Unattended.ValueType = ...,
         wait_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "timeout", b"timeout", "wait_timeout", b"wait_timeout"]  # noqa: Y015

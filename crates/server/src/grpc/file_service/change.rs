@@ -2,9 +2,11 @@
 //!
 //! *Invariant:* a content waits beside the call, under the call's id and its own digest, and is gone when the call has ended.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
@@ -25,14 +27,42 @@ use crate::grpc::tool_service::Tools;
 /// The tool that changes files.
 const TOOL: &str = "files";
 
-/// A content as it comes.
-pub(super) enum Content {
-    /// At once.
-    One(Bytes),
-    /// The first piece, and the others.
-    Many(Bytes, Streaming<UploadFileRequest>),
-    /// The same, of an archive.
-    Archive(Bytes, Streaming<UploadArchiveRequest>),
+/// A content as it comes, piece by piece.
+pub(super) type Content = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+
+/// A message of a stream that brings a content.
+pub(super) trait Piece: Send + 'static {
+    /// Returns its bytes, and whether it says where to write, as only the first one may.
+    fn into_parts(self) -> (Bytes, bool);
+}
+
+impl Piece for UploadFileRequest {
+    fn into_parts(self) -> (Bytes, bool) {
+        (self.content, self.target.is_some() || self.call.is_some())
+    }
+}
+
+impl Piece for UploadArchiveRequest {
+    fn into_parts(self) -> (Bytes, bool) {
+        (self.data, self.target.is_some() || self.call.is_some())
+    }
+}
+
+/// Returns a content that is here as a whole.
+pub(super) fn whole(content: Bytes) -> Content {
+    Box::pin(stream::iter([Ok(content)]))
+}
+
+/// Returns a content whose first bytes are here, and the others follow.
+pub(super) fn pieces<P: Piece>(first: Bytes, others: Streaming<P>) -> Content {
+    let others = others.map(|piece| match piece?.into_parts() {
+        (bytes, false) => Ok(bytes),
+        (_, true) => Err(bad_field(
+            "target",
+            "only the first message says where to write, and how",
+        )),
+    });
+    Box::pin(stream::iter([Ok(first)]).chain(others))
 }
 
 /// A change that is to be made.
@@ -40,7 +70,7 @@ pub(super) struct Change<'a> {
     shared: &'a Arc<Shared>,
     caller: &'a Caller,
     workspace: String,
-    call: FileCall,
+    call: CallOptions,
     deadline: Option<Instant>,
 }
 
@@ -61,7 +91,7 @@ impl<'a> Change<'a> {
     pub(super) fn new(
         shared: &'a Arc<Shared>,
         caller: &'a Caller,
-        call: Option<FileCall>,
+        call: Option<CallOptions>,
         deadline: Option<Instant>,
     ) -> Result<Self, Status> {
         let mut call = call.unwrap_or_default();
@@ -122,7 +152,7 @@ impl<'a> Change<'a> {
 
     /// Makes the call, and returns its id if it did what it is for.
     pub(super) async fn make(&self, input: Value) -> Result<String, Status> {
-        let FileCall {
+        let CallOptions {
             context,
             call_id,
             unattended,
@@ -156,34 +186,20 @@ impl<'a> Change<'a> {
     }
 }
 
+/// The first message of a stream says nothing of where to write.
+pub(super) fn no_target() -> Status {
+    bad_field("target", "the first message says where to write")
+}
+
 /// A content could not be kept.
 fn not_kept(error: FileError) -> Status {
     status::file(&error, "content")
 }
 
 /// Takes a content in.
-async fn receive(mut upload: Upload, content: Content) -> Result<Upload, Status> {
-    let again = || bad_field("target", "only the first message says where to write, and how");
-    match content {
-        Content::One(all) => upload.write(all).await.map_err(not_kept)?,
-        Content::Many(first, mut others) => {
-            upload.write(first).await.map_err(not_kept)?;
-            while let Some(next) = others.message().await? {
-                if next.target.is_some() || next.call.is_some() {
-                    return Err(again());
-                }
-                upload.write(next.content).await.map_err(not_kept)?;
-            }
-        }
-        Content::Archive(first, mut others) => {
-            upload.write(first).await.map_err(not_kept)?;
-            while let Some(next) = others.message().await? {
-                if next.target.is_some() || next.call.is_some() {
-                    return Err(again());
-                }
-                upload.write(next.data).await.map_err(not_kept)?;
-            }
-        }
+async fn receive(mut upload: Upload, mut content: Content) -> Result<Upload, Status> {
+    while let Some(piece) = content.next().await {
+        upload.write(piece?).await.map_err(not_kept)?;
     }
     Ok(upload)
 }

@@ -22,10 +22,7 @@ pub(super) async fn glance(shared: &Shared, caller: &Caller, context: Option<Cal
     let context = context.unwrap_or_default();
     let place = caller.place(&shared.engine, &context.workspace)?;
     let mut origin = convert::origin(context, &CallId::generate(), place.workspace.name())?;
-    caller.sign(&mut origin);
-    if let Some(parent) = &origin.parent {
-        origin.parent = Some(shared.call(caller, parent).await?);
-    }
+    shared.sign(caller, &mut origin).await?;
     shared.engine.glance(origin).await.map_err(status::admit)
 }
 

@@ -20,7 +20,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/call.proto.
  */
 export const file_toolgate_v1_call: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIoIDCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSEwoLY2xpZW50X2tpbmQYBiABKAkSEwoLY2xpZW50X25hbWUYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkSJgoFZXh0cmEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNsaWVudF9pZHMYCiADKAkSEQoJZGlyZWN0b3J5GAsgASgJEj4KC2Vudmlyb25tZW50GAwgAygLMikudG9vbGdhdGUudjEuQ2FsbENvbnRleHQuRW52aXJvbm1lbnRFbnRyeRoyChBFbnZpcm9ubWVudEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibQoKQXR0YWNobWVudBIVCg1hdHRhY2htZW50X2lkGAEgASgJEgwKBG1pbWUYAiABKAkSEAoIZmlsZW5hbWUYAyABKAkSDgoEZGF0YRgEIAEoDEgAEg0KA3VybBgFIAEoCUgAQgkKB2NvbnRlbnQiagoKVHJ1bmNhdGlvbhIRCgl0cnVuY2F0ZWQYASABKAgSEQoJb3V0cHV0X2lkGAIgASgJEgwKBHBhdGgYAyABKAkSEwoLdG90YWxfYnl0ZXMYBCABKAMSEwoLdG90YWxfbGluZXMYBSABKAMihgEKBlRpbWluZxIpCgZxdWV1ZWQYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoGd2FpdGVkGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA3JhbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLKAQoJUmVzb3VyY2VzEiwKCXVzZXJfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIuCgtzeXN0ZW1fdGltZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIeChFwZWFrX21lbW9yeV9ieXRlcxgDIAEoA0gAiAEBEhIKCnJlYWRfYnl0ZXMYBCABKAMSFQoNd3JpdHRlbl9ieXRlcxgFIAEoA0IUChJfcGVha19tZW1vcnlfYnl0ZXMi1gYKBENhbGwSDwoHY2FsbF9pZBgBIAEoCRIpCgdjb250ZXh0GAIgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDAoEdG9vbBgDIAEoCRIWCg5yZXF1ZXN0ZWRfdG9vbBgEIAEoCRISCgppbnB1dF9qc29uGAUgASgJEhQKDGlucHV0X2RpZ2VzdBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRIvCgtjcmVhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWxhc3Rfc2VxdWVuY2UYCyABKAMSDQoFdGl0bGUYDCABKAkSDwoHc3VtbWFyeRgYIAEoCRIZChF3YWl0aW5nX3Byb21wdF9pZBgNIAEoCRIvCgljb21wbGV0ZWQYDiABKAsyGi50b29sZ2F0ZS52MS5DYWxsQ29tcGxldGVkSAASKQoGZmFpbGVkGA8gASgLMhcudG9vbGdhdGUudjEuQ2FsbEZhaWxlZEgAEigKB2NoYW5nZXMYECADKAsyFy50b29sZ2F0ZS52MS5GaWxlQ2hhbmdlEhUKDWFjY2VwdHNfaW5wdXQYESABKAgSGQoRbmV4dF9pbnB1dF9vZmZzZXQYEiABKAMSPAoUYmFja2dyb3VuZF9wcm9jZXNzZXMYEyADKAsyHi50b29sZ2F0ZS52MS5CYWNrZ3JvdW5kUHJvY2VzcxIRCglyZXF1ZXN0ZXIYFCABKAkSGwoTb3JpZ2luYWxfaW5wdXRfanNvbhgVIAEoCRIdChVvcmlnaW5hbF9pbnB1dF9kaWdlc3QYFiABKAkSEwoLd2FpdGluZ19mb3IYFyABKAkSKQoJcmVzb3VyY2VzGBkgASgLMhYudG9vbGdhdGUudjEuUmVzb3VyY2VzEisKCHRlcm1pbmFsGBogASgLMhkudG9vbGdhdGUudjEuVGVybWluYWxTaXplQggKBmVuZGluZyIxChFCYWNrZ3JvdW5kUHJvY2VzcxILCgNwaWQYASABKAMSDwoHY29tbWFuZBgCIAEoCSJtCgpGaWxlQ2hhbmdlEgwKBHBhdGgYASABKAkSKAoGYmVmb3JlGAIgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24SJwoFYWZ0ZXIYAyABKAsyGC50b29sZ2F0ZS52MS5GaWxlVmVyc2lvbiJNCgtGaWxlVmVyc2lvbhIOCgZzaGEyNTYYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxIRCgRtb2RlGAMgASgNSACIAQFCBwoFX21vZGUi/QQKCUNhbGxFdmVudBIPCgdjYWxsX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgDEi4KCmV2ZW50X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3BlbmRpbmcYBCABKAsyGC50b29sZ2F0ZS52MS5DYWxsUGVuZGluZ0gAEisKB3J1bm5pbmcYBSABKAsyGC50b29sZ2F0ZS52MS5DYWxsUnVubmluZ0gAEi0KCG1ldGFkYXRhGAYgASgLMhkudG9vbGdhdGUudjEuQ2FsbE1ldGFkYXRhSAASKQoGb3V0cHV0GAcgASgLMhcudG9vbGdhdGUudjEuQ2FsbE91dHB1dEgAEisKB3dhaXRpbmcYCCABKAsyGC50b29sZ2F0ZS52MS5DYWxsV2FpdGluZ0gAEisKB3Jlc3VtZWQYCSABKAsyGC50b29sZ2F0ZS52MS5DYWxsUmVzdW1lZEgAEisKB3dhcm5pbmcYCiABKAsyGC50b29sZ2F0ZS52MS5DYWxsV2FybmluZ0gAEi8KCWhlYXJ0YmVhdBgLIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxIZWFydGJlYXRIABIjCgNnYXAYDCABKAsyFC50b29sZ2F0ZS52MS5DYWxsR2FwSAASLwoJY29tcGxldGVkGA0gASgLMhoudG9vbGdhdGUudjEuQ2FsbENvbXBsZXRlZEgAEikKBmZhaWxlZBgOIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxGYWlsZWRIABInCgVjaGlsZBgPIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxDaGlsZEgAQgcKBWV2ZW50InwKC0NhbGxQZW5kaW5nEgwKBHRvb2wYASABKAkSFgoOcmVxdWVzdGVkX3Rvb2wYAiABKAkSDQoFdGl0bGUYAyABKAkSDwoHc3VtbWFyeRgEIAEoCRInCgZxdWV1ZWQYBSABKAsyFy50b29sZ2F0ZS52MS5DYWxsUXVldWVkIioKCkNhbGxRdWV1ZWQSDQoFbGltaXQYASABKAkSDQoFYWhlYWQYAiABKAUiRgoLQ2FsbFJ1bm5pbmcSEgoKaW5wdXRfanNvbhgBIAEoCRIUCgxpbnB1dF9kaWdlc3QYAiABKAkSDQoFdGl0bGUYAyABKAkiVwoMQ2FsbE1ldGFkYXRhEhIKBXRpdGxlGAEgASgJSACIAQESKQoIbWV0YWRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QggKBl90aXRsZSI9CgpDYWxsT3V0cHV0EhEKCW91dHB1dF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDCJFCgtDYWxsV2FpdGluZxIjCgZwcm9tcHQYASABKAsyEy50b29sZ2F0ZS52MS5Qcm9tcHQSEQoJYXBwcm92ZXJzGAIgASgFInwKC0NhbGxSZXN1bWVkEhEKCXByb21wdF9pZBgBIAEoCRInCgVzdGF0ZRgCIAEoDjIYLnRvb2xnYXRlLnYxLlByb21wdFN0YXRlEjEKCnJlc29sdXRpb24YAyABKAsyHS50b29sZ2F0ZS52MS5Qcm9tcHRSZXNvbHV0aW9uIioKCUNhbGxDaGlsZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkiQwoLQ2FsbFdhcm5pbmcSJgoEa2luZBgBIAEoDjIYLnRvb2xnYXRlLnYxLldhcm5pbmdLaW5kEgwKBHRleHQYAiABKAkiiwEKDUNhbGxIZWFydGJlYXQSFQoNbGFzdF9zZXF1ZW5jZRgBIAEoAxIlCgVzdGF0ZRgCIAEoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRIqCgdlbGFwc2VkGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGRyYWluaW5nGAQgASgIIk4KB0NhbGxHYXASFgoOZmlyc3Rfc2VxdWVuY2UYASABKAMSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoAxIUCgxvdXRwdXRfYnl0ZXMYAyABKAMimgQKDUNhbGxDb21wbGV0ZWQSDQoFdGl0bGUYASABKAkSDgoGb3V0cHV0GAIgASgJEikKCG1ldGFkYXRhGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgthdHRhY2htZW50cxgEIAMoCzIXLnRvb2xnYXRlLnYxLkF0dGFjaG1lbnQSKwoKdHJ1bmNhdGlvbhgFIAEoCzIXLnRvb2xnYXRlLnYxLlRydW5jYXRpb24SIwoGdGltaW5nGAYgASgLMhMudG9vbGdhdGUudjEuVGltaW5nEikKB291dGNvbWUYByABKA4yGC50b29sZ2F0ZS52MS5DYWxsT3V0Y29tZRItCgdjb21tYW5kGAggASgLMhoudG9vbGdhdGUudjEuQ29tbWFuZFJlc3VsdEgAEikKBWZpbGVzGAkgASgLMhgudG9vbGdhdGUudjEuRmlsZXNSZXN1bHRIABIrCgZzZWFyY2gYCiABKAsyGS50b29sZ2F0ZS52MS5TZWFyY2hSZXN1bHRIABInCgRyZWFkGAsgASgLMhcudG9vbGdhdGUudjEuUmVhZFJlc3VsdEgAEikKBWZldGNoGAwgASgLMhgudG9vbGdhdGUudjEuRmV0Y2hSZXN1bHRIABIvCghjaGlsZHJlbhgNIAEoCzIbLnRvb2xnYXRlLnYxLkNoaWxkcmVuUmVzdWx0SABCCAoGcmVzdWx0IoECCgpDYWxsRmFpbGVkEioKBnJlYXNvbhgBIAEoDjIaLnRvb2xnYXRlLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYAiABKAkSDQoFdGl0bGUYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKC2F0dGFjaG1lbnRzGAUgAygLMhcudG9vbGdhdGUudjEuQXR0YWNobWVudBIrCgp0cnVuY2F0aW9uGAYgASgLMhcudG9vbGdhdGUudjEuVHJ1bmNhdGlvbhIjCgZ0aW1pbmcYByABKAsyEy50b29sZ2F0ZS52MS5UaW1pbmcqnwEKClRvb2xTb3VyY2USGwoXVE9PTF9TT1VSQ0VfVU5TUEVDSUZJRUQQABIXChNUT09MX1NPVVJDRV9CVUlMVElOEAESFgoSVE9PTF9TT1VSQ0VfQ1VTVE9NEAISFgoSVE9PTF9TT1VSQ0VfUExVR0lOEAMSEwoPVE9PTF9TT1VSQ0VfTUNQEAQSFgoSVE9PTF9TT1VSQ0VfSE9TVEVEEAUqqwEKClRvb2xFZmZlY3QSGwoXVE9PTF9FRkZFQ1RfVU5TUEVDSUZJRUQQABIVChFUT09MX0VGRkVDVF9SRUFEUxABEhYKElRPT0xfRUZGRUNUX1dSSVRFUxACEh0KGVRPT0xfRUZGRUNUX1JVTlNfUFJPR1JBTVMQAxIXChNUT09MX0VGRkVDVF9ORVRXT1JLEAQSGQoVVE9PTF9FRkZFQ1RfQVNLU19VU0VSEAUqXwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIYChRPTl9ESVNDT05ORUNUX0NBTkNFTBABEhYKEk9OX0RJU0NPTk5FQ1RfS0VFUBACKmsKCk91dHB1dE1vZGUSGwoXT1VUUFVUX01PREVfVU5TUEVDSUZJRUQQABIUChBPVVRQVVRfTU9ERV9GVUxMEAESFAoQT1VUUFVUX01PREVfVEFJTBACEhQKEE9VVFBVVF9NT0RFX05PTkUQAyqgAQoJQ2FsbFN0YXRlEhoKFkNBTExfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJDQUxMX1NUQVRFX1BFTkRJTkcQARIWChJDQUxMX1NUQVRFX1JVTk5JTkcQAhIWChJDQUxMX1NUQVRFX1dBSVRJTkcQAxIYChRDQUxMX1NUQVRFX0NPTVBMRVRFRBAEEhUKEUNBTExfU1RBVEVfRkFJTEVEEAUqlQMKDUZhaWx1cmVSZWFzb24SHgoaRkFJTFVSRV9SRUFTT05fVU5TUEVDSUZJRUQQABIkCiBGQUlMVVJFX1JFQVNPTl9JTlZBTElEX0FSR1VNRU5UUxABEhkKFUZBSUxVUkVfUkVBU09OX0RFTklFRBACEhsKF0ZBSUxVUkVfUkVBU09OX1JFSkVDVEVEEAMSIQodRkFJTFVSRV9SRUFTT05fUFJPTVBUX0VYUElSRUQQBBIcChhGQUlMVVJFX1JFQVNPTl9DQU5DRUxMRUQQBRIcChhGQUlMVVJFX1JFQVNPTl9USU1FRF9PVVQQBhIdChlGQUlMVVJFX1JFQVNPTl9UT09MX0VSUk9SEAcSHAoYRkFJTFVSRV9SRUFTT05fRE9PTV9MT09QEAgSGAoURkFJTFVSRV9SRUFTT05fUVVPVEEQCRIaChZGQUlMVVJFX1JFQVNPTl9EUkFJTkVEEAoSFwoTRkFJTFVSRV9SRUFTT05fTE9TVBALEhsKF0ZBSUxVUkVfUkVBU09OX0lOVEVSTkFMEAwqxAEKC1dhcm5pbmdLaW5kEhwKGFdBUk5JTkdfS0lORF9VTlNQRUNJRklFRBAAEhYKEldBUk5JTkdfS0lORF9MT1NTWRABEhgKFFdBUk5JTkdfS0lORF9OT19VTkRPEAISJQohV0FSTklOR19LSU5EX0FUVEFDSE1FTlRTX0xFRlRfT1VUEAMSGgoWV0FSTklOR19LSU5EX1NVUlZJVk9SUxAEEiIKHldBUk5JTkdfS0lORF9NRVRBREFUQV9MRUZUX09VVBAFQpEBCg5pby50b29sZ2F0ZS52MUIJQ2FsbFByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt, file_toolgate_v1_result, file_toolgate_v1_terminal]);
+  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIoIDCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSEwoLY2xpZW50X2tpbmQYBiABKAkSEwoLY2xpZW50X25hbWUYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkSJgoFZXh0cmEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNsaWVudF9pZHMYCiADKAkSEQoJZGlyZWN0b3J5GAsgASgJEj4KC2Vudmlyb25tZW50GAwgAygLMikudG9vbGdhdGUudjEuQ2FsbENvbnRleHQuRW52aXJvbm1lbnRFbnRyeRoyChBFbnZpcm9ubWVudEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEipwEKC0NhbGxPcHRpb25zEikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIPCgdjYWxsX2lkGAIgASgJEisKCnVuYXR0ZW5kZWQYAyABKA4yFy50b29sZ2F0ZS52MS5VbmF0dGVuZGVkEi8KDHdhaXRfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJtCgpBdHRhY2htZW50EhUKDWF0dGFjaG1lbnRfaWQYASABKAkSDAoEbWltZRgCIAEoCRIQCghmaWxlbmFtZRgDIAEoCRIOCgRkYXRhGAQgASgMSAASDQoDdXJsGAUgASgJSABCCQoHY29udGVudCJqCgpUcnVuY2F0aW9uEhEKCXRydW5jYXRlZBgBIAEoCBIRCglvdXRwdXRfaWQYAiABKAkSDAoEcGF0aBgDIAEoCRITCgt0b3RhbF9ieXRlcxgEIAEoAxITCgt0b3RhbF9saW5lcxgFIAEoAyKGAQoGVGltaW5nEikKBnF1ZXVlZBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZ3YWl0ZWQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoDcmFuGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIsoBCglSZXNvdXJjZXMSLAoJdXNlcl90aW1lGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KC3N5c3RlbV90aW1lGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh4KEXBlYWtfbWVtb3J5X2J5dGVzGAMgASgDSACIAQESEgoKcmVhZF9ieXRlcxgEIAEoAxIVCg13cml0dGVuX2J5dGVzGAUgASgDQhQKEl9wZWFrX21lbW9yeV9ieXRlcyKFBwoEQ2FsbBIPCgdjYWxsX2lkGAEgASgJEikKB2NvbnRleHQYAiABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgR0b29sGAMgASgJEhYKDnJlcXVlc3RlZF90b29sGAQgASgJEhIKCmlucHV0X2pzb24YBSABKAkSFAoMaW5wdXRfZGlnZXN0GAYgASgJEiUKBXN0YXRlGAcgASgOMhYudG9vbGdhdGUudjEuQ2FsbFN0YXRlEi8KC2NyZWF0ZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydF90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgLIAEoAxINCgV0aXRsZRgMIAEoCRIPCgdzdW1tYXJ5GBggASgJEhkKEXdhaXRpbmdfcHJvbXB0X2lkGA0gASgJEi8KCWNvbXBsZXRlZBgOIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDyABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASKAoHY2hhbmdlcxgQIAMoCzIXLnRvb2xnYXRlLnYxLkZpbGVDaGFuZ2USFQoNYWNjZXB0c19pbnB1dBgRIAEoCBIZChFuZXh0X2lucHV0X29mZnNldBgSIAEoAxI8ChRiYWNrZ3JvdW5kX3Byb2Nlc3NlcxgTIAMoCzIeLnRvb2xnYXRlLnYxLkJhY2tncm91bmRQcm9jZXNzEhEKCXJlcXVlc3RlchgUIAEoCRIbChNvcmlnaW5hbF9pbnB1dF9qc29uGBUgASgJEh0KFW9yaWdpbmFsX2lucHV0X2RpZ2VzdBgWIAEoCRITCgt3YWl0aW5nX2ZvchgXIAEoCRIpCglyZXNvdXJjZXMYGSABKAsyFi50b29sZ2F0ZS52MS5SZXNvdXJjZXMSKwoIdGVybWluYWwYGiABKAsyGS50b29sZ2F0ZS52MS5UZXJtaW5hbFNpemUSLQoJbGlzdGVuaW5nGBsgAygLMhoudG9vbGdhdGUudjEuTGlzdGVuaW5nUG9ydEIICgZlbmRpbmciTAoNTGlzdGVuaW5nUG9ydBIMCgRwb3J0GAEgASgFEg8KB2FkZHJlc3MYAiABKAkSCwoDcGlkGAMgASgDEg8KB2NvbW1hbmQYBCABKAkiMQoRQmFja2dyb3VuZFByb2Nlc3MSCwoDcGlkGAEgASgDEg8KB2NvbW1hbmQYAiABKAkibQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEigKBmJlZm9yZRgCIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVWZXJzaW9uEicKBWFmdGVyGAMgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24iTQoLRmlsZVZlcnNpb24SDgoGc2hhMjU2GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSEQoEbW9kZRgDIAEoDUgAiAEBQgcKBV9tb2RlIq4FCglDYWxsRXZlbnQSDwoHY2FsbF9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxIuCgpldmVudF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdwZW5kaW5nGAQgASgLMhgudG9vbGdhdGUudjEuQ2FsbFBlbmRpbmdIABIrCgdydW5uaW5nGAUgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJ1bm5pbmdIABItCghtZXRhZGF0YRgGIAEoCzIZLnRvb2xnYXRlLnYxLkNhbGxNZXRhZGF0YUgAEikKBm91dHB1dBgHIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxPdXRwdXRIABIrCgd3YWl0aW5nGAggASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhaXRpbmdIABIrCgdyZXN1bWVkGAkgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJlc3VtZWRIABIrCgd3YXJuaW5nGAogASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhcm5pbmdIABIvCgloZWFydGJlYXQYCyABKAsyGi50b29sZ2F0ZS52MS5DYWxsSGVhcnRiZWF0SAASIwoDZ2FwGAwgASgLMhQudG9vbGdhdGUudjEuQ2FsbEdhcEgAEi8KCWNvbXBsZXRlZBgNIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDiABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASJwoFY2hpbGQYDyABKAsyFi50b29sZ2F0ZS52MS5DYWxsQ2hpbGRIABIvCglsaXN0ZW5pbmcYECABKAsyGi50b29sZ2F0ZS52MS5DYWxsTGlzdGVuaW5nSABCBwoFZXZlbnQifAoLQ2FsbFBlbmRpbmcSDAoEdG9vbBgBIAEoCRIWCg5yZXF1ZXN0ZWRfdG9vbBgCIAEoCRINCgV0aXRsZRgDIAEoCRIPCgdzdW1tYXJ5GAQgASgJEicKBnF1ZXVlZBgFIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxRdWV1ZWQiKgoKQ2FsbFF1ZXVlZBINCgVsaW1pdBgBIAEoCRINCgVhaGVhZBgCIAEoBSJGCgtDYWxsUnVubmluZxISCgppbnB1dF9qc29uGAEgASgJEhQKDGlucHV0X2RpZ2VzdBgCIAEoCRINCgV0aXRsZRgDIAEoCSJXCgxDYWxsTWV0YWRhdGESEgoFdGl0bGUYASABKAlIAIgBARIpCghtZXRhZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCCAoGX3RpdGxlIj0KCkNhbGxPdXRwdXQSEQoJb3V0cHV0X2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMIkUKC0NhbGxXYWl0aW5nEiMKBnByb21wdBgBIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdBIRCglhcHByb3ZlcnMYAiABKAUifAoLQ2FsbFJlc3VtZWQSEQoJcHJvbXB0X2lkGAEgASgJEicKBXN0YXRlGAIgASgOMhgudG9vbGdhdGUudjEuUHJvbXB0U3RhdGUSMQoKcmVzb2x1dGlvbhgDIAEoCzIdLnRvb2xnYXRlLnYxLlByb21wdFJlc29sdXRpb24iKgoJQ2FsbENoaWxkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCSI6Cg1DYWxsTGlzdGVuaW5nEikKBXBvcnRzGAEgAygLMhoudG9vbGdhdGUudjEuTGlzdGVuaW5nUG9ydCJDCgtDYWxsV2FybmluZxImCgRraW5kGAEgASgOMhgudG9vbGdhdGUudjEuV2FybmluZ0tpbmQSDAoEdGV4dBgCIAEoCSKLAQoNQ2FsbEhlYXJ0YmVhdBIVCg1sYXN0X3NlcXVlbmNlGAEgASgDEiUKBXN0YXRlGAIgASgOMhYudG9vbGdhdGUudjEuQ2FsbFN0YXRlEioKB2VsYXBzZWQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIZHJhaW5pbmcYBCABKAgiTgoHQ2FsbEdhcBIWCg5maXJzdF9zZXF1ZW5jZRgBIAEoAxIVCg1sYXN0X3NlcXVlbmNlGAIgASgDEhQKDG91dHB1dF9ieXRlcxgDIAEoAyKaBAoNQ2FsbENvbXBsZXRlZBINCgV0aXRsZRgBIAEoCRIOCgZvdXRwdXQYAiABKAkSKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKC2F0dGFjaG1lbnRzGAQgAygLMhcudG9vbGdhdGUudjEuQXR0YWNobWVudBIrCgp0cnVuY2F0aW9uGAUgASgLMhcudG9vbGdhdGUudjEuVHJ1bmNhdGlvbhIjCgZ0aW1pbmcYBiABKAsyEy50b29sZ2F0ZS52MS5UaW1pbmcSKQoHb3V0Y29tZRgHIAEoDjIYLnRvb2xnYXRlLnYxLkNhbGxPdXRjb21lEi0KB2NvbW1hbmQYCCABKAsyGi50b29sZ2F0ZS52MS5Db21tYW5kUmVzdWx0SAASKQoFZmlsZXMYCSABKAsyGC50b29sZ2F0ZS52MS5GaWxlc1Jlc3VsdEgAEisKBnNlYXJjaBgKIAEoCzIZLnRvb2xnYXRlLnYxLlNlYXJjaFJlc3VsdEgAEicKBHJlYWQYCyABKAsyFy50b29sZ2F0ZS52MS5SZWFkUmVzdWx0SAASKQoFZmV0Y2gYDCABKAsyGC50b29sZ2F0ZS52MS5GZXRjaFJlc3VsdEgAEi8KCGNoaWxkcmVuGA0gASgLMhsudG9vbGdhdGUudjEuQ2hpbGRyZW5SZXN1bHRIAEIICgZyZXN1bHQigQIKCkNhbGxGYWlsZWQSKgoGcmVhc29uGAEgASgOMhoudG9vbGdhdGUudjEuRmFpbHVyZVJlYXNvbhINCgVlcnJvchgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoLYXR0YWNobWVudHMYBSADKAsyFy50b29sZ2F0ZS52MS5BdHRhY2htZW50EisKCnRydW5jYXRpb24YBiABKAsyFy50b29sZ2F0ZS52MS5UcnVuY2F0aW9uEiMKBnRpbWluZxgHIAEoCzITLnRvb2xnYXRlLnYxLlRpbWluZyqfAQoKVG9vbFNvdXJjZRIbChdUT09MX1NPVVJDRV9VTlNQRUNJRklFRBAAEhcKE1RPT0xfU09VUkNFX0JVSUxUSU4QARIWChJUT09MX1NPVVJDRV9DVVNUT00QAhIWChJUT09MX1NPVVJDRV9QTFVHSU4QAxITCg9UT09MX1NPVVJDRV9NQ1AQBBIWChJUT09MX1NPVVJDRV9IT1NURUQQBSqrAQoKVG9vbEVmZmVjdBIbChdUT09MX0VGRkVDVF9VTlNQRUNJRklFRBAAEhUKEVRPT0xfRUZGRUNUX1JFQURTEAESFgoSVE9PTF9FRkZFQ1RfV1JJVEVTEAISHQoZVE9PTF9FRkZFQ1RfUlVOU19QUk9HUkFNUxADEhcKE1RPT0xfRUZGRUNUX05FVFdPUksQBBIZChVUT09MX0VGRkVDVF9BU0tTX1VTRVIQBSpUCgpVbmF0dGVuZGVkEhoKFlVOQVRURU5ERURfVU5TUEVDSUZJRUQQABIVChFVTkFUVEVOREVEX1JFRlVTRRABEhMKD1VOQVRURU5ERURfV0FJVBACKl8KDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQARIWChJPTl9ESVNDT05ORUNUX0tFRVAQAiprCgpPdXRwdXRNb2RlEhsKF09VVFBVVF9NT0RFX1VOU1BFQ0lGSUVEEAASFAoQT1VUUFVUX01PREVfRlVMTBABEhQKEE9VVFBVVF9NT0RFX1RBSUwQAhIUChBPVVRQVVRfTU9ERV9OT05FEAMqoAEKCUNhbGxTdGF0ZRIaChZDQUxMX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSQ0FMTF9TVEFURV9QRU5ESU5HEAESFgoSQ0FMTF9TVEFURV9SVU5OSU5HEAISFgoSQ0FMTF9TVEFURV9XQUlUSU5HEAMSGAoUQ0FMTF9TVEFURV9DT01QTEVURUQQBBIVChFDQUxMX1NUQVRFX0ZBSUxFRBAFKpUDCg1GYWlsdXJlUmVhc29uEh4KGkZBSUxVUkVfUkVBU09OX1VOU1BFQ0lGSUVEEAASJAogRkFJTFVSRV9SRUFTT05fSU5WQUxJRF9BUkdVTUVOVFMQARIZChVGQUlMVVJFX1JFQVNPTl9ERU5JRUQQAhIbChdGQUlMVVJFX1JFQVNPTl9SRUpFQ1RFRBADEiEKHUZBSUxVUkVfUkVBU09OX1BST01QVF9FWFBJUkVEEAQSHAoYRkFJTFVSRV9SRUFTT05fQ0FOQ0VMTEVEEAUSHAoYRkFJTFVSRV9SRUFTT05fVElNRURfT1VUEAYSHQoZRkFJTFVSRV9SRUFTT05fVE9PTF9FUlJPUhAHEhwKGEZBSUxVUkVfUkVBU09OX0RPT01fTE9PUBAIEhgKFEZBSUxVUkVfUkVBU09OX1FVT1RBEAkSGgoWRkFJTFVSRV9SRUFTT05fRFJBSU5FRBAKEhcKE0ZBSUxVUkVfUkVBU09OX0xPU1QQCxIbChdGQUlMVVJFX1JFQVNPTl9JTlRFUk5BTBAMKsQBCgtXYXJuaW5nS2luZBIcChhXQVJOSU5HX0tJTkRfVU5TUEVDSUZJRUQQABIWChJXQVJOSU5HX0tJTkRfTE9TU1kQARIYChRXQVJOSU5HX0tJTkRfTk9fVU5ETxACEiUKIVdBUk5JTkdfS0lORF9BVFRBQ0hNRU5UU19MRUZUX09VVBADEhoKFldBUk5JTkdfS0lORF9TVVJWSVZPUlMQBBIiCh5XQVJOSU5HX0tJTkRfTUVUQURBVEFfTEVGVF9PVVQQBUKRAQoOaW8udG9vbGdhdGUudjFCCUNhbGxQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt, file_toolgate_v1_result, file_toolgate_v1_terminal]);
 
 /**
  * A model, as the front end names it.
@@ -238,6 +238,48 @@ export const CallContextSchema: GenMessage<CallContext> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_call, 2);
 
 /**
+ * How an RPC makes the call that does its work: FileService for a change, PortService to open a port.
+ *
+ * @generated from message toolgate.v1.CallOptions
+ */
+export type CallOptions = Message<"toolgate.v1.CallOptions"> & {
+  /**
+   * In whose name.
+   *
+   * @generated from field: toolgate.v1.CallContext context = 1;
+   */
+  context?: CallContext | undefined;
+
+  /**
+   * The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7.
+   *
+   * @generated from field: string call_id = 2;
+   */
+  callId: string;
+
+  /**
+   * What becomes of prompts that nobody answers.
+   *
+   * @generated from field: toolgate.v1.Unattended unattended = 3;
+   */
+  unattended: Unattended;
+
+  /**
+   * With UNATTENDED_WAIT: how long each prompt waits, as in RunToolRequest.
+   *
+   * @generated from field: google.protobuf.Duration wait_timeout = 4;
+   */
+  waitTimeout?: Duration | undefined;
+};
+
+/**
+ * Describes the message toolgate.v1.CallOptions.
+ * Use `create(CallOptionsSchema)` to create a new message.
+ */
+export const CallOptionsSchema: GenMessage<CallOptions> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_call, 3);
+
+/**
  * A file that belongs to a result.
  *
  * @generated from message toolgate.v1.Attachment
@@ -293,7 +335,7 @@ export type Attachment = Message<"toolgate.v1.Attachment"> & {
  * Use `create(AttachmentSchema)` to create a new message.
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 3);
+  messageDesc(file_toolgate_v1_call, 4);
 
 /**
  * What the model sees of the whole output, and where the whole is.
@@ -342,7 +384,7 @@ export type Truncation = Message<"toolgate.v1.Truncation"> & {
  * Use `create(TruncationSchema)` to create a new message.
  */
 export const TruncationSchema: GenMessage<Truncation> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 4);
+  messageDesc(file_toolgate_v1_call, 5);
 
 /**
  * How a call spent its time.
@@ -377,7 +419,7 @@ export type Timing = Message<"toolgate.v1.Timing"> & {
  * Use `create(TimingSchema)` to create a new message.
  */
 export const TimingSchema: GenMessage<Timing> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 5);
+  messageDesc(file_toolgate_v1_call, 6);
 
 /**
  * What the programs of a call have used, and the programs that they waited for, as the kernel counts it. What a call left
@@ -428,7 +470,7 @@ export type Resources = Message<"toolgate.v1.Resources"> & {
  * Use `create(ResourcesSchema)` to create a new message.
  */
 export const ResourcesSchema: GenMessage<Resources> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 6);
+  messageDesc(file_toolgate_v1_call, 7);
 
 /**
  * One call's record.
@@ -632,6 +674,14 @@ export type Call = Message<"toolgate.v1.Call"> & {
    * @generated from field: toolgate.v1.TerminalSize terminal = 26;
    */
   terminal?: TerminalSize | undefined;
+
+  /**
+   * What its programs listen on at this moment, those included that it left running when it ended: see PortService. Set by
+   * GetCall only.
+   *
+   * @generated from field: repeated toolgate.v1.ListeningPort listening = 27;
+   */
+  listening: ListeningPort[];
 };
 
 /**
@@ -639,7 +689,49 @@ export type Call = Message<"toolgate.v1.Call"> & {
  * Use `create(CallSchema)` to create a new message.
  */
 export const CallSchema: GenMessage<Call> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 7);
+  messageDesc(file_toolgate_v1_call, 8);
+
+/**
+ * A TCP port of this machine that a program of a call listens on.
+ *
+ * @generated from message toolgate.v1.ListeningPort
+ */
+export type ListeningPort = Message<"toolgate.v1.ListeningPort"> & {
+  /**
+   * The port.
+   *
+   * @generated from field: int32 port = 1;
+   */
+  port: number;
+
+  /**
+   * The address that it listens on: `127.0.0.1`, or `0.0.0.0` or `::` for all.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * A process that listens there.
+   *
+   * @generated from field: int64 pid = 3;
+   */
+  pid: bigint;
+
+  /**
+   * The command line of that process on one line, cut at 512 bytes.
+   *
+   * @generated from field: string command = 4;
+   */
+  command: string;
+};
+
+/**
+ * Describes the message toolgate.v1.ListeningPort.
+ * Use `create(ListeningPortSchema)` to create a new message.
+ */
+export const ListeningPortSchema: GenMessage<ListeningPort> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_call, 9);
 
 /**
  * A process that an ended call left running.
@@ -667,7 +759,7 @@ export type BackgroundProcess = Message<"toolgate.v1.BackgroundProcess"> & {
  * Use `create(BackgroundProcessSchema)` to create a new message.
  */
 export const BackgroundProcessSchema: GenMessage<BackgroundProcess> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 8);
+  messageDesc(file_toolgate_v1_call, 10);
 
 /**
  * What a call did to one file. A file that was moved is one change of either path.
@@ -702,7 +794,7 @@ export type FileChange = Message<"toolgate.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 9);
+  messageDesc(file_toolgate_v1_call, 11);
 
 /**
  * A file as it was at one moment.
@@ -738,7 +830,7 @@ export type FileVersion = Message<"toolgate.v1.FileVersion"> & {
  * Use `create(FileVersionSchema)` to create a new message.
  */
 export const FileVersionSchema: GenMessage<FileVersion> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 10);
+  messageDesc(file_toolgate_v1_call, 12);
 
 /**
  * One entry of a call's log, or a heartbeat.
@@ -869,6 +961,14 @@ export type CallEvent = Message<"toolgate.v1.CallEvent"> & {
      */
     value: CallChild;
     case: "child";
+  } | {
+    /**
+     * A program of the call began or ceased to listen on a port.
+     *
+     * @generated from field: toolgate.v1.CallListening listening = 16;
+     */
+    value: CallListening;
+    case: "listening";
   } | { case: undefined; value?: undefined };
 };
 
@@ -877,7 +977,7 @@ export type CallEvent = Message<"toolgate.v1.CallEvent"> & {
  * Use `create(CallEventSchema)` to create a new message.
  */
 export const CallEventSchema: GenMessage<CallEvent> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 11);
+  messageDesc(file_toolgate_v1_call, 13);
 
 /**
  * The call is admitted and recorded.
@@ -927,7 +1027,7 @@ export type CallPending = Message<"toolgate.v1.CallPending"> & {
  * Use `create(CallPendingSchema)` to create a new message.
  */
 export const CallPendingSchema: GenMessage<CallPending> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 12);
+  messageDesc(file_toolgate_v1_call, 14);
 
 /**
  * Why a call waits for its turn. Its time limit does not run meanwhile, and `timing.queued` of its end says how long it
@@ -958,7 +1058,7 @@ export type CallQueued = Message<"toolgate.v1.CallQueued"> & {
  * Use `create(CallQueuedSchema)` to create a new message.
  */
 export const CallQueuedSchema: GenMessage<CallQueued> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 13);
+  messageDesc(file_toolgate_v1_call, 15);
 
 /**
  * The tool starts. Nothing changes the input after this.
@@ -993,7 +1093,7 @@ export type CallRunning = Message<"toolgate.v1.CallRunning"> & {
  * Use `create(CallRunningSchema)` to create a new message.
  */
 export const CallRunningSchema: GenMessage<CallRunning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 14);
+  messageDesc(file_toolgate_v1_call, 16);
 
 /**
  * Title or metadata changed. Metadata that comes before the end has at most 1 MiB; what would make it larger is left out,
@@ -1026,7 +1126,7 @@ export type CallMetadata = Message<"toolgate.v1.CallMetadata"> & {
  * Use `create(CallMetadataSchema)` to create a new message.
  */
 export const CallMetadataSchema: GenMessage<CallMetadata> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 15);
+  messageDesc(file_toolgate_v1_call, 17);
 
 /**
  * Bytes of output, as the tool wrote them; never split inside a UTF-8 character that the tool wrote whole.
@@ -1061,7 +1161,7 @@ export type CallOutput = Message<"toolgate.v1.CallOutput"> & {
  * Use `create(CallOutputSchema)` to create a new message.
  */
 export const CallOutputSchema: GenMessage<CallOutput> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 16);
+  messageDesc(file_toolgate_v1_call, 18);
 
 /**
  * The call waits for a person.
@@ -1089,7 +1189,7 @@ export type CallWaiting = Message<"toolgate.v1.CallWaiting"> & {
  * Use `create(CallWaitingSchema)` to create a new message.
  */
 export const CallWaitingSchema: GenMessage<CallWaiting> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 17);
+  messageDesc(file_toolgate_v1_call, 19);
 
 /**
  * The wait is over.
@@ -1124,7 +1224,7 @@ export type CallResumed = Message<"toolgate.v1.CallResumed"> & {
  * Use `create(CallResumedSchema)` to create a new message.
  */
 export const CallResumedSchema: GenMessage<CallResumed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 18);
+  messageDesc(file_toolgate_v1_call, 20);
 
 /**
  * The call made another one: `bash` does so for a command in the background, `batch` for each of the calls that it was
@@ -1154,7 +1254,29 @@ export type CallChild = Message<"toolgate.v1.CallChild"> & {
  * Use `create(CallChildSchema)` to create a new message.
  */
 export const CallChildSchema: GenMessage<CallChild> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 19);
+  messageDesc(file_toolgate_v1_call, 21);
+
+/**
+ * A program of the call began or ceased to listen on a port. Calls of `background` say so while they run; their ports are
+ * looked at once a second.
+ *
+ * @generated from message toolgate.v1.CallListening
+ */
+export type CallListening = Message<"toolgate.v1.CallListening"> & {
+  /**
+   * All that its programs listen on now; none any more if empty.
+   *
+   * @generated from field: repeated toolgate.v1.ListeningPort ports = 1;
+   */
+  ports: ListeningPort[];
+};
+
+/**
+ * Describes the message toolgate.v1.CallListening.
+ * Use `create(CallListeningSchema)` to create a new message.
+ */
+export const CallListeningSchema: GenMessage<CallListening> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_call, 22);
 
 /**
  * Something a person should know that does not end the call.
@@ -1182,7 +1304,7 @@ export type CallWarning = Message<"toolgate.v1.CallWarning"> & {
  * Use `create(CallWarningSchema)` to create a new message.
  */
 export const CallWarningSchema: GenMessage<CallWarning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 20);
+  messageDesc(file_toolgate_v1_call, 23);
 
 /**
  * Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
@@ -1226,7 +1348,7 @@ export type CallHeartbeat = Message<"toolgate.v1.CallHeartbeat"> & {
  * Use `create(CallHeartbeatSchema)` to create a new message.
  */
 export const CallHeartbeatSchema: GenMessage<CallHeartbeat> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 21);
+  messageDesc(file_toolgate_v1_call, 24);
 
 /**
  * Events that this stream leaves out: because of the output mode, or because they were compacted.
@@ -1261,7 +1383,7 @@ export type CallGap = Message<"toolgate.v1.CallGap"> & {
  * Use `create(CallGapSchema)` to create a new message.
  */
 export const CallGapSchema: GenMessage<CallGap> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 22);
+  messageDesc(file_toolgate_v1_call, 25);
 
 /**
  * Terminal. The result of the call, whole.
@@ -1380,7 +1502,7 @@ export type CallCompleted = Message<"toolgate.v1.CallCompleted"> & {
  * Use `create(CallCompletedSchema)` to create a new message.
  */
 export const CallCompletedSchema: GenMessage<CallCompleted> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 23);
+  messageDesc(file_toolgate_v1_call, 26);
 
 /**
  * Terminal. The call has no result; what it reached is kept.
@@ -1443,7 +1565,7 @@ export type CallFailed = Message<"toolgate.v1.CallFailed"> & {
  * Use `create(CallFailedSchema)` to create a new message.
  */
 export const CallFailedSchema: GenMessage<CallFailed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 24);
+  messageDesc(file_toolgate_v1_call, 27);
 
 /**
  * Where a tool comes from.
@@ -1556,6 +1678,44 @@ export const ToolEffectSchema: GenEnum<ToolEffect> = /*@__PURE__*/
   enumDesc(file_toolgate_v1_call, 1);
 
 /**
+ * What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
+ * a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+ * has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
+ *
+ * @generated from enum toolgate.v1.Unattended
+ */
+export enum Unattended {
+  /**
+   * As REFUSE.
+   *
+   * @generated from enum value: UNATTENDED_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Refused at once if nobody listens, and when nobody has been listening for 10 seconds. A prompt that somebody sees
+   * waits as the service is configured.
+   *
+   * @generated from enum value: UNATTENDED_REFUSE = 1;
+   */
+  REFUSE = 1,
+
+  /**
+   * Waits, also for somebody who is not there yet: `toolgate approve`, the console, or ReplyPrompt. A service that is
+   * configured to refuse prompts that nobody sees (`permission.unattended`) does so here too.
+   *
+   * @generated from enum value: UNATTENDED_WAIT = 2;
+   */
+  WAIT = 2,
+}
+
+/**
+ * Describes the enum toolgate.v1.Unattended.
+ */
+export const UnattendedSchema: GenEnum<Unattended> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_call, 2);
+
+/**
  * What becomes of a call when its last ExecuteTool or RunTool stream is gone before its end.
  *
  * @generated from enum toolgate.v1.OnDisconnect
@@ -1588,7 +1748,7 @@ export enum OnDisconnect {
  * Describes the enum toolgate.v1.OnDisconnect.
  */
 export const OnDisconnectSchema: GenEnum<OnDisconnect> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_call, 2);
+  enumDesc(file_toolgate_v1_call, 3);
 
 /**
  * How much of the running output a stream carries. The terminal event is the same in every mode.
@@ -1629,7 +1789,7 @@ export enum OutputMode {
  * Describes the enum toolgate.v1.OutputMode.
  */
 export const OutputModeSchema: GenEnum<OutputMode> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_call, 3);
+  enumDesc(file_toolgate_v1_call, 4);
 
 /**
  * Where a call is in its life.
@@ -1684,7 +1844,7 @@ export enum CallState {
  * Describes the enum toolgate.v1.CallState.
  */
 export const CallStateSchema: GenEnum<CallState> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_call, 4);
+  enumDesc(file_toolgate_v1_call, 5);
 
 /**
  * Why a call failed. The error text beside it is written for the model.
@@ -1793,7 +1953,7 @@ export enum FailureReason {
  * Describes the enum toolgate.v1.FailureReason.
  */
 export const FailureReasonSchema: GenEnum<FailureReason> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_call, 5);
+  enumDesc(file_toolgate_v1_call, 6);
 
 /**
  * What a warning is about. A client shows the text of those that it does not know.
@@ -1848,5 +2008,5 @@ export enum WarningKind {
  * Describes the enum toolgate.v1.WarningKind.
  */
 export const WarningKindSchema: GenEnum<WarningKind> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_call, 6);
+  enumDesc(file_toolgate_v1_call, 7);
 

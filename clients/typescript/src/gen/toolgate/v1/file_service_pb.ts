@@ -6,22 +6,20 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { CallContext } from "./call_pb.js";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { CallContext, CallOptions } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
 import type { ByteRange } from "./output_service_pb.js";
 import { file_toolgate_v1_output_service } from "./output_service_pb.js";
-import type { Unattended } from "./tool_service_pb.js";
-import { file_toolgate_v1_tool_service } from "./tool_service_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file toolgate/v1/file_service.proto.
  */
 export const file_toolgate_v1_file_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9maWxlX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIuABCghGaWxlSW5mbxIMCgRwYXRoGAEgASgJEiMKBGtpbmQYAiABKA4yFS50b29sZ2F0ZS52MS5GaWxlS2luZBISCgpzaXplX2J5dGVzGAMgASgDEgwKBG1vZGUYBCABKA0SLwoLbW9kaWZ5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2xpbmtfdGFyZ2V0GAYgASgJEg4KBnNoYTI1NhgHIAEoCRIVCg1wYXRoX2lzX2xvc3N5GAggASgIEhIKCnVucmVhZGFibGUYCSABKAgiXwoPU3RhdEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEhMKC3dpdGhfc2hhMjU2GAMgASgIIjcKEFN0YXRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvIpoBChBMaXN0RmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg0KBWRlcHRoGAMgASgFEhcKD2luY2x1ZGVfaWdub3JlZBgEIAEoCBIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJSChFMaXN0RmlsZXNSZXNwb25zZRIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKGAQoPUmVhZEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEiUKBXJhbmdlGAMgASgLMhYudG9vbGdhdGUudjEuQnl0ZVJhbmdlEhMKC3dpdGhfc2hhMjU2GAQgASgIIlUKEFJlYWRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMIlwKEVdhdGNoRmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg4KBmN1cnNvchgDIAEoCSLmAQoSV2F0Y2hGaWxlc1Jlc3BvbnNlEg4KBmN1cnNvchgBIAEoCRIsCgd3YXRjaGVkGAIgASgLMhkudG9vbGdhdGUudjEuRmlsZXNXYXRjaGVkSAASLAoHY2hhbmdlZBgDIAEoCzIZLnRvb2xnYXRlLnYxLkZpbGVzQ2hhbmdlZEgAEioKBm1pc3NlZBgEIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzTWlzc2VkSAASMAoJaGVhcnRiZWF0GAUgASgLMhsudG9vbGdhdGUudjEuRmlsZXNIZWFydGJlYXRIAEIGCgRuZXdzIh8KDEZpbGVzV2F0Y2hlZBIPCgdwYXJ0aWFsGAEgASgIIkgKDEZpbGVzQ2hhbmdlZBIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhIKCmdvbmVfcGF0aHMYAiADKAkiHgoLRmlsZXNNaXNzZWQSDwoHcGFydGlhbBgBIAEoCCIQCg5GaWxlc0hlYXJ0YmVhdCKkAQoIRmlsZUNhbGwSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSKwoKdW5hdHRlbmRlZBgDIAEoDjIXLnRvb2xnYXRlLnYxLlVuYXR0ZW5kZWQSLwoMd2FpdF90aW1lb3V0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIl0KC1dyaXRlVGFyZ2V0EgwKBHBhdGgYASABKAkSEQoEbW9kZRgCIAEoDUgAiAEBEhEKCWlmX3NoYTI1NhgDIAEoCRIRCglpZl9hYnNlbnQYBCABKAhCBwoFX21vZGUicgoQV3JpdGVGaWxlUmVxdWVzdBIjCgRjYWxsGAEgASgLMhUudG9vbGdhdGUudjEuRmlsZUNhbGwSKAoGdGFyZ2V0GAIgASgLMhgudG9vbGdhdGUudjEuV3JpdGVUYXJnZXQSDwoHY29udGVudBgDIAEoDCJJChFXcml0ZUZpbGVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJEiMKBGZpbGUYAiABKAsyFS50b29sZ2F0ZS52MS5GaWxlSW5mbyJzChFVcGxvYWRGaWxlUmVxdWVzdBIjCgRjYWxsGAEgASgLMhUudG9vbGdhdGUudjEuRmlsZUNhbGwSKAoGdGFyZ2V0GAIgASgLMhgudG9vbGdhdGUudjEuV3JpdGVUYXJnZXQSDwoHY29udGVudBgDIAEoDCJKChJVcGxvYWRGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8iSAoTQ3JlYXRlRm9sZGVyUmVxdWVzdBIjCgRjYWxsGAEgASgLMhUudG9vbGdhdGUudjEuRmlsZUNhbGwSDAoEcGF0aBgCIAEoCSJMChRDcmVhdGVGb2xkZXJSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJEiMKBGZpbGUYAiABKAsyFS50b29sZ2F0ZS52MS5GaWxlSW5mbyJpCg9Nb3ZlRmlsZVJlcXVlc3QSIwoEY2FsbBgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVDYWxsEgwKBHBhdGgYAiABKAkSEAoIbmV3X3BhdGgYAyABKAkSEQoJaWZfc2hhMjU2GAQgASgJIiMKEE1vdmVGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCSJsChFEZWxldGVGaWxlUmVxdWVzdBIjCgRjYWxsGAEgASgLMhUudG9vbGdhdGUudjEuRmlsZUNhbGwSDAoEcGF0aBgCIAEoCRIRCglyZWN1cnNpdmUYAyABKAgSEQoJaWZfc2hhMjU2GAQgASgJIiUKEkRlbGV0ZUZpbGVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJImoKFkRvd25sb2FkQXJjaGl2ZVJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0EgwKBHBhdGgYAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIIk0KF0Rvd25sb2FkQXJjaGl2ZVJlc3BvbnNlEgwKBGRhdGEYASABKAwSJAoDZW5kGAIgASgLMhcudG9vbGdhdGUudjEuQXJjaGl2ZUVuZCI0CgpBcmNoaXZlRW5kEg8KB2VudHJpZXMYASABKAMSFQoNb21pdHRlZF9wYXRocxgCIAMoCSIwCg1BcmNoaXZlVGFyZ2V0EgwKBHBhdGgYASABKAkSEQoJaWZfYWJzZW50GAIgASgIInUKFFVwbG9hZEFyY2hpdmVSZXF1ZXN0EiMKBGNhbGwYASABKAsyFS50b29sZ2F0ZS52MS5GaWxlQ2FsbBIqCgZ0YXJnZXQYAiABKAsyGi50b29sZ2F0ZS52MS5BcmNoaXZlVGFyZ2V0EgwKBGRhdGEYAyABKAwiKAoVVXBsb2FkQXJjaGl2ZVJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkqeAoIRmlsZUtpbmQSGQoVRklMRV9LSU5EX1VOU1BFQ0lGSUVEEAASEgoORklMRV9LSU5EX0ZJTEUQARIUChBGSUxFX0tJTkRfRk9MREVSEAISEgoORklMRV9LSU5EX0xJTksQAxITCg9GSUxFX0tJTkRfT1RIRVIQBDLIBwoLRmlsZVNlcnZpY2USTwoIU3RhdEZpbGUSHC50b29sZ2F0ZS52MS5TdGF0RmlsZVJlcXVlc3QaHS50b29sZ2F0ZS52MS5TdGF0RmlsZVJlc3BvbnNlIgaQAgG4VAgSUgoJTGlzdEZpbGVzEh0udG9vbGdhdGUudjEuTGlzdEZpbGVzUmVxdWVzdBoeLnRvb2xnYXRlLnYxLkxpc3RGaWxlc1Jlc3BvbnNlIgaQAgG4VAgSUQoIUmVhZEZpbGUSHC50b29sZ2F0ZS52MS5SZWFkRmlsZVJlcXVlc3QaHS50b29sZ2F0ZS52MS5SZWFkRmlsZVJlc3BvbnNlIgaQAgG4VAgwARJXCgpXYXRjaEZpbGVzEh4udG9vbGdhdGUudjEuV2F0Y2hGaWxlc1JlcXVlc3QaHy50b29sZ2F0ZS52MS5XYXRjaEZpbGVzUmVzcG9uc2UiBpACAbhUCDABEk8KCVdyaXRlRmlsZRIdLnRvb2xnYXRlLnYxLldyaXRlRmlsZVJlcXVlc3QaHi50b29sZ2F0ZS52MS5Xcml0ZUZpbGVSZXNwb25zZSIDuFQJElQKClVwbG9hZEZpbGUSHi50b29sZ2F0ZS52MS5VcGxvYWRGaWxlUmVxdWVzdBofLnRvb2xnYXRlLnYxLlVwbG9hZEZpbGVSZXNwb25zZSIDuFQJKAESWAoMQ3JlYXRlRm9sZGVyEiAudG9vbGdhdGUudjEuQ3JlYXRlRm9sZGVyUmVxdWVzdBohLnRvb2xnYXRlLnYxLkNyZWF0ZUZvbGRlclJlc3BvbnNlIgO4VAkSTAoITW92ZUZpbGUSHC50b29sZ2F0ZS52MS5Nb3ZlRmlsZVJlcXVlc3QaHS50b29sZ2F0ZS52MS5Nb3ZlRmlsZVJlc3BvbnNlIgO4VAkSUgoKRGVsZXRlRmlsZRIeLnRvb2xnYXRlLnYxLkRlbGV0ZUZpbGVSZXF1ZXN0Gh8udG9vbGdhdGUudjEuRGVsZXRlRmlsZVJlc3BvbnNlIgO4VAkSZgoPRG93bmxvYWRBcmNoaXZlEiMudG9vbGdhdGUudjEuRG93bmxvYWRBcmNoaXZlUmVxdWVzdBokLnRvb2xnYXRlLnYxLkRvd25sb2FkQXJjaGl2ZVJlc3BvbnNlIgaQAgG4VAgwARJdCg1VcGxvYWRBcmNoaXZlEiEudG9vbGdhdGUudjEuVXBsb2FkQXJjaGl2ZVJlcXVlc3QaIi50b29sZ2F0ZS52MS5VcGxvYWRBcmNoaXZlUmVzcG9uc2UiA7hUCSgBQpgBCg5pby50b29sZ2F0ZS52MUIQRmlsZVNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_output_service, file_toolgate_v1_tool_service]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9maWxlX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIuABCghGaWxlSW5mbxIMCgRwYXRoGAEgASgJEiMKBGtpbmQYAiABKA4yFS50b29sZ2F0ZS52MS5GaWxlS2luZBISCgpzaXplX2J5dGVzGAMgASgDEgwKBG1vZGUYBCABKA0SLwoLbW9kaWZ5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2xpbmtfdGFyZ2V0GAYgASgJEg4KBnNoYTI1NhgHIAEoCRIVCg1wYXRoX2lzX2xvc3N5GAggASgIEhIKCnVucmVhZGFibGUYCSABKAgiXwoPU3RhdEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEhMKC3dpdGhfc2hhMjU2GAMgASgIIjcKEFN0YXRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvIpoBChBMaXN0RmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg0KBWRlcHRoGAMgASgFEhcKD2luY2x1ZGVfaWdub3JlZBgEIAEoCBIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJSChFMaXN0RmlsZXNSZXNwb25zZRIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKGAQoPUmVhZEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEiUKBXJhbmdlGAMgASgLMhYudG9vbGdhdGUudjEuQnl0ZVJhbmdlEhMKC3dpdGhfc2hhMjU2GAQgASgIIlUKEFJlYWRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMIlwKEVdhdGNoRmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg4KBmN1cnNvchgDIAEoCSLmAQoSV2F0Y2hGaWxlc1Jlc3BvbnNlEg4KBmN1cnNvchgBIAEoCRIsCgd3YXRjaGVkGAIgASgLMhkudG9vbGdhdGUudjEuRmlsZXNXYXRjaGVkSAASLAoHY2hhbmdlZBgDIAEoCzIZLnRvb2xnYXRlLnYxLkZpbGVzQ2hhbmdlZEgAEioKBm1pc3NlZBgEIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzTWlzc2VkSAASMAoJaGVhcnRiZWF0GAUgASgLMhsudG9vbGdhdGUudjEuRmlsZXNIZWFydGJlYXRIAEIGCgRuZXdzIh8KDEZpbGVzV2F0Y2hlZBIPCgdwYXJ0aWFsGAEgASgIIkgKDEZpbGVzQ2hhbmdlZBIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhIKCmdvbmVfcGF0aHMYAiADKAkiHgoLRmlsZXNNaXNzZWQSDwoHcGFydGlhbBgBIAEoCCIQCg5GaWxlc0hlYXJ0YmVhdCJdCgtXcml0ZVRhcmdldBIMCgRwYXRoGAEgASgJEhEKBG1vZGUYAiABKA1IAIgBARIRCglpZl9zaGEyNTYYAyABKAkSEQoJaWZfYWJzZW50GAQgASgIQgcKBV9tb2RlInUKEFdyaXRlRmlsZVJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEigKBnRhcmdldBgCIAEoCzIYLnRvb2xnYXRlLnYxLldyaXRlVGFyZ2V0Eg8KB2NvbnRlbnQYAyABKAwiSQoRV3JpdGVGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8idgoRVXBsb2FkRmlsZVJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEigKBnRhcmdldBgCIAEoCzIYLnRvb2xnYXRlLnYxLldyaXRlVGFyZ2V0Eg8KB2NvbnRlbnQYAyABKAwiSgoSVXBsb2FkRmlsZVJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkSIwoEZmlsZRgCIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvIksKE0NyZWF0ZUZvbGRlclJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEgwKBHBhdGgYAiABKAkiTAoUQ3JlYXRlRm9sZGVyUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8ibAoPTW92ZUZpbGVSZXF1ZXN0EiYKBGNhbGwYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsT3B0aW9ucxIMCgRwYXRoGAIgASgJEhAKCG5ld19wYXRoGAMgASgJEhEKCWlmX3NoYTI1NhgEIAEoCSIjChBNb3ZlRmlsZVJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkibwoRRGVsZXRlRmlsZVJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEgwKBHBhdGgYAiABKAkSEQoJcmVjdXJzaXZlGAMgASgIEhEKCWlmX3NoYTI1NhgEIAEoCSIlChJEZWxldGVGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCSJqChZEb3dubG9hZEFyY2hpdmVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEhcKD2luY2x1ZGVfaWdub3JlZBgDIAEoCCJNChdEb3dubG9hZEFyY2hpdmVSZXNwb25zZRIMCgRkYXRhGAEgASgMEiQKA2VuZBgCIAEoCzIXLnRvb2xnYXRlLnYxLkFyY2hpdmVFbmQiNAoKQXJjaGl2ZUVuZBIPCgdlbnRyaWVzGAEgASgDEhUKDW9taXR0ZWRfcGF0aHMYAiADKAkiMAoNQXJjaGl2ZVRhcmdldBIMCgRwYXRoGAEgASgJEhEKCWlmX2Fic2VudBgCIAEoCCJ4ChRVcGxvYWRBcmNoaXZlUmVxdWVzdBImCgRjYWxsGAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbE9wdGlvbnMSKgoGdGFyZ2V0GAIgASgLMhoudG9vbGdhdGUudjEuQXJjaGl2ZVRhcmdldBIMCgRkYXRhGAMgASgMIigKFVVwbG9hZEFyY2hpdmVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJKngKCEZpbGVLaW5kEhkKFUZJTEVfS0lORF9VTlNQRUNJRklFRBAAEhIKDkZJTEVfS0lORF9GSUxFEAESFAoQRklMRV9LSU5EX0ZPTERFUhACEhIKDkZJTEVfS0lORF9MSU5LEAMSEwoPRklMRV9LSU5EX09USEVSEAQyyAcKC0ZpbGVTZXJ2aWNlEk8KCFN0YXRGaWxlEhwudG9vbGdhdGUudjEuU3RhdEZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuU3RhdEZpbGVSZXNwb25zZSIGkAIBuFQIElIKCUxpc3RGaWxlcxIdLnRvb2xnYXRlLnYxLkxpc3RGaWxlc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0RmlsZXNSZXNwb25zZSIGkAIBuFQIElEKCFJlYWRGaWxlEhwudG9vbGdhdGUudjEuUmVhZEZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuUmVhZEZpbGVSZXNwb25zZSIGkAIBuFQIMAESVwoKV2F0Y2hGaWxlcxIeLnRvb2xnYXRlLnYxLldhdGNoRmlsZXNSZXF1ZXN0Gh8udG9vbGdhdGUudjEuV2F0Y2hGaWxlc1Jlc3BvbnNlIgaQAgG4VAgwARJPCglXcml0ZUZpbGUSHS50b29sZ2F0ZS52MS5Xcml0ZUZpbGVSZXF1ZXN0Gh4udG9vbGdhdGUudjEuV3JpdGVGaWxlUmVzcG9uc2UiA7hUCRJUCgpVcGxvYWRGaWxlEh4udG9vbGdhdGUudjEuVXBsb2FkRmlsZVJlcXVlc3QaHy50b29sZ2F0ZS52MS5VcGxvYWRGaWxlUmVzcG9uc2UiA7hUCSgBElgKDENyZWF0ZUZvbGRlchIgLnRvb2xnYXRlLnYxLkNyZWF0ZUZvbGRlclJlcXVlc3QaIS50b29sZ2F0ZS52MS5DcmVhdGVGb2xkZXJSZXNwb25zZSIDuFQJEkwKCE1vdmVGaWxlEhwudG9vbGdhdGUudjEuTW92ZUZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuTW92ZUZpbGVSZXNwb25zZSIDuFQJElIKCkRlbGV0ZUZpbGUSHi50b29sZ2F0ZS52MS5EZWxldGVGaWxlUmVxdWVzdBofLnRvb2xnYXRlLnYxLkRlbGV0ZUZpbGVSZXNwb25zZSIDuFQJEmYKD0Rvd25sb2FkQXJjaGl2ZRIjLnRvb2xnYXRlLnYxLkRvd25sb2FkQXJjaGl2ZVJlcXVlc3QaJC50b29sZ2F0ZS52MS5Eb3dubG9hZEFyY2hpdmVSZXNwb25zZSIGkAIBuFQIMAESXQoNVXBsb2FkQXJjaGl2ZRIhLnRvb2xnYXRlLnYxLlVwbG9hZEFyY2hpdmVSZXF1ZXN0GiIudG9vbGdhdGUudjEuVXBsb2FkQXJjaGl2ZVJlc3BvbnNlIgO4VAkoAUKYAQoOaW8udG9vbGdhdGUudjFCEEZpbGVTZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_output_service]);
 
 /**
  * A file, a folder, or what else stands in one.
@@ -502,48 +500,6 @@ export const FilesHeartbeatSchema: GenMessage<FilesHeartbeat> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_file_service, 12);
 
 /**
- * How a change is made: as a call.
- *
- * @generated from message toolgate.v1.FileCall
- */
-export type FileCall = Message<"toolgate.v1.FileCall"> & {
-  /**
-   * In whose name.
-   *
-   * @generated from field: toolgate.v1.CallContext context = 1;
-   */
-  context?: CallContext | undefined;
-
-  /**
-   * The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7.
-   *
-   * @generated from field: string call_id = 2;
-   */
-  callId: string;
-
-  /**
-   * What becomes of prompts that nobody answers.
-   *
-   * @generated from field: toolgate.v1.Unattended unattended = 3;
-   */
-  unattended: Unattended;
-
-  /**
-   * With UNATTENDED_WAIT: how long each prompt waits, as in RunToolRequest.
-   *
-   * @generated from field: google.protobuf.Duration wait_timeout = 4;
-   */
-  waitTimeout?: Duration | undefined;
-};
-
-/**
- * Describes the message toolgate.v1.FileCall.
- * Use `create(FileCallSchema)` to create a new message.
- */
-export const FileCallSchema: GenMessage<FileCall> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 13);
-
-/**
  * A file that is to be written, and what it must be before.
  *
  * @generated from message toolgate.v1.WriteTarget
@@ -584,7 +540,7 @@ export type WriteTarget = Message<"toolgate.v1.WriteTarget"> & {
  * Use `create(WriteTargetSchema)` to create a new message.
  */
 export const WriteTargetSchema: GenMessage<WriteTarget> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 14);
+  messageDesc(file_toolgate_v1_file_service, 13);
 
 /**
  * Says what to write.
@@ -595,9 +551,9 @@ export type WriteFileRequest = Message<"toolgate.v1.WriteFileRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.FileCall call = 1;
+   * @generated from field: toolgate.v1.CallOptions call = 1;
    */
-  call?: FileCall | undefined;
+  call?: CallOptions | undefined;
 
   /**
    * Where.
@@ -619,7 +575,7 @@ export type WriteFileRequest = Message<"toolgate.v1.WriteFileRequest"> & {
  * Use `create(WriteFileRequestSchema)` to create a new message.
  */
 export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 15);
+  messageDesc(file_toolgate_v1_file_service, 14);
 
 /**
  * It is written.
@@ -647,7 +603,7 @@ export type WriteFileResponse = Message<"toolgate.v1.WriteFileResponse"> & {
  * Use `create(WriteFileResponseSchema)` to create a new message.
  */
 export const WriteFileResponseSchema: GenMessage<WriteFileResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 16);
+  messageDesc(file_toolgate_v1_file_service, 15);
 
 /**
  * A part of what to write.
@@ -658,9 +614,9 @@ export type UploadFileRequest = Message<"toolgate.v1.UploadFileRequest"> & {
   /**
    * How; in the first message only.
    *
-   * @generated from field: toolgate.v1.FileCall call = 1;
+   * @generated from field: toolgate.v1.CallOptions call = 1;
    */
-  call?: FileCall | undefined;
+  call?: CallOptions | undefined;
 
   /**
    * Where; in the first message, and in no other.
@@ -682,7 +638,7 @@ export type UploadFileRequest = Message<"toolgate.v1.UploadFileRequest"> & {
  * Use `create(UploadFileRequestSchema)` to create a new message.
  */
 export const UploadFileRequestSchema: GenMessage<UploadFileRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 17);
+  messageDesc(file_toolgate_v1_file_service, 16);
 
 /**
  * It is written.
@@ -710,7 +666,7 @@ export type UploadFileResponse = Message<"toolgate.v1.UploadFileResponse"> & {
  * Use `create(UploadFileResponseSchema)` to create a new message.
  */
 export const UploadFileResponseSchema: GenMessage<UploadFileResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 18);
+  messageDesc(file_toolgate_v1_file_service, 17);
 
 /**
  * Names a folder to make.
@@ -721,9 +677,9 @@ export type CreateFolderRequest = Message<"toolgate.v1.CreateFolderRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.FileCall call = 1;
+   * @generated from field: toolgate.v1.CallOptions call = 1;
    */
-  call?: FileCall | undefined;
+  call?: CallOptions | undefined;
 
   /**
    * The folder.
@@ -738,7 +694,7 @@ export type CreateFolderRequest = Message<"toolgate.v1.CreateFolderRequest"> & {
  * Use `create(CreateFolderRequestSchema)` to create a new message.
  */
 export const CreateFolderRequestSchema: GenMessage<CreateFolderRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 19);
+  messageDesc(file_toolgate_v1_file_service, 18);
 
 /**
  * It is there.
@@ -766,7 +722,7 @@ export type CreateFolderResponse = Message<"toolgate.v1.CreateFolderResponse"> &
  * Use `create(CreateFolderResponseSchema)` to create a new message.
  */
 export const CreateFolderResponseSchema: GenMessage<CreateFolderResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 20);
+  messageDesc(file_toolgate_v1_file_service, 19);
 
 /**
  * Says what to move where.
@@ -777,9 +733,9 @@ export type MoveFileRequest = Message<"toolgate.v1.MoveFileRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.FileCall call = 1;
+   * @generated from field: toolgate.v1.CallOptions call = 1;
    */
-  call?: FileCall | undefined;
+  call?: CallOptions | undefined;
 
   /**
    * What to move.
@@ -808,7 +764,7 @@ export type MoveFileRequest = Message<"toolgate.v1.MoveFileRequest"> & {
  * Use `create(MoveFileRequestSchema)` to create a new message.
  */
 export const MoveFileRequestSchema: GenMessage<MoveFileRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 21);
+  messageDesc(file_toolgate_v1_file_service, 20);
 
 /**
  * It is moved.
@@ -829,7 +785,7 @@ export type MoveFileResponse = Message<"toolgate.v1.MoveFileResponse"> & {
  * Use `create(MoveFileResponseSchema)` to create a new message.
  */
 export const MoveFileResponseSchema: GenMessage<MoveFileResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 22);
+  messageDesc(file_toolgate_v1_file_service, 21);
 
 /**
  * Names what to delete.
@@ -840,9 +796,9 @@ export type DeleteFileRequest = Message<"toolgate.v1.DeleteFileRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.FileCall call = 1;
+   * @generated from field: toolgate.v1.CallOptions call = 1;
    */
-  call?: FileCall | undefined;
+  call?: CallOptions | undefined;
 
   /**
    * What to delete.
@@ -871,7 +827,7 @@ export type DeleteFileRequest = Message<"toolgate.v1.DeleteFileRequest"> & {
  * Use `create(DeleteFileRequestSchema)` to create a new message.
  */
 export const DeleteFileRequestSchema: GenMessage<DeleteFileRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 23);
+  messageDesc(file_toolgate_v1_file_service, 22);
 
 /**
  * It is gone.
@@ -892,7 +848,7 @@ export type DeleteFileResponse = Message<"toolgate.v1.DeleteFileResponse"> & {
  * Use `create(DeleteFileResponseSchema)` to create a new message.
  */
 export const DeleteFileResponseSchema: GenMessage<DeleteFileResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 24);
+  messageDesc(file_toolgate_v1_file_service, 23);
 
 /**
  * Names a folder to send.
@@ -927,7 +883,7 @@ export type DownloadArchiveRequest = Message<"toolgate.v1.DownloadArchiveRequest
  * Use `create(DownloadArchiveRequestSchema)` to create a new message.
  */
 export const DownloadArchiveRequestSchema: GenMessage<DownloadArchiveRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 25);
+  messageDesc(file_toolgate_v1_file_service, 24);
 
 /**
  * A part of an archive.
@@ -955,7 +911,7 @@ export type DownloadArchiveResponse = Message<"toolgate.v1.DownloadArchiveRespon
  * Use `create(DownloadArchiveResponseSchema)` to create a new message.
  */
 export const DownloadArchiveResponseSchema: GenMessage<DownloadArchiveResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 26);
+  messageDesc(file_toolgate_v1_file_service, 25);
 
 /**
  * What is said at the end of an archive. Without it the archive is incomplete.
@@ -983,7 +939,7 @@ export type ArchiveEnd = Message<"toolgate.v1.ArchiveEnd"> & {
  * Use `create(ArchiveEndSchema)` to create a new message.
  */
 export const ArchiveEndSchema: GenMessage<ArchiveEnd> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 27);
+  messageDesc(file_toolgate_v1_file_service, 26);
 
 /**
  * A folder that files of an archive are written to.
@@ -1011,7 +967,7 @@ export type ArchiveTarget = Message<"toolgate.v1.ArchiveTarget"> & {
  * Use `create(ArchiveTargetSchema)` to create a new message.
  */
 export const ArchiveTargetSchema: GenMessage<ArchiveTarget> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 28);
+  messageDesc(file_toolgate_v1_file_service, 27);
 
 /**
  * A part of an archive to write.
@@ -1022,9 +978,9 @@ export type UploadArchiveRequest = Message<"toolgate.v1.UploadArchiveRequest"> &
   /**
    * How; in the first message only.
    *
-   * @generated from field: toolgate.v1.FileCall call = 1;
+   * @generated from field: toolgate.v1.CallOptions call = 1;
    */
-  call?: FileCall | undefined;
+  call?: CallOptions | undefined;
 
   /**
    * Where; in the first message, and in no other.
@@ -1046,7 +1002,7 @@ export type UploadArchiveRequest = Message<"toolgate.v1.UploadArchiveRequest"> &
  * Use `create(UploadArchiveRequestSchema)` to create a new message.
  */
 export const UploadArchiveRequestSchema: GenMessage<UploadArchiveRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 29);
+  messageDesc(file_toolgate_v1_file_service, 28);
 
 /**
  * It is written.
@@ -1067,7 +1023,7 @@ export type UploadArchiveResponse = Message<"toolgate.v1.UploadArchiveResponse">
  * Use `create(UploadArchiveResponseSchema)` to create a new message.
  */
 export const UploadArchiveResponseSchema: GenMessage<UploadArchiveResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_file_service, 30);
+  messageDesc(file_toolgate_v1_file_service, 29);
 
 /**
  * What an entry of a folder is.

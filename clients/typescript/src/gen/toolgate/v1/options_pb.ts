@@ -13,7 +13,7 @@ import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
  * Describes the file toolgate/v1/options.proto.
  */
 export const file_toolgate_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSqFAgoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAcSFAoQU0NPUEVfRklMRVNfUkVBRBAIEhUKEVNDT1BFX0ZJTEVTX1dSSVRFEAkSGwoXU0NPUEVfV09SS1NQQUNFU19NQU5BR0UQCjpJCgVzY29wZRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGMcKIAEoDjISLnRvb2xnYXRlLnYxLlNjb3BlUgVzY29wZUKUAQoOaW8udG9vbGdhdGUudjFCDE9wdGlvbnNQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSqeAgoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAcSFAoQU0NPUEVfRklMRVNfUkVBRBAIEhUKEVNDT1BFX0ZJTEVTX1dSSVRFEAkSGwoXU0NPUEVfV09SS1NQQUNFU19NQU5BR0UQChIXChNTQ09QRV9QT1JUU19DT05ORUNUEAs6SQoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjHCiABKA4yEi50b29sZ2F0ZS52MS5TY29wZVIFc2NvcGVClAEKDmlvLnRvb2xnYXRlLnYxQgxPcHRpb25zUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -28,7 +28,8 @@ export const file_toolgate_v1_options: GenFile = /*@__PURE__*/
  * them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
  * see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
  * AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
- * `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage` and `admin`.
+ * `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read`, `files.read`, `files.write`, `workspaces.manage`,
+ * `ports.connect` and `admin`.
  *
  * @generated from enum toolgate.v1.Scope
  */
@@ -110,6 +111,13 @@ export enum Scope {
    * @generated from enum value: SCOPE_WORKSPACES_MANAGE = 10;
    */
   WORKSPACES_MANAGE = 10,
+
+  /**
+   * Reach what programs of calls listen on, as far as rules and people allow.
+   *
+   * @generated from enum value: SCOPE_PORTS_CONNECT = 11;
+   */
+  PORTS_CONNECT = 11,
 }
 
 /**
