@@ -110,6 +110,7 @@ async fn measure(
                 | Event::Waiting(_)
                 | Event::Resumed(_)
                 | Event::Child(_)
+                | Event::Listening(_)
                 | Event::Warning(_)
                 | Event::Heartbeat(_)
                 | Event::Gap(_)) => anyhow::bail!("{name}: {other:?}"),

@@ -84,6 +84,7 @@ impl Happenings {
             | Kind::SessionEnded(_)
             | Kind::Heartbeat(_)
             | Kind::WorkspaceChanged(_)
+            | Kind::ListeningChanged(_)
             | Kind::ToolsChanged(_) => return Ok(None),
         };
         Ok(Some(Happening { kind, data }))

@@ -563,6 +563,7 @@ impl RunningCall {
                 | call_event::Event::Output(_)
                 | call_event::Event::Resumed(_)
                 | call_event::Event::Child(_)
+                | call_event::Event::Listening(_)
                 | call_event::Event::Warning(_)
                 | call_event::Event::Heartbeat(_)
                 | call_event::Event::Gap(_) => {}
