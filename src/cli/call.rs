@@ -169,7 +169,7 @@ impl CallArgs {
         let mut interrupts = Interrupts::listen()?;
         let text = self.input_text()?;
         let workspace = self.viewpoint.workspace.as_deref();
-        if needs_server && !Connection::is_there(globals, workspace) {
+        if needs_server && !Connection::is_there(globals, workspace).await {
             return Err(Failure::Usage(why.to_owned()));
         }
         let connection = if self.standalone {

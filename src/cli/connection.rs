@@ -188,16 +188,27 @@ impl Connection {
     /// Connects to the server that is named, else to the service that runs here and has the folder, if there is one and it
     /// lets this user in; else starts a service in this process.
     pub(super) async fn attach(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
-        let folder = directory(workspace.unwrap_or("."));
-        if globals.server.is_none()
-            && let Some(folder) = folder
-            && let Some(instance) = service::that_has(&folder, globals.config.clone())
-            && let Ok(client) = connect_to(&instance.url, &globals.credentials).await
-            && let Ok(name) = workspace_name(&client, Some(&folder.to_string_lossy())).await
-        {
-            return Ok(Self::running(client, name, instance.url, globals));
+        match Self::find(globals, workspace).await {
+            Some(found) => Ok(found),
+            None => Self::open(globals, workspace).await,
         }
-        Self::open(globals, workspace).await
+    }
+
+    /// Connects to the service that runs here and has the folder, unless a server is named.
+    async fn find(globals: &Globals, workspace: Option<&str>) -> Option<Self> {
+        if globals.server.is_some() {
+            return None;
+        }
+        let folder = directory(workspace.unwrap_or("."))?;
+        let name = folder.to_string_lossy();
+        for instance in service::that_may_have(&folder, globals.config.clone()) {
+            if let Ok(client) = connect_to(&instance.url, &globals.credentials).await
+                && let Ok(name) = workspace_name(&client, Some(&name)).await
+            {
+                return Some(Self::running(client, name, instance.url, globals));
+            }
+        }
+        None
     }
 
     fn running(client: Client, workspace: String, url: String, globals: &Globals) -> Self {
@@ -211,10 +222,8 @@ impl Connection {
     }
 
     /// Returns whether there is a server that outlives the command: one that is named, or one that has the folder.
-    pub(super) fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
-        let folder = directory(workspace.unwrap_or("."));
-        globals.server.is_some()
-            || folder.is_some_and(|folder| service::that_has(&folder, globals.config.clone()).is_some())
+    pub(super) async fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
+        globals.server.is_some() || Self::find(globals, workspace).await.is_some()
     }
 
     /// Connects to the server that is named, or starts a service in this process when none is.

@@ -33,8 +33,11 @@ pub(super) struct Instance {
     pub(super) config: Option<PathBuf>,
     /// Its data directory.
     pub(super) data_dir: Option<PathBuf>,
-    /// Names and folders of its workspaces.
+    /// Names and folders of the workspaces that it began with.
     pub(super) workspaces: Vec<(String, PathBuf)>,
+    /// The folders below which it may have opened others since.
+    #[serde(default)]
+    pub(super) roots: Vec<PathBuf>,
 }
 
 /// Keeps a service among those that are found.

@@ -168,6 +168,7 @@ impl Service {
             config: named_config(flags.config.clone()),
             data_dir,
             workspaces: self.running.workspaces.clone(),
+            roots: self.running.roots.clone(),
         };
         self.registration = instances::register(&environment.instance_folders(), &instance);
     }
@@ -249,13 +250,18 @@ pub(super) fn running() -> Vec<Instance> {
     found
 }
 
-/// Returns the service that is there to stay and has this folder, started with the same configuration file.
-pub(super) fn that_has(directory: &Path, config: Option<PathBuf>) -> Option<Instance> {
+/// Returns the services that are there to stay, were started with the same configuration file, and have this folder or may
+/// have opened it since.
+pub(super) fn that_may_have(directory: &Path, config: Option<PathBuf>) -> Vec<Instance> {
     let config = named_config(config);
-    running().into_iter().find(|instance| {
+    let mut found = running();
+    found.retain(|instance| {
         let mut folders = instance.workspaces.iter().map(|(_, folder)| folder);
-        instance.stays && instance.config == config && folders.any(|folder| folder == directory)
-    })
+        let may_have =
+            folders.any(|folder| folder == directory) || instance.roots.iter().any(|root| directory.starts_with(root));
+        instance.stays && instance.config == config && may_have
+    });
+    found
 }
 
 /// A service for one command, on a socket that only this user can reach. Its state is kept where `serve` keeps it.

@@ -69,7 +69,7 @@ fn an_approval_is_for_them_too() {
             HashMap::from([("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())])
         );
         let record = server.get(&prompt.call_id).await;
-        let covered = format!("{}\n{}", record.input_json, r#"{"A":"1","B":"2"}"#);
+        let covered = format!("{}\n{}", record.input_json, r#"{"environment":{"A":"1","B":"2"}}"#);
         let digest = sha256(covered.as_bytes());
         assert_eq!((&prompt.input_digest, &record.input_digest), (&digest, &digest));
 

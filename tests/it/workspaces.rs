@@ -29,6 +29,43 @@ fn setup(folders: &[&'static str]) -> Setup {
     setup.env("TOOLGATE_WORKSPACE_ROOTS", "roots")
 }
 
+#[test]
+fn a_command_in_a_folder_that_was_opened_is_run_by_the_service_that_has_it() {
+    test(async {
+        let server = service(&["roots/one", "roots/two"]).await;
+        let request = OpenWorkspaceRequest {
+            workspace: "one".to_owned(),
+            directory: real(&server, "roots/one").to_string_lossy().into_owned(),
+            create: false,
+        };
+        workspaces(&server).open_workspace(request).await.unwrap();
+        for folder in ["one", "two"] {
+            let mut command = server.command(&["call", "bash", "command=pwd", "description=d", "--yes"]);
+            let output = command
+                .current_dir(real(&server, "roots").join(folder))
+                .output()
+                .await
+                .unwrap();
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            assert!(String::from_utf8_lossy(&output.stdout).contains(folder), "{output:?}");
+        }
+        let request = ListCallsRequest {
+            workspace: "-".to_owned(),
+            ..ListCallsRequest::default()
+        };
+        let calls = server.tools().list_calls(request).await.unwrap().into_inner().calls;
+        let workspaces: Vec<_> = calls
+            .iter()
+            .map(|call| &*call.context.as_ref().unwrap().workspace)
+            .collect();
+        assert_eq!(
+            workspaces,
+            ["one"],
+            "the folder that was not opened got a service of its own"
+        );
+    });
+}
+
 fn workspaces(server: &Server) -> WorkspaceServiceClient<Channel> {
     WorkspaceServiceClient::new(server.channel())
 }

@@ -3,13 +3,12 @@
 //! *Invariant:* pure. The same text and schema always give the same frozen input.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use toolgate_fs::marks;
-use toolgate_model::RawInput;
+use toolgate_model::{Origin, RawInput};
 use toolgate_tool::InputProblem;
 
 /// How deeply an input may be nested. Protobuf takes 100 levels, a `Struct` uses three for each of ours, and an input
@@ -31,11 +30,11 @@ pub(crate) struct Frozen {
 impl Frozen {
     /// Freezes a value. Numbers become what RFC 8785 writes: integral ones lose their fraction, and beyond 2^53 the
     /// precision of a double is all there is.
-    pub(crate) fn new(value: &Value, environment: &BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(value: &Value, origin: &Origin) -> Self {
         let json = canonical(value);
         let mut value = value.clone();
         read_back(&mut value);
-        let digest = digest_with(&json, environment);
+        let digest = digest_with(&json, origin);
         Self { value, json, digest }
     }
 }
@@ -62,13 +61,20 @@ pub(crate) fn canonical(value: &Value) -> String {
     serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
 }
 
-/// Returns the digest that an approval is for: of the canonical input, and of the variables that the call sets, if it does.
-pub(crate) fn digest_with(json: &str, environment: &BTreeMap<String, String>) -> String {
-    if environment.is_empty() {
+/// Returns the digest that an approval is for: of the canonical input, and of the folder that the call works in and the
+/// variables that it sets, if it says any.
+pub(crate) fn digest_with(json: &str, origin: &Origin) -> String {
+    let mut settings = serde_json::Map::new();
+    if !origin.directory.is_empty() {
+        settings.insert("directory".to_owned(), origin.directory.as_str().into());
+    }
+    if !origin.environment.is_empty() {
+        settings.insert("environment".to_owned(), serde_json::json!(origin.environment));
+    }
+    if settings.is_empty() {
         return marks::sha256(json.as_bytes());
     }
-    let variables = canonical(&serde_json::json!(environment));
-    marks::sha256(format!("{json}\n{variables}").as_bytes())
+    marks::sha256(format!("{json}\n{}", canonical(&Value::Object(settings))).as_bytes())
 }
 
 /// Returns the SHA-256 of a value's canonical JSON (RFC 8785), 64 hexadecimal digits.
@@ -274,25 +280,49 @@ mod tests {
         }
     }
 
+    fn origin(more: Value) -> Origin {
+        let mut fields = json!({"workspace": "main", "session": "s", "agent": "build"});
+        let all = fields.as_object_mut().unwrap();
+        all.extend(more.as_object().unwrap().clone());
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn the_digest_covers_the_folder_and_the_variables() {
+        let check = |more: Value, digested: &str| {
+            let frozen = Frozen::new(&json!({"n": 5}), &origin(more));
+            assert_eq!(frozen.digest, marks::sha256(digested.as_bytes()), "{digested}");
+        };
+        check(json!({}), r#"{"n":5}"#);
+        check(json!({"directory": "a"}), "{\"n\":5}\n{\"directory\":\"a\"}");
+        check(
+            json!({"environment": {"B": "2", "A": "1"}}),
+            "{\"n\":5}\n{\"environment\":{\"A\":\"1\",\"B\":\"2\"}}",
+        );
+        check(
+            json!({"environment": {"A": "1"}, "directory": "a"}),
+            "{\"n\":5}\n{\"directory\":\"a\",\"environment\":{\"A\":\"1\"}}",
+        );
+    }
+
     #[test]
     fn freezes_canonically() {
-        let check = |input: Value, expected: &str| assert_eq!(Frozen::new(&input, &BTreeMap::new()).json, expected);
+        let plain = origin(json!({}));
+        let check = |input: Value, expected: &str| assert_eq!(Frozen::new(&input, &plain).json, expected);
         check(json!({"b": 1.0, "a": [true, null]}), r#"{"a":[true,null],"b":1}"#);
         check(json!("ü\u{1}"), "\"ü\\u0001\"");
-        let frozen = Frozen::new(&json!({"n": 5.0}), &BTreeMap::new());
+        let frozen = Frozen::new(&json!({"n": 5.0}), &plain);
         assert_eq!(frozen.value, json!({"n": 5}));
-        let frozen = Frozen::new(&json!({"b": [{"z": 1, "a": 2}], "a": 1}), &BTreeMap::new());
+        let frozen = Frozen::new(&json!({"b": [{"z": 1, "a": 2}], "a": 1}), &plain);
         assert_eq!(frozen.value.to_string(), r#"{"b":[{"z":1,"a":2}],"a":1}"#);
         assert_eq!(frozen.json, r#"{"a":1,"b":[{"a":2,"z":1}]}"#);
         let frozen = Frozen::new(
             &json!({"z": [1e3, -0.0, 0.5, 1e300, 9_007_199_254_740_993_u64, 7], "a": "1.0"}),
-            &BTreeMap::new(),
+            &plain,
         );
         assert_eq!(
             frozen.value.to_string(),
             r#"{"z":[1000,0,0.5,1e+300,9007199254740992,7],"a":"1.0"}"#
         );
-        let frozen = Frozen::new(&json!({"n": 5}), &BTreeMap::new());
-        assert_eq!(frozen.digest, marks::sha256(br#"{"n":5}"#));
     }
 }

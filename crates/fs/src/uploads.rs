@@ -29,25 +29,31 @@ const MAX_SWEPT: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Uploads {
     folder: PathBuf,
+    min_free_bytes: u64,
 }
 
 impl Uploads {
-    /// Makes it; the folder is made when it is needed.
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    /// Makes it; the folder is made when it is needed. `min_free_bytes` of its disk stay free.
+    pub fn new(folder: PathBuf, min_free_bytes: u64) -> Self {
+        Self { folder, min_free_bytes }
     }
 
     /// Begins to take a content.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// [`ErrorKind::StorageFull`](io::ErrorKind::StorageFull) if the disk has no room for the largest content, or what the
+    /// operating system says.
     pub async fn begin(&self) -> Result<Upload, FileError> {
-        let folder = self.folder.clone();
+        let Self { folder, min_free_bytes } = self.clone();
         blocking(move || {
             let failed = |source| FileError::io("write", &folder, source);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(failed)?;
             sweep(&folder, SystemTime::now() - KEPT);
+            let disk = rustix::fs::statvfs(&folder).map_err(|error| failed(error.into()))?;
+            if disk.f_bavail.saturating_mul(disk.f_frsize) < min_free_bytes.saturating_add(MAX_UPLOAD) {
+                return Err(failed(io::ErrorKind::StorageFull.into()));
+            }
             let path = folder.join(format!("{}.part", uuid::Uuid::now_v7().simple()));
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
             Ok(Upload {
@@ -186,9 +192,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn a_disk_without_room_takes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let uploads = Uploads::new(folder.path().join("uploads"), u64::MAX);
+        let refused = uploads.begin().await.unwrap_err();
+        assert!(
+            matches!(&refused, FileError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{refused}"
+        );
+        assert_eq!(fs::read_dir(folder.path().join("uploads")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
     async fn a_content_is_for_one_call() {
         let folder = tempfile::tempdir().unwrap();
-        let uploads = Uploads::new(folder.path().join("uploads"));
+        let uploads = Uploads::new(folder.path().join("uploads"), 0);
         let send = async |pieces: &[&'static str], call: &str| {
             let mut upload = uploads.begin().await.unwrap();
             for piece in pieces {
@@ -218,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_left_of_what_is_given_up_or_old() {
         let folder = tempfile::tempdir().unwrap();
-        let uploads = Uploads::new(folder.path().join("uploads"));
+        let uploads = Uploads::new(folder.path().join("uploads"), 0);
         let count = || fs::read_dir(&uploads.folder).unwrap().count();
         let mut upload = uploads.begin().await.unwrap();
         upload.write(Bytes::from_static(b"x")).await.unwrap();

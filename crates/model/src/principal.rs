@@ -112,13 +112,16 @@ impl fmt::Display for Principal {
 
 impl Origin {
     /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too, and where that
-    /// one works unless it says where itself.
+    /// one works, with its variables and with what it says of unanswered prompts, unless it says so itself.
     pub fn inherit(&mut self, parent: &Self) {
         if self.environment.is_empty() {
             self.environment.clone_from(&parent.environment);
         }
         if self.directory.is_empty() && self.workspace == parent.workspace {
             self.directory.clone_from(&parent.directory);
+        }
+        if self.unanswered.is_none() {
+            self.unanswered = parent.unanswered;
         }
         self.on_behalf_of = parent.requesters();
         self.on_behalf_of.retain(|id| *id != self.requester);
@@ -153,6 +156,27 @@ mod tests {
         let jwt = Principal::new(PrincipalKind::Jwt, "alice");
         assert_ne!(token.id(), jwt.id());
         assert_eq!(Principal::new(PrincipalKind::Anonymous, "alice").id(), "");
+    }
+
+    #[test]
+    fn a_call_on_behalf_of_another_is_made_as_that_one() {
+        let origin = |more: serde_json::Value| -> Origin {
+            let mut fields = serde_json::json!({"workspace": "main", "session": "s", "agent": "build"});
+            fields
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            serde_json::from_value(fields).unwrap()
+        };
+        let parent = serde_json::json!({"directory": "a", "environment": {"A": "1"}, "unanswered": "refuse"});
+        let mut child = origin(serde_json::json!({}));
+        child.inherit(&origin(parent.clone()));
+        assert_eq!((&*child.directory, child.environment["A"].as_str()), ("a", "1"));
+        assert_eq!(child.unanswered, Some(crate::Unanswered::Refuse));
+        let own = serde_json::json!({"directory": "b", "environment": {"B": "2"}, "unanswered": {"wait": null}});
+        let mut child = origin(own.clone());
+        child.inherit(&origin(parent));
+        assert_eq!(child, origin(own));
     }
 
     #[test]

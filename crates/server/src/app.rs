@@ -69,7 +69,7 @@ use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
 use self::workspaces::AtRunTime;
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
-use crate::grpc::{self, Listener, ServeError, Services, Shared, Watches, console};
+use crate::grpc::{self, Listener, ServeError, Services, Shared, Watches, Workspaces as _, console};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
@@ -105,6 +105,8 @@ pub struct Running {
     pub instance: String,
     /// Names and folders of its workspaces.
     pub workspaces: Vec<(String, PathBuf)>,
+    /// The folders below which others may be opened, links followed.
+    pub roots: Vec<PathBuf>,
     /// Whether it serves the console.
     pub console: bool,
     /// Where operators ask for it; the port is the real one.
@@ -190,7 +192,7 @@ impl App {
             tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel)).await??;
         let network = Network::new(config.network.clone());
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
-        let uploads = uploads(&data_dir);
+        let uploads = uploads(&data_dir, config.limits.min_free_bytes);
         let hosts = Arc::new(Hosts::default());
         let is_nested = environment.get(STARTED_AS_SERVER).is_some();
         let mcp = Arc::new(Servers::new(
@@ -412,6 +414,10 @@ impl App {
         let workspaces = places.iter().map(|place| &place.workspace);
         let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
         let workspaces = workspaces.collect();
+        let roots = parts.workspaces.roots().into_iter();
+        let roots = roots
+            .filter_map(|root| PathBuf::from(root).canonicalize().ok())
+            .collect();
         Ok(Running {
             tcp,
             tls: encrypted,
@@ -419,6 +425,7 @@ impl App {
             unix,
             instance,
             workspaces,
+            roots,
             admin,
             parts,
             servers,

@@ -1,58 +1,9 @@
 //! How many words of a command its remembered prefix keeps (`docs/spec/bash.md` §4).
 //!
-//! *Invariant:* data. The longest entry that fits wins; what stands nowhere keeps one word.
+//! *Invariant:* the data is `arity.txt`.
 
-/// Commands that keep two words. One is the default and is not listed.
-const TWO: &str = "bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl firebase flyctl git go \
-    gradle helm heroku hugo ip kind kubectl kustomize make mc minikube mongosh mysql mvn ng npm nvm nx openssl pip \
-    pipenv pnpm poetry podman psql pulumi pyenv python rake rbenv redis-cli rustup serverless skaffold sls sst swift \
-    systemctl terraform tmux turbo ufw vault vercel volta wp yarn";
-
-const THREE: &str = "aws az doctl gcloud gh sfdx";
-
-const THREE_AFTER_TWO: [&str; 41] = [
-    "bun run",
-    "bun x",
-    "cargo add",
-    "cargo run",
-    "consul kv",
-    "deno task",
-    "docker builder",
-    "docker compose",
-    "docker container",
-    "docker image",
-    "docker network",
-    "docker volume",
-    "eksctl create",
-    "git config",
-    "git remote",
-    "git stash",
-    "ip addr",
-    "ip link",
-    "ip netns",
-    "ip route",
-    "kind create",
-    "kubectl kustomize",
-    "kubectl rollout",
-    "mc admin",
-    "npm exec",
-    "npm init",
-    "npm run",
-    "npm view",
-    "openssl req",
-    "openssl x509",
-    "pnpm dlx",
-    "pnpm exec",
-    "pnpm run",
-    "podman container",
-    "podman image",
-    "pulumi stack",
-    "terraform workspace",
-    "vault auth",
-    "vault kv",
-    "yarn dlx",
-    "yarn run",
-];
+/// Each line says how many words its commands keep.
+const TABLE: &str = include_str!("arity.txt");
 
 /// Returns the words that are kept of a command.
 pub fn prefix<'a, 'w>(words: &'a [&'w str]) -> &'a [&'w str] {
@@ -61,18 +12,14 @@ pub fn prefix<'a, 'w>(words: &'a [&'w str]) -> &'a [&'w str] {
 
 /// Returns how many words a command needs for its prefix, be they there or not.
 pub fn length(words: &[&str]) -> usize {
-    let Some(first) = words.first() else { return 0 };
-    let is_pair = |entry: &str| {
-        let second = entry.strip_prefix(first).and_then(|rest| rest.strip_prefix(' '));
-        second.is_some() && second == words.get(1).copied()
+    let fits = |command: &str| {
+        let mut named = command.split(' ');
+        words.iter().zip(named.by_ref()).all(|(word, name)| *word == name) && named.next().is_none()
     };
-    if THREE_AFTER_TWO.into_iter().any(is_pair) || THREE.split_whitespace().any(|name| name == *first) {
-        3
-    } else if TWO.split_whitespace().any(|name| name == *first) {
-        2
-    } else {
-        1
-    }
+    let lines = TABLE.lines().filter_map(|line| line.split_once(" : "));
+    let kept = lines.filter(|(_, commands)| commands.split(", ").any(fits));
+    let kept = kept.filter_map(|(count, _)| count.parse().ok()).max();
+    kept.unwrap_or_else(|| words.len().min(1))
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@
 //! - `analyze`: from simple commands to the result: `analyze/context` is what is known of the line so far,
 //!   `analyze/examine` looks at one command and those inside it, `analyze/findings` collects what it finds.
 //! - `programs` with the table `programs.txt`, `option_values`: what the options and operands of known programs do.
-//! - `wrappers`, `interpreters`: programs that run another program, and languages that they run.
-//! - `options`, [`arity`]: other ways to write the same command, and how many words name what an approval covers.
-//! - `paths`, `outputs`, `created_files`, `network`: what is read, written, made and run, and sent.
+//! - `wrappers` with `wrappers.txt`, `interpreters`: programs that run another program, and languages that they run.
+//! - `options`, [`arity`] with `arity.txt`: other ways to write the same command, and how many words name what an approval
+//!   covers.
+//! - `paths`, `outputs`, `created_files`, `network` with `network.txt`: what is read, written, made and run, and sent.
 //! - `opaque`: what nobody can say by reading.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with

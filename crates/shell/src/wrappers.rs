@@ -1,13 +1,51 @@
 //! Commands that run other commands: what runs inside.
 //!
-//! *Invariant:* data and one reading of options. What is not understood is said to be opaque, never guessed.
+//! *Invariant:* the data is `wrappers.txt`; one reading of options. What is not understood is said to be opaque, never guessed.
 
 mod remote;
-mod table;
-
-use table::{FLAGS, WRAPPERS, Wrapper, wrapper};
 
 use super::words::Word;
+
+const TABLE: &str = include_str!("wrappers.txt");
+
+/// A program whose arguments, after its own options, are a command.
+struct Wrapper {
+    /// Its name, and its subcommand behind a space.
+    name: &'static str,
+    /// Short options that take a value.
+    short: &'static str,
+    /// Long options that take a value.
+    long: &'static str,
+    /// Words between the options and the command.
+    skip: usize,
+}
+
+const fn wrapper(name: &'static str, short: &'static str, long: &'static str, skip: usize) -> Wrapper {
+    Wrapper {
+        name,
+        short,
+        long,
+        skip,
+    }
+}
+
+/// Returns the programs of the table.
+fn wrappers() -> impl Iterator<Item = Wrapper> {
+    let lines = TABLE
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', '*']));
+    lines.map(|line| {
+        let mut fields = line.splitn(4, " :").map(str::trim_start);
+        let mut field = || fields.next().unwrap_or_default();
+        wrapper(field(), field(), field(), field().parse().unwrap_or_default())
+    })
+}
+
+/// Says whether it is a long option without a value, of any of the programs.
+fn is_flag(long: &str) -> bool {
+    let mut lines = TABLE.lines().filter_map(|line| line.strip_prefix("* : "));
+    lines.any(|names| names.split(' ').any(|name| name == long))
+}
 
 /// What a command runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,8 +129,7 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
 
 /// Returns what a program of the table runs.
 fn listed(name: &str, words: &[Word]) -> Vec<Inner> {
-    WRAPPERS
-        .iter()
+    wrappers()
         .find_map(|entry| {
             let mut names = entry.name.split(' ');
             let own = names.next() == Some(name);
@@ -102,14 +139,14 @@ fn listed(name: &str, words: &[Word]) -> Vec<Inner> {
                     .iter()
                     .enumerate()
                     .all(|(at, sub)| words.get(at + 1).is_some_and(|word| word.is(sub)));
-            fits.then(|| wrapped(entry, &words[rest.len()..]))
+            fits.then(|| wrapped(&entry, &words[rest.len()..]))
         })
         .unwrap_or_default()
 }
 
 /// Says whether a program runs the words behind it.
 pub(super) fn is_wrapper(name: &str) -> bool {
-    matches!(name, "xargs" | "parallel" | "watch") || WRAPPERS.iter().any(|entry| entry.name == name)
+    matches!(name, "xargs" | "parallel" | "watch") || wrappers().any(|entry| entry.name == name)
 }
 
 /// Skips the options of `words`, and returns where the rest begins; none if an option is not known.
@@ -128,7 +165,7 @@ fn after_options(entry: &Wrapper, words: &[Word]) -> Option<usize> {
         }
         if let Some(long) = text.strip_prefix("--") {
             let takes = |list: &str| list.split_whitespace().any(|name| name == long);
-            at += match (long.contains('='), takes(entry.long), takes(FLAGS)) {
+            at += match (long.contains('='), takes(entry.long), is_flag(long)) {
                 (true, _, _) | (false, false, true) => 1,
                 (false, true, _) => 2,
                 (false, false, false) => return None,

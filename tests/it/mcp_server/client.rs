@@ -307,7 +307,7 @@ impl Service {
 pub(super) async fn serve(inside: &Inside) -> Service {
     let closing = CancellationToken::new();
     let shared = Arc::new(Shared {
-        uploads: toolgate_fs::uploads::Uploads::new("/nonexistent".into()),
+        uploads: toolgate_fs::uploads::Uploads::new("/nonexistent".into(), 0),
         watches: toolgate_server::grpc::Watches::default(),
         engine: inside.engine.clone(),
         outputs: inside.store.clone(),

@@ -126,7 +126,7 @@ pub(crate) fn checked(entry: &Entry, mut value: Value, origin: &Origin) -> Check
     let misfit = |problems: &[InputProblem]| (EndReason::InvalidArguments, entry.tool.misfit(problems));
     let problem = (!problems.is_empty()).then(|| misfit(&problems));
     Checked {
-        frozen: Frozen::new(&value, &origin.environment),
+        frozen: Frozen::new(&value, origin),
         outline: entry.tool.outline(&value),
         problem,
     }

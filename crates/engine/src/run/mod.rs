@@ -334,7 +334,7 @@ impl Run {
 
     /// Says what is wrong with an input that was stored with a reply: the tool may be another one since then.
     fn misfit(&self, record: &CallRecord) -> Option<String> {
-        if input::digest_with(&record.input_json, &record.origin.environment) != record.input_digest {
+        if input::digest_with(&record.input_json, &record.origin) != record.input_digest {
             return Some(invalid_arguments(
                 &record.tool,
                 "the digest of the input is not the one that was approved",

@@ -94,7 +94,7 @@ impl Common {
         let confine = Some(Arc::new(sandbox::confine(config, data_dir, sandbox.clone())));
         Self {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
-            uploads: uploads(data_dir),
+            uploads: uploads(data_dir, config.limits.min_free_bytes),
             shell: Shell::new(programs.clone(), confine),
             webfetch: WebFetch::new(network.clone()),
             search: exa::Service::new(
@@ -110,8 +110,8 @@ impl Common {
 }
 
 /// Returns where contents wait that clients send for calls.
-pub(super) fn uploads(data_dir: &Path) -> Uploads {
-    Uploads::new(data_dir.join("uploads"))
+pub(super) fn uploads(data_dir: &Path, min_free_bytes: u64) -> Uploads {
+    Uploads::new(data_dir.join("uploads"), min_free_bytes)
 }
 
 /// Makes the built-in tools of a workspace, in the order in which models are told of them

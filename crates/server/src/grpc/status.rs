@@ -236,6 +236,7 @@ pub(crate) fn file(error: &FileError, path: &str) -> Status {
         FileError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             refused(ErrorReason::RefusedBySystem, text)
         }
+        FileError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => storage_full(text.clone(), text),
         FileError::Io { .. }
         | FileError::TooManyEntries { .. }
         | FileError::TooManyFolders { .. }
@@ -245,6 +246,13 @@ pub(crate) fn file(error: &FileError, path: &str) -> Status {
         | FileError::HalfDone { .. }
         | FileError::Interrupted(_) => internal("a file could not be read", error),
     }
+}
+
+/// There is no room to store what the request needs.
+fn storage_full(text: String, problem: String) -> Status {
+    let mut details = details(ErrorReason::StorageFull);
+    details.add_quota_failure_violation("storage", problem);
+    Status::with_error_details(Code::ResourceExhausted, text, details)
 }
 
 /// What happened since a cursor is not known.
@@ -311,12 +319,7 @@ pub(crate) fn store(error: StoreError) -> Status {
         StoreError::BadPage(problem) => bad_field("page_token", problem),
         StoreError::NotFound(name) => not_found("resource", &name),
         StoreError::Conflict(problem) => precondition(ErrorReason::Conflict, "resource", problem),
-        StoreError::Full(problem) => {
-            let text = format!("no space left: {problem}");
-            let mut details = details(ErrorReason::StorageFull);
-            details.add_quota_failure_violation("storage", problem);
-            Status::with_error_details(Code::ResourceExhausted, text, details)
-        }
+        StoreError::Full(problem) => storage_full(format!("no space left: {problem}"), problem),
         StoreError::Failed { .. } => internal("the store failed", &error),
     }
 }

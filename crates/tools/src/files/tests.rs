@@ -21,7 +21,7 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
-        let uploads = Uploads::new(data.path().join("uploads"));
+        let uploads = Uploads::new(data.path().join("uploads"), 0);
         let files = Arc::new(LockedFiles::new(true));
         Self {
             bench: Bench::new(),
