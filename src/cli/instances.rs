@@ -146,6 +146,7 @@ mod tests {
             config: None,
             data_dir: None,
             workspaces: vec![("default".to_owned(), PathBuf::from("/w"))],
+            roots: Vec::new(),
         }
     }
 

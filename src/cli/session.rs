@@ -86,7 +86,8 @@ pub(super) struct SessionArgs {
     /// End it: cancel its calls, withdraw its prompts, forget what it has read and its todos. Records stay.
     #[arg(long)]
     end: bool,
-    /// Only in this workspace: the same id in another one is another session.
+    /// Only in this workspace: the same id in another one is another session. Without it, `--end` means the default
+    /// workspace.
     #[arg(long, value_name = "NAME|DIR")]
     workspace: Option<String>,
 }
@@ -102,8 +103,8 @@ impl SessionArgs {
         };
         let client = connection::connect_where(globals, has).await?;
         let session_id = self.session;
-        let workspace = connection::workspace_filter(&client, self.workspace.as_deref()).await?;
         if self.end {
+            let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
             let request = EndSessionRequest {
                 session_id: session_id.clone(),
                 workspace,
@@ -117,6 +118,7 @@ impl SessionArgs {
             }
             return Ok(Exit::Completed);
         }
+        let workspace = connection::workspace_filter(&client, self.workspace.as_deref()).await?;
         let unknown = format!("nothing is known of the session {session_id}");
         let session = get(&client, GetSessionRequest { session_id, workspace }).await?;
         if !terminal.json && is_unknown(&session) {

@@ -77,7 +77,14 @@ impl Approver {
                 told = self.approvals.next() => self.read(told?)?,
             };
             for (prompt, given) in due {
+                let always_patterns = match &prompt.request {
+                    Some(prompt::Request::Permission(asked)) if given.decision == PromptDecision::Always => {
+                        asked.always.clone()
+                    }
+                    Some(_) | None => Vec::new(),
+                };
                 let reply = PromptReply {
+                    always_patterns,
                     reply_id: format!("reply-to-{}", prompt.prompt_id),
                     prompt_id: prompt.prompt_id,
                     decision: given.decision.into(),

@@ -164,8 +164,7 @@ fn prompts_wait_while_somebody_was_there() {
 fn uses_are_never_exceeded() {
     test(async {
         let mut server = Server::with(asks()).await;
-        // The limit ends the grant, so it outlasts the run.
-        grant(&server, "s", "echo 0", scope(GrantReach::Unspecified, 7)).await;
+        grant(&server, "s", "echo 0", scope(GrantReach::Workspace, 7)).await;
         let mut free = 0;
         for round in 0..3 {
             let mut calls = JoinSet::new();
@@ -234,7 +233,14 @@ fn only_what_the_prompt_listed_is_granted() {
             ..chosen(&["echo *"])
         };
         let negative = always(&prompt, scope(GrantReach::Run, -1));
-        for wrong in [chosen(&["*"]), chosen(&["echo *", "printf b"]), misplaced, negative] {
+        // What is to be granted is named: nothing is not all.
+        for wrong in [
+            chosen(&[]),
+            chosen(&["*"]),
+            chosen(&["echo *", "printf b"]),
+            misplaced,
+            negative,
+        ] {
             assert_eq!(try_answer(&server, wrong).await.unwrap().result(), ReplyResult::Invalid);
         }
         assert!(grants(&server).await.is_empty());

@@ -42,8 +42,8 @@ struct Method {
 
 #[derive(Clone, PartialEq, Message)]
 struct MethodOptions {
-    #[prost(int32, optional, tag = "1351")]
-    scope: Option<i32>,
+    #[prost(int32, repeated, tag = "1374")]
+    scopes: Vec<i32>,
 }
 
 const PACKAGE: &str = "toolgate.v1";
@@ -84,9 +84,10 @@ fn every_rpc_declares_a_scope() {
     let mut rpcs = 0;
     for service in services {
         for method in service.method {
-            let scope = method.options.and_then(|options| options.scope).map(Scope::try_from);
-            let declared = matches!(scope, Some(Ok(scope)) if scope != Scope::Unspecified);
-            assert!(declared, "{}.{} has no `option (scope)`", service.name, method.name);
+            let scopes = method.options.unwrap_or_default().scopes;
+            let is_one = |scope: &i32| Scope::try_from(*scope).is_ok_and(|scope| scope != Scope::Unspecified);
+            let declared = !scopes.is_empty() && scopes.iter().all(is_one);
+            assert!(declared, "{}.{} has no `option (scopes)`", service.name, method.name);
             rpcs += 1;
         }
     }

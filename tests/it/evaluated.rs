@@ -404,7 +404,7 @@ fn nothing_is_done_and_nothing_is_given_away() {
         assert_eq!(batch.action(), PermissionAction::Ask);
         let later = json!({"command": "touch made", "description": "x", "background": true});
         let later = evaluated(&server, request("bash", later)).await.unwrap();
-        assert_eq!(later.children[0].tool, "background");
+        assert_eq!((&*later.children[0].tool, &*later.problem), ("background", ""));
         assert!(!server.work().join("made").exists());
 
         // A tool of a host decides for itself.

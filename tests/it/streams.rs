@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::task::JoinSet;
-use tonic::Status;
+use tonic::{Code, Status};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::*;
 use toolgate_engine::{Item, OutputMode as Mode};
@@ -65,6 +66,49 @@ async fn piece(
         }
     }
     Ok(())
+}
+
+#[test]
+fn events_that_are_not_kept_any_more_are_not_passed_over() {
+    test(async {
+        let mut server = Server::start().await;
+        for _ in 0..3 {
+            server.run("bash", json!({"command": "true", "description": "d"})).await;
+        }
+        server.stop().await;
+        let database = server.folder().join("data/toolgate.db");
+        let database = rusqlite::Connection::open(database).unwrap();
+        database.execute("DELETE FROM journal WHERE number <= 4", []).unwrap();
+        drop(database);
+        server.restart().await;
+        let watch = |after| {
+            let request = WatchEventsRequest {
+                workspace: "-".to_owned(),
+                after_sequence: Some(after),
+                ..WatchEventsRequest::default()
+            };
+            let mut sessions = server.sessions();
+            async move {
+                sessions
+                    .watch_events(request)
+                    .await
+                    .unwrap()
+                    .into_inner()
+                    .message()
+                    .await
+            }
+        };
+        for after in [1, 3] {
+            refused(watch(after).await, Code::OutOfRange, "CURSOR_TOO_OLD");
+        }
+        for after in [0, 4] {
+            assert_eq!(
+                watch(after).await.unwrap().unwrap().event.unwrap().sequence,
+                5,
+                "after {after}"
+            );
+        }
+    });
 }
 
 #[test]

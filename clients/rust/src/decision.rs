@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* a reply cites the digest of what was shown, so that what was shown is what runs.
 
-use toolgate_contract::{GrantScope, Prompt, PromptDecision, PromptReply, QuestionAnswer};
+use toolgate_contract::{GrantScope, Prompt, PromptDecision, PromptReply, QuestionAnswer, prompt};
 
 use crate::client::new_id;
 use crate::request::Input;
@@ -63,7 +63,10 @@ impl Decision {
             Self::Once => PromptDecision::Once,
             Self::Always { scope, patterns } => {
                 reply.scope = (*scope != GrantScope::default()).then_some(*scope);
-                reply.always_patterns.clone_from(patterns);
+                reply.always_patterns = match &prompt.request {
+                    Some(prompt::Request::Permission(asked)) if patterns.is_empty() => asked.always.clone(),
+                    Some(_) | None => patterns.clone(),
+                };
                 PromptDecision::Always
             }
             Self::Reject { message } => {

@@ -54,7 +54,7 @@ impl Refusals {
             | ReplyOutcome::Unknown
             | ReplyOutcome::Elsewhere(_)
             | ReplyOutcome::WrongKind(_)
-            | ReplyOutcome::Unlisted { .. }
+            | ReplyOutcome::BadGrant { .. }
             | ReplyOutcome::BadEdit { .. } => return,
         };
         self.record(Fact::not_taken(prompt, by, reason));

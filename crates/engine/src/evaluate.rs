@@ -127,6 +127,8 @@ pub(crate) async fn evaluate(stage: Stage, entry: &Entry, args: Value) -> Evalua
         evaluation.problem = match returned {
             _ if seen.is_over => None,
             Ok(Ok(_)) => None,
+            // What a tool does behind a call that it makes depends on that one, which was not made.
+            Ok(Err(_)) if !seen.children.is_empty() => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("The tool failed.".to_owned()),
         };

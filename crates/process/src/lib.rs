@@ -19,6 +19,7 @@
 //! - `input`, `output`, `stdio_child`, [`stderr_log`]: their pipes; programs that speak a protocol, and their complaints.
 //! - `spawn`, `sys`, `notify`: the threads that start programs, and all unsafe code.
 //! - `reaper`, `tree`, `cgroup`: ending what a call started, found by tag, by parents and by control group.
+//! - `usage`: what programs use at one moment.
 //! - `watchdog`, `watchdog_keeper`: the process that ends the programs when the service is killed.
 //! - [`sandbox`]: confining programs.
 //! - `peer`: whose process is behind a connection.
@@ -48,6 +49,7 @@ mod terminal;
 mod tests;
 mod this_process;
 mod tree;
+mod usage;
 mod watchdog;
 mod watchdog_keeper;
 
@@ -63,4 +65,5 @@ pub use stdio_child::StdioChild;
 pub use temporary::{Temporary, sweep_temporary};
 pub use terminal::{Terminal, ignores_hangup};
 pub use this_process::{adopt_orphans, is_own_program, shield, unshield};
+pub use usage::UsageNow;
 pub use watchdog::guard;

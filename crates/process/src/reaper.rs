@@ -163,31 +163,32 @@ impl Reaper {
     /// Returns what calls that fit left running: processes and their command lines, bounded in number and length.
     /// Blocking.
     pub(super) fn left_by(&self, fits: impl Fn(&Entry) -> bool, most: usize, most_bytes: usize) -> Vec<(Pid, String)> {
-        let calls = self.calls().clone();
-        let wanted = |mark: ProcessTag| {
-            calls
-                .get(&mark)
-                .is_some_and(|entry| !entry.held && entry.left && fits(entry))
-        };
-        let mut found: Vec<Pid> = Vec::new();
-        for child in tree::own_children() {
-            if owner_of(child, &calls).is_some_and(wanted) {
-                found.push(child);
-                found.extend(tree::descendants(child).into_iter().map(|(process, _)| process));
-            }
-        }
-        let entries = calls.iter().filter(|(mark, _)| wanted(**mark));
-        found.extend(
-            entries
-                .filter_map(|(_, entry)| entry.group.as_ref())
-                .flat_map(|group| group.processes()),
-        );
-        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
-        found.dedup();
+        let found = self.processes_of(|entry| !entry.held && entry.left && fits(entry));
         let shown = found
             .into_iter()
             .filter_map(|pid| Some((pid, tree::command_of(pid, most_bytes)?)));
         shown.take(most).collect()
+    }
+
+    /// Returns the processes of calls that fit, in the order of their numbers. Blocking.
+    pub(super) fn processes_of(&self, fits: impl Fn(&Entry) -> bool) -> Vec<Pid> {
+        let mut calls = self.calls().clone();
+        calls.retain(|_, entry| fits(entry));
+        let mut found: Vec<Pid> = Vec::new();
+        if calls.is_empty() {
+            return found;
+        }
+        for child in tree::own_children() {
+            if owner_of(child, &calls).is_some() {
+                found.push(child);
+                found.extend(tree::descendants(child).into_iter().map(|(process, _)| process));
+            }
+        }
+        let groups = calls.values().filter_map(|entry| entry.group.as_ref());
+        found.extend(groups.flat_map(|group| group.processes()));
+        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
+        found.dedup();
+        found
     }
 
     /// Returns the calls. The lock is never held across an `.await`.

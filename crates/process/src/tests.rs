@@ -413,6 +413,28 @@ async fn a_flood_waits_for_a_slow_reader() {
 }
 
 #[tokio::test]
+async fn what_programs_use_now_is_seen() {
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        let command = "text=$(head -c 30000000 /dev/zero | tr '\\0' x); for i in {1..300000}; do :; done; sleep 1000 & echo up; wait";
+        let mut running = fixture.start(command).await;
+        let mut output = running.take_output().unwrap();
+        read_until(&mut output, "up").await;
+        let call = fixture.programs.calls();
+        let usage = fixture.programs.usage_of(&call);
+        assert_eq!(usage.processes, 2, "{usage:?}");
+        assert!(
+            usage.memory_bytes > 30_000_000 && usage.user > Duration::ZERO,
+            "{usage:?}"
+        );
+        assert_eq!(fixture.programs.usage_of(&["another".to_owned()]), UsageNow::default());
+        fixture.token.cancel();
+        running.supervise(LONG, &fixture.token).await;
+        assert_eq!(fixture.programs.usage_of(&call), UsageNow::default());
+    }
+}
+
+#[tokio::test]
 async fn a_background_job_does_not_hold_the_call_and_ends_with_the_service() {
     for without_groups in WAYS {
         let fixture = Fixture::with(without_groups);

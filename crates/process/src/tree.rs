@@ -55,10 +55,8 @@ pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
 
 /// Returns the parent of a process, none for the first of all, and when it began, in ticks since the machine started.
 pub(super) fn birth_of(pid: Pid) -> Option<(Option<Pid>, u64)> {
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
+    let stat = stat_of(pid)?;
+    let mut fields = stat.split_ascii_whitespace();
     let parent: i32 = fields.nth(1)?.parse().ok()?;
     let start = fields.nth(17)?.parse().ok()?;
     Some((Pid::from_raw(parent), start))
@@ -112,6 +110,22 @@ pub(super) fn session_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 3)
 }
 
+/// Returns the ticks of processors that a process, and those of its children that were waited for, spent in programs and in
+/// the kernel.
+pub(super) fn ticks_of(pid: Pid) -> Option<[u64; 2]> {
+    let stat = stat_of(pid)?;
+    let fields: Vec<u64> = stat
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(4)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let [user, system, of_children, in_kernel] = *fields.as_slice() else {
+        return None;
+    };
+    Some([user + of_children, system + in_kernel])
+}
+
 /// Reads a process number from `/proc/PID/stat`, counting the fields after the name from 0; 0 stands for none.
 fn stat_field(pid: Pid, field: usize) -> Option<Pid> {
     let number: i32 = stat_text(pid, field)?.parse().ok()?;
@@ -119,11 +133,15 @@ fn stat_field(pid: Pid, field: usize) -> Option<Pid> {
 }
 
 fn stat_text(pid: Pid, field: usize) -> Option<String> {
+    stat_of(pid)?.split_ascii_whitespace().nth(field).map(str::to_owned)
+}
+
+/// Returns the fields of `/proc/PID/stat` after the name.
+fn stat_of(pid: Pid) -> Option<String> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // The name in parentheses may hold anything, blanks and parentheses included.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(field).map(str::to_owned)
+    stat.rsplit_once(')').map(|(_, rest)| rest.to_owned())
 }
 
 fn children_of(process: &str) -> Vec<Pid> {

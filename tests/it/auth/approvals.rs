@@ -55,6 +55,99 @@ fn who_asked_does_not_answer() {
 }
 
 #[test]
+fn who_only_watches_is_no_approver_and_reaches_no_program_of_others() {
+    test(async {
+        let folder = Folder::new();
+        folder.put(
+            "tokens",
+            "alice alice-alice-alice-alice *\n\
+             bob bob-bob-bob-bob-bob-bob calls.read,calls.execute\n\
+             carol carol-carol-carol-carol prompts.reply\n",
+        );
+        let settings = format!("{ON_A_PORT}\nauth.tokens_file = \"tokens\"");
+        let service = folder.start(&settings).await.unwrap();
+        let channel = service.connect().await;
+        let everything = || PromptFilter {
+            all: true,
+            workspace: "-".to_owned(),
+            ..PromptFilter::default()
+        };
+        let watch = |token| {
+            let request = WatchPromptsRequest {
+                filter: Some(everything()),
+                ..WatchPromptsRequest::default()
+            };
+            let mut client = prompts(&channel, token);
+            async move { client.watch_prompts(request).await.unwrap().into_inner() }
+        };
+        let run = |token| {
+            let request = RunToolRequest {
+                unattended: Unattended::Refuse.into(),
+                ..support::run_request(ExecuteToolRequest {
+                    context: Some(CallContext {
+                        workspace: "a".to_owned(),
+                        ..CallContext::default()
+                    }),
+                    ..support::bash("echo x")
+                })
+            };
+            let mut client = tools(&channel, token);
+            async move { client.run_tool(request).await.unwrap().into_inner().call.unwrap() }
+        };
+        let _watching = watch(BOB).await;
+        let unseen = run(BOB).await;
+        assert_eq!(
+            support::failed(&unseen).reason(),
+            FailureReason::PromptExpired,
+            "Bob cannot answer"
+        );
+        // An approver needs no other scope to see what it is to answer.
+        let mut approving = watch(CAROL).await;
+        let call = tokio::task::JoinSet::from_iter([run(BOB)]);
+        let prompt = loop {
+            let message = approving.message().await.unwrap().unwrap().message.unwrap();
+            if let watch_prompts_response::Message::PromptAdded(added) = message {
+                break added.prompt.unwrap();
+            }
+        };
+        answer(&channel, CAROL, &prompt, PromptDecision::Once).await.unwrap();
+        support::completed(&call.join_all().await[0]);
+
+        // What was approved for Alice reads what Alice sends, or who may approve.
+        let input = serde_json::json!({"command": "cat", "description": "d"});
+        let background = support::request("background", input);
+        let waiting = ask_with(&channel, ALICE, "a", "cat", "", background).await;
+        answer(&channel, CAROL, &waiting, PromptDecision::Once).await.unwrap();
+        let send = |token, offset, close: bool| {
+            let request = SendInputRequest {
+                call_id: "cat".to_owned(),
+                offset,
+                data: b"x"[..usize::from(!close)].to_vec().into(),
+                close,
+            };
+            let mut client = tools(&channel, token);
+            async move { client.send_input(request).await }
+        };
+        refused(send(BOB, 0, false).await, Code::PermissionDenied, "FOREIGN_CALL");
+        let signal = SignalCallRequest {
+            call_id: "cat".to_owned(),
+            signal: Signal::Term.into(),
+        };
+        let foreign = tools(&channel, BOB).signal_call(signal).await;
+        refused(foreign, Code::PermissionDenied, "FOREIGN_CALL");
+        send(ALICE, 0, false).await.unwrap();
+        send(ALICE, 1, true).await.unwrap();
+        let mut watching = tools(&channel, ALICE);
+        let events = watching
+            .watch_call(support::watch_request("cat", 0, OutputMode::Full))
+            .await;
+        let events = support::collect_watch(events.unwrap().into_inner()).await.unwrap();
+        assert!(matches!(support::end_of(&events), call::Ending::Completed(end) if end.output == "x"));
+        service.stop().await;
+    });
+}
+
+#[test]
 fn a_workspace_may_let_them() {
     test(async {
         let folder = Folder::new();

@@ -154,9 +154,9 @@ fn the_same_request_is_made_once() {
     test(async {
         let place = Place::new().await;
         let request = |content: &[u8]| WriteFileRequest {
-            call: Some(CallOptions {
+            call: Some(CallStart {
                 call_id: "once".to_owned(),
-                ..CallOptions::default()
+                ..CallStart::default()
             }),
             ..write("a", content)
         };
@@ -346,9 +346,9 @@ fn rules_and_people_decide_what_is_changed() {
 
         let mut approver = Approver::open(place.server.connect().await, "ann").await.unwrap();
         let waits = WriteFileRequest {
-            call: Some(CallOptions {
+            call: Some(CallStart {
                 unattended: Unattended::Wait.into(),
-                ..CallOptions::default()
+                ..CallStart::default()
             }),
             ..write("asked.txt", b"new\n")
         };

@@ -18,7 +18,12 @@ pub(crate) struct Approver {
 
 /// A reply to a prompt as it was shown, without an id.
 pub(crate) fn reply(prompt: &Prompt, decision: PromptDecision) -> PromptReply {
+    let always_patterns = match &prompt.request {
+        Some(prompt::Request::Permission(asked)) if decision == PromptDecision::Always => asked.always.clone(),
+        Some(_) | None => Vec::new(),
+    };
     PromptReply {
+        always_patterns,
         prompt_id: prompt.prompt_id.clone(),
         input_digest: prompt.input_digest.clone(),
         decision: decision.into(),

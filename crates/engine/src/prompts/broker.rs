@@ -354,8 +354,8 @@ impl Broker {
         if !prompt.takes(&given.reply) {
             return Ok(ReplyOutcome::WrongKind(prompt));
         }
-        if let Some(pattern) = unlisted(&prompt, &given.reply) {
-            return Ok(ReplyOutcome::Unlisted { prompt, pattern });
+        if let Some(problem) = wrong_grant(&prompt, &given.reply) {
+            return Ok(ReplyOutcome::BadGrant { prompt, problem });
         }
         if !self.approvals.may_answer(&prompt, &given.principal.id()) {
             return Ok(ReplyOutcome::NotAllowed(prompt));
@@ -558,11 +558,19 @@ impl Broker {
     }
 }
 
-/// Returns what a reply would grant that the prompt did not list.
-fn unlisted(prompt: &Prompt, reply: &Reply) -> Option<String> {
+/// Says what is wrong with what a reply would grant. Nothing is granted that it does not name.
+fn wrong_grant(prompt: &Prompt, reply: &Reply) -> Option<String> {
     let Reply::Always(always) = reply else { return None };
-    let is_listed = |pattern: &&String| prompt.ask().is_some_and(|ask| ask.always.contains(pattern));
-    always.patterns.iter().find(|pattern| !is_listed(pattern)).cloned()
+    let listed = prompt.ask().map(|ask| ask.always.as_slice()).unwrap_or_default();
+    if always.patterns.is_empty() && !listed.is_empty() {
+        return Some(
+            "always_patterns: name what to allow from now on, of what the prompt lists under `always`".to_owned(),
+        );
+    }
+    let unlisted = always.patterns.iter().find(|pattern| !listed.contains(pattern))?;
+    Some(format!(
+        "the prompt does not list {unlisted:?} among what ALWAYS would allow"
+    ))
 }
 
 fn unavailable(id: &PromptId, error: &StoreError) -> Refusal {

@@ -86,6 +86,8 @@ pub struct Subscription {
     pub forms: bool,
     /// Calls of any of these clients beside those of the sessions.
     pub clients: Vec<String>,
+    /// Whether the listener may not answer, so that a prompt that only such ones see is one that nobody sees.
+    pub only_watches: bool,
 }
 
 impl Subscription {
@@ -120,12 +122,12 @@ pub enum ReplyOutcome {
     Elsewhere(Arc<Prompt>),
     /// The prompt is of another kind than the reply: answers to a permission prompt, say.
     WrongKind(Arc<Prompt>),
-    /// The reply would grant something that the prompt did not list.
-    Unlisted {
+    /// The reply does not say what it grants, or would grant something that the prompt did not list.
+    BadGrant {
         /// The prompt.
         prompt: Arc<Prompt>,
-        /// What it did not list.
-        pattern: String,
+        /// What is wrong.
+        problem: String,
     },
     /// The input that the reply puts in the place of the call's is not one for its tool.
     BadEdit {

@@ -40,10 +40,12 @@ impl Presence {
         }
     }
 
-    /// Notes that an approver came; the number is for the end of the visit.
+    /// Notes that an approver came; the number is for the end of the visit. Who may not answer is no approver.
     pub(super) fn enter(&mut self, interest: Subscription) -> u64 {
         self.next += 1;
-        self.here.push((self.next, interest));
+        if !interest.only_watches {
+            self.here.push((self.next, interest));
+        }
         self.next
     }
 
@@ -161,11 +163,17 @@ mod tests {
             sessions: vec![SessionId::from("mine")],
             forms: false,
             clients: Vec::new(),
+            only_watches: false,
+        });
+        let watching = presence.enter(Subscription {
+            only_watches: true,
+            ..Subscription::default()
         });
         assert_eq!((presence.count(&mine), presence.count(&other)), (1, 0));
         assert_eq!(presence.abandoned_in(&mine, within, at(100)), None);
         presence.leave(visit, at(100));
         presence.leave(visit, at(200));
+        presence.leave(watching, at(200));
         assert!(presence.was_here(&mine, within, at(109)));
         assert!(!presence.was_here(&mine, within, at(110)));
         assert!(!presence.was_here(&other, within, at(101)));

@@ -125,14 +125,14 @@ impl Authenticator {
         let caller = self.identify(request)?;
         host::check(request, &caller)?;
         match need {
-            Need::Scope(scope) if !caller.scopes.has(scope) => {
-                let (name, text) = scopes::missing(scope);
+            Need::AnyOf(scopes) if !caller.scopes.meets(scopes) => {
+                let (names, text) = scopes::missing(scopes);
                 if caller.within.is_some() {
-                    return Err(status::of_a_call(name));
+                    return Err(status::of_a_call(&names));
                 }
-                Err(status::scope_missing(name, text))
+                Err(status::scope_missing(&names, text))
             }
-            Need::Scope(_) | Need::Caller | Need::Nothing => Ok(Some(Arc::new(caller))),
+            Need::AnyOf(_) | Need::Caller | Need::Nothing => Ok(Some(Arc::new(caller))),
         }
     }
 

@@ -335,6 +335,7 @@ async fn interest(engine: &Engine, caller: &Caller, field: &str, filter: PromptF
         sessions: sessions.collect::<Result<_, _>>()?,
         forms: false,
         clients: convert::client_ids(&format!("{field}.client_ids"), filter.client_ids)?,
+        only_watches: !caller.may(Scope::PromptsReply),
     })
 }
 

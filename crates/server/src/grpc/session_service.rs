@@ -59,8 +59,16 @@ impl EventReader {
                 }
                 continue;
             }
-            let store = self.shared.journal.clone();
-            self.batch = store.since(self.after, BATCH).await.map_err(status::store)?.into();
+            let newest = *self.last.borrow();
+            let more = self.shared.journal.since(self.after, BATCH).await;
+            self.batch = more.map_err(status::store)?.into();
+            // Numbers have no gaps but for what is not kept any more; who begins at 0 wants what is there.
+            let next = self.batch.front().map_or(newest + 1, |(number, _)| *number);
+            if self.after > 0 && next > self.after + 1 {
+                return Err(status::cursor_too_old(
+                    "look at everything again, and watch without a sequence",
+                ));
+            }
             if !self.batch.is_empty() {
                 continue;
             }
@@ -275,11 +283,13 @@ impl SessionService for Sessions {
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
-        let mut cancelled = 0;
-        for workspace in self.workspaces(&caller, &request.workspace).await? {
-            let key = SessionKey::new(&workspace, &id);
-            cancelled += self.0.engine.end_session(&key).await.map_err(status::store)?;
-        }
+        let workspace = caller.filtered(&self.0.engine, &request.workspace).await?;
+        let workspace = workspace.ok_or_else(|| {
+            let problem = "name one workspace: sessions of the same id in several are different sessions";
+            status::bad_field("workspace", problem)
+        })?;
+        let key = SessionKey::new(&workspace, &id);
+        let cancelled = self.0.engine.end_session(&key).await.map_err(status::store)?;
         Ok(Response::new(EndSessionResponse {
             cancelled_calls: int32(cancelled),
         }))

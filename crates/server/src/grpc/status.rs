@@ -169,9 +169,9 @@ pub(crate) fn no_caller() -> Status {
     unauthenticated(ErrorReason::NoCredentials, "the caller is unknown")
 }
 
-/// The caller has not the scope that an RPC needs.
-pub(crate) fn scope_missing(scope: &str, problem: impl Into<String>) -> Status {
-    let details = details_with(ErrorReason::ScopeMissing, [("scope", scope.to_owned())]);
+/// The caller has none of the scopes of which an RPC needs one.
+pub(crate) fn scope_missing(scopes: &str, problem: impl Into<String>) -> Status {
+    let details = details_with(ErrorReason::ScopeMissing, [("scope", scopes.to_owned())]);
     Status::with_error_details(Code::PermissionDenied, problem, details)
 }
 
@@ -182,11 +182,12 @@ pub(crate) fn foreign_host() -> Status {
 }
 
 /// The process of a call asks for what no such process may do, or its call's maker may not.
-pub(crate) fn of_a_call(name: &str) -> Status {
+pub(crate) fn of_a_call(names: &str) -> Status {
     let text = format!(
-        "this needs the scope {name}, which a process that was started for a call has not: do it from a terminal of your own"
+        "this needs the scope {}, which a process that was started for a call has not: do it from a terminal of your own",
+        names.replace(' ', " or ")
     );
-    scope_missing(name, text)
+    scope_missing(names, text)
 }
 
 /// What is about all workspaces is not for a caller who may see only some.
@@ -255,9 +256,9 @@ fn storage_full(text: String, problem: String) -> Status {
     Status::with_error_details(Code::ResourceExhausted, text, details)
 }
 
-/// What happened since a cursor is not known.
-pub(crate) fn cursor_too_old() -> Status {
-    let text = "what happened since the cursor is not known any more: list the folder, and watch without a cursor";
+/// What happened since a cursor, or a sequence, is not known; `instead` says what to do.
+pub(crate) fn cursor_too_old(instead: &str) -> Status {
+    let text = format!("what happened since then is not known any more: {instead}");
     Status::with_error_details(Code::OutOfRange, text, details(ErrorReason::CursorTooOld))
 }
 
@@ -287,7 +288,8 @@ pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
         (None, Reason::Cancelled) => (Code::Cancelled, ErrorReason::Cancelled),
         (None, Reason::TimedOut) => (Code::DeadlineExceeded, ErrorReason::Deadline),
         (None, Reason::Quota) => (Code::ResourceExhausted, ErrorReason::Quota),
-        (None, Reason::Drained | Reason::Lost) => (Code::Unavailable, ErrorReason::Draining),
+        (None, Reason::Drained) => (Code::Unavailable, ErrorReason::Draining),
+        (None, Reason::Lost) => (Code::Aborted, ErrorReason::CallLost),
         (None, Reason::Internal | Reason::Unspecified) => (Code::Internal, ErrorReason::Internal),
         (None, Reason::ToolError) => (Code::FailedPrecondition, ErrorReason::NotDone),
     };

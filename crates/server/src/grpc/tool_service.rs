@@ -344,8 +344,7 @@ impl ToolService for Tools {
 
     async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let id = convert::known_call_id("call_id", &request.call_id)?;
-        let id = self.0.call(&caller, &id).await?;
+        let id = self.reached(&caller, &request.call_id).await?;
         let offset = unsigned("offset", request.offset)?;
         if request.data.len() > MAX_WAITING_INPUT {
             return Err(bad_field("data", format!("more than {MAX_WAITING_INPUT} bytes")));
@@ -364,7 +363,7 @@ impl ToolService for Tools {
         request: Request<ResizeTerminalRequest>,
     ) -> Result<Response<ResizeTerminalResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let id = self.known(&caller, &request.call_id).await?;
+        let id = self.reached(&caller, &request.call_id).await?;
         let size = convert::terminal_size(request.size)?;
         self.0.engine.resize(&id, size).await.map_err(status::program)?;
         Ok(Response::new(ResizeTerminalResponse {}))
@@ -391,7 +390,7 @@ impl ToolService for Tools {
 
     async fn signal_call(&self, request: Request<SignalCallRequest>) -> Result<Response<SignalCallResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let id = self.known(&caller, &request.call_id).await?;
+        let id = self.reached(&caller, &request.call_id).await?;
         let signal = toolgate_model::Signal::from_number("signal", request.signal)?;
         self.0.engine.signal(&id, signal).await.map_err(status::program)?;
         Ok(Response::new(SignalCallResponse {}))
@@ -496,6 +495,24 @@ impl Tools {
     async fn known(&self, caller: &Caller, id: &str) -> Result<CallId, Status> {
         let id = convert::known_call_id("call_id", id)?;
         self.0.call(caller, &id).await
+    }
+
+    /// Finds a call whose program a caller may reach: one that was made in its name, or whose prompts it may answer.
+    async fn reached(&self, caller: &Caller, id: &str) -> Result<CallId, Status> {
+        let id = self.known(caller, id).await?;
+        if caller.may(Scope::PromptsReply) {
+            return Ok(id);
+        }
+        let origin = self.0.engine.origin_of(&id).await.map_err(status::store)?;
+        let own = caller.principal().id();
+        match origin.is_some_and(|origin| origin.requesters().contains(&own)) {
+            true => Ok(id),
+            false => {
+                let problem = "what runs was approved for somebody else: only who made the call, or who may answer prompts, \
+                               reaches its program";
+                Err(status::refused(ErrorReason::ForeignCall, problem))
+            }
+        }
     }
 
     async fn find(&self, id: &CallId) -> Result<Call, Status> {

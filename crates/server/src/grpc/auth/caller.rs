@@ -31,14 +31,6 @@ const NAMES: [(&str, Scope); 10] = [
     ("admin", Scope::Admin),
 ];
 
-/// Returns how a scope is written.
-pub(crate) fn scope_name(scope: Scope) -> &'static str {
-    NAMES
-        .iter()
-        .find(|(_, one)| *one == scope)
-        .map_or("none", |(name, _)| name)
-}
-
 /// A set of scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scopes(u32);
@@ -87,6 +79,19 @@ impl Scopes {
     /// Returns those that are among both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// Says whether there are some that are among both.
+    pub(super) fn meets(self, other: Self) -> bool {
+        !self.and(other).is_empty()
+    }
+
+    /// Returns their names.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        NAMES
+            .into_iter()
+            .filter(move |(_, scope)| self.has(*scope))
+            .map(|(name, _)| name)
     }
 
     /// Says whether there are none.
@@ -264,7 +269,7 @@ mod tests {
     fn scopes_have_names() {
         for (name, scope) in NAMES {
             let scopes = Scopes::parse([name]).unwrap();
-            assert_eq!(scope_name(scope), name);
+            assert_eq!(scopes.names().collect::<Vec<_>>(), [name]);
             for (_, other) in NAMES {
                 assert_eq!(scopes.has(other), other == scope);
             }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use prost::Message;
 use toolgate_contract::{DESCRIPTORS, Scope};
 
-use super::caller::scope_name;
+use super::caller::Scopes;
 
 /// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub(super) enum Need {
     Nothing,
     /// A caller that is known.
     Caller,
-    /// A caller with this scope.
-    Scope(Scope),
+    /// A caller with any of these scopes.
+    AnyOf(Scopes),
 }
 
 /// The needs of all RPCs by their paths.
 #[derive(Debug)]
-pub(super) struct Needs(HashMap<String, Scope>);
+pub(super) struct Needs(HashMap<String, Scopes>);
 
 /// The descriptors once more, with the one option that the general types drop.
 #[derive(Clone, PartialEq, Message)]
@@ -58,8 +58,8 @@ struct Method {
 
 #[derive(Clone, PartialEq, Message)]
 struct MethodOptions {
-    #[prost(int32, optional, tag = "1351")]
-    scope: Option<i32>,
+    #[prost(int32, repeated, tag = "1374")]
+    scopes: Vec<i32>,
 }
 
 impl Needs {
@@ -72,10 +72,11 @@ impl Needs {
         for file in Files::decode(DESCRIPTORS)?.file {
             for service in file.service {
                 for method in service.method {
-                    let scope = method.options.and_then(|options| options.scope);
-                    let scope = scope.and_then(|scope| Scope::try_from(scope).ok());
+                    let scopes = method.options.unwrap_or_default().scopes.into_iter();
+                    let scopes = scopes.filter_map(|scope| Scope::try_from(scope).ok());
+                    let scopes: Vec<_> = scopes.filter(|scope| *scope != Scope::Unspecified).collect();
                     let path = format!("/{}.{}/{}", file.package, service.name, method.name);
-                    needs.insert(path, scope.unwrap_or(Scope::Unspecified));
+                    needs.insert(path, Scopes::new(&scopes));
                 }
             }
         }
@@ -84,27 +85,28 @@ impl Needs {
 
     /// Returns what a request for this path needs.
     pub(super) fn for_path(&self, path: &str) -> Need {
-        if let Some(scope) = self.0.get(path) {
-            return Need::Scope(*scope);
+        if let Some(scopes) = self.0.get(path) {
+            return Need::AnyOf(*scopes);
         }
         if path == crate::grpc::mcp::PATH {
-            return Need::Scope(Scope::CallsExecute);
+            return Need::AnyOf(Scopes::new(&[Scope::CallsExecute]));
         }
         if path.starts_with("/grpc.health.v1.Health/") {
             return Need::Nothing;
         }
         if path.starts_with("/toolgate.") {
-            return Need::Scope(Scope::Unspecified);
+            return Need::AnyOf(Scopes::default());
         }
         // Reflection, and what will be found not to exist.
         Need::Caller
     }
 }
 
-/// The text for a caller that lacks a scope.
-pub(super) fn missing(scope: Scope) -> (&'static str, String) {
-    let name = scope_name(scope);
-    (name, format!("this needs the scope {name}, which the caller has not"))
+/// The names of what a caller lacks, and a text for it.
+pub(super) fn missing(scopes: Scopes) -> (String, String) {
+    let names: Vec<_> = scopes.names().collect();
+    let text = format!("this needs the scope {}, which the caller has not", names.join(" or "));
+    (names.join(" "), text)
 }
 
 #[cfg(test)]
@@ -115,16 +117,19 @@ mod tests {
     fn every_rpc_of_the_contract_has_a_scope() {
         let needs = Needs::read().unwrap();
         assert!(needs.0.len() > 20);
-        let without: Vec<_> = needs
-            .0
-            .iter()
-            .filter(|(_, scope)| **scope == Scope::Unspecified)
-            .collect();
+        let without: Vec<_> = needs.0.iter().filter(|(_, scopes)| scopes.is_empty()).collect();
         assert!(without.is_empty(), "{without:?}");
         let of = |path| needs.for_path(path);
-        assert_eq!(of("/toolgate.v1.ToolService/RunTool"), Need::Scope(Scope::CallsExecute));
-        assert_eq!(of("/toolgate.v1.ToolService/Made"), Need::Scope(Scope::Unspecified));
-        assert_eq!(of("/mcp"), Need::Scope(Scope::CallsExecute));
+        let any_of = |scopes: &[Scope]| Need::AnyOf(Scopes::new(scopes));
+        assert_eq!(of("/toolgate.v1.ToolService/RunTool"), any_of(&[Scope::CallsExecute]));
+        let reads_prompts = [Scope::CallsRead, Scope::PromptsReply];
+        assert_eq!(
+            of("/toolgate.v1.PermissionService/WatchPrompts"),
+            any_of(&reads_prompts)
+        );
+        assert_eq!(of("/toolgate.v1.ToolService/Made"), any_of(&[]));
+        assert_eq!(of("/mcp"), any_of(&[Scope::CallsExecute]));
+        assert_eq!(missing(Scopes::new(&reads_prompts)).0, "calls.read prompts.reply");
         assert_eq!(of("/grpc.health.v1.Health/Check"), Need::Nothing);
         assert_eq!(
             of("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),

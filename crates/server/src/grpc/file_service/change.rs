@@ -70,7 +70,7 @@ pub(super) struct Change<'a> {
     shared: &'a Arc<Shared>,
     caller: &'a Caller,
     workspace: String,
-    call: CallOptions,
+    call: CallStart,
     deadline: Option<Instant>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Change<'a> {
     pub(super) fn new(
         shared: &'a Arc<Shared>,
         caller: &'a Caller,
-        call: Option<CallOptions>,
+        call: Option<CallStart>,
         deadline: Option<Instant>,
     ) -> Result<Self, Status> {
         let mut call = call.unwrap_or_default();
@@ -152,7 +152,7 @@ impl<'a> Change<'a> {
 
     /// Makes the call, and returns its id if it did what it is for.
     pub(super) async fn make(&self, input: Value) -> Result<String, Status> {
-        let CallOptions {
+        let CallStart {
             context,
             call_id,
             unattended,

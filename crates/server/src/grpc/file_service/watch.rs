@@ -92,7 +92,7 @@ pub(super) async fn watch(
         cursor => match hub.behind(cursor) {
             Ok(sequence) => sequence,
             Err(BadCursor::Strange) => return Err(bad_field("cursor", "this service did not issue this cursor")),
-            Err(BadCursor::TooOld) => return Err(status::cursor_too_old()),
+            Err(BadCursor::TooOld) => return Err(too_old()),
         },
     };
     let hides = look::hidden(&glance, &folder);
@@ -133,7 +133,7 @@ impl Reader {
                     return Ok(self.response(told));
                 }
             }
-            let more = hub.after(self.sequence).ok_or_else(status::cursor_too_old)?;
+            let more = hub.after(self.sequence).ok_or_else(too_old)?;
             if !more.is_empty() {
                 self.waiting.extend(more);
                 continue;
@@ -142,13 +142,13 @@ impl Reader {
                 return Err(status::draining());
             }
             if hub.is_over() {
-                return Err(status::cursor_too_old());
+                return Err(too_old());
             }
             tokio::select! {
                 () = self.view.glance.closing().cancelled() => {
                     return Err(status::not_found("workspace", self.view.glance.workspace().name()));
                 }
-                changed = self.news.changed() => changed.map_err(|_| status::cursor_too_old())?,
+                changed = self.news.changed() => changed.map_err(|_| too_old())?,
                 () = self.closing.cancelled() => return Err(status::draining()),
                 () = &mut silence => return Ok(self.response(Told::Heartbeat(FilesHeartbeat {}))),
             }
@@ -194,4 +194,8 @@ impl View {
         }
         Some(shown(&self.glance, &self.shown.join(below)))
     }
+}
+
+fn too_old() -> Status {
+    status::cursor_too_old("list the folder, and watch without a cursor")
 }

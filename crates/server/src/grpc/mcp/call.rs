@@ -181,6 +181,7 @@ impl<'s> Following<'s> {
                     sessions: vec![session],
                     forms: true,
                     clients: Vec::new(),
+                    only_watches: false,
                 };
                 Some(engine.prompts().listen(interest).await)
             }
@@ -346,7 +347,7 @@ impl<'s> Following<'s> {
             Ok(
                 ReplyOutcome::Elsewhere(_)
                 | ReplyOutcome::WrongKind(_)
-                | ReplyOutcome::Unlisted { .. }
+                | ReplyOutcome::BadGrant { .. }
                 | ReplyOutcome::BadEdit { .. }
                 | ReplyOutcome::DigestMismatch(_),
             ) => waits("the answer did not count"),

@@ -154,7 +154,10 @@ pub(super) fn reply(prompt: &Prompt, result: &ElicitResult) -> Option<Reply> {
             let text = |name: &str| content.get(name).and_then(Value::as_str).unwrap_or_default();
             match text("decision") {
                 "once" => Some(Reply::Once),
-                "always" if !ask.always.is_empty() => Some(Reply::Always(Always::default())),
+                "always" if !ask.always.is_empty() => Some(Reply::Always(Always {
+                    patterns: ask.always.clone(),
+                    ..Always::default()
+                })),
                 "reject" => Some(rejection(text("message").to_owned())),
                 _ => None,
             }
@@ -290,7 +293,10 @@ mod tests {
         check(
             &["rm *"],
             accepted(json!({"decision": "always"})),
-            Some(Reply::Always(Always::default())),
+            Some(Reply::Always(Always {
+                patterns: vec!["rm *".to_owned()],
+                ..Always::default()
+            })),
         );
         check(&[], accepted(json!({"decision": "always"})), None);
         check(&[], accepted(json!({"decision": "yes"})), None);

@@ -107,7 +107,7 @@ fn given_reply(reply: PromptReply, approver: &Approver) -> Result<ApproverReply,
     })
 }
 
-/// Reads how far a grant is to reach. A limit without a reach ends the grant, so that nothing else need do it.
+/// Reads how far a grant is to reach.
 fn scope(scope: Option<proto::GrantScope>) -> Result<GrantScope, (String, String)> {
     let problem = |field: &str, text: &str| Err((format!("reply.scope.{field}"), text.to_owned()));
     let Some(scope) = scope else {
@@ -124,9 +124,7 @@ fn scope(scope: Option<proto::GrantScope>) -> Result<GrantScope, (String, String
         Ok(uses) => Some(uses).filter(|&uses| uses > 0),
         Err(_) => return problem("max_uses", "name a positive number, or 0 for any number of uses"),
     };
-    let is_limited = until.is_some() || uses.is_some();
     let reach = match proto::GrantReach::try_from(scope.reach) {
-        Ok(proto::GrantReach::Unspecified) if is_limited => GrantReach::Workspace,
         Ok(proto::GrantReach::Unspecified | proto::GrantReach::Run) => GrantReach::Run,
         Ok(proto::GrantReach::Session) => GrantReach::Session,
         Ok(proto::GrantReach::Workspace) => GrantReach::Workspace,
@@ -167,8 +165,9 @@ pub(super) async fn answer(
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)
             }
-            ReplyOutcome::BadEdit { prompt, problem } => (ReplyResult::Invalid, Some(prompt), problem),
-            ReplyOutcome::Unlisted { prompt, pattern } => (ReplyResult::Invalid, Some(prompt), unlisted(&pattern)),
+            ReplyOutcome::BadEdit { prompt, problem } | ReplyOutcome::BadGrant { prompt, problem } => {
+                (ReplyResult::Invalid, Some(prompt), problem)
+            }
             ReplyOutcome::DigestMismatch(prompt) => {
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)
@@ -209,8 +208,4 @@ fn wrong_kind(prompt: &Prompt) -> &'static str {
         Some(_) => "this prompt asks for a permission, and its input cannot be replaced: reply ONCE, ALWAYS or REJECT",
         None => "this prompt asks questions: reply ANSWER or REJECT",
     }
-}
-
-fn unlisted(pattern: &str) -> String {
-    format!("the prompt does not list {pattern:?} among what ALWAYS would allow")
 }
