@@ -56,7 +56,7 @@ mod watchdog_keeper;
 pub use environment::{Environment, Filter};
 pub use input::Input;
 pub use launch::{Cause, Ending, Exit, Launch, Process, Settings, StartError, Stdin, Usage};
-pub use listening::{Listeners, Listening, OwnAddress};
+pub use listening::{CallPort, Listeners, Listening};
 pub use output::Output;
 pub use peer::{Peer, PeerOrigin};
 pub use programs::Programs;

@@ -5,14 +5,24 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::Pid;
+use tokio::net::TcpStream;
 
 use super::launch::Process;
 use super::peer::PeerOrigin;
 use super::programs::{MAX_SHOWN, MAX_SHOWN_BYTES, Programs};
 use super::sockets::{self, Listener, holders};
 use super::tree;
+
+/// For how long it is believed that the very same sockets are held by the very same processes.
+const BELIEF: Duration = Duration::from_secs(1);
+
+/// How long a program may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The TCP sockets of this machine that listen, at one moment. Two are equal if nobody has begun or ceased to listen between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +37,25 @@ pub struct Listening {
     pub process: Process,
 }
 
+/// A port of one call, to be connected to. Cheap to clone.
+#[derive(Clone)]
+pub struct CallPort(Arc<Port>);
+
+struct Port {
+    programs: Programs,
+    call: String,
+    port: u16,
+    /// Where only programs of the call listened, and when that was found out.
+    seen: Mutex<Option<(Instant, Vec<OwnAddress>)>>,
+}
+
 /// A loopback address at which programs of one call listen, and nobody else does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnAddress {
+pub(super) struct OwnAddress {
     /// The address to connect to.
-    pub address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// What listens there.
-    pub listening: Listening,
+    listening: Listening,
     sockets: Vec<Listener>,
 }
 
@@ -60,8 +82,76 @@ impl Listeners {
 
 impl OwnAddress {
     /// Says whether the very same sockets listen there still. Blocking, for two questions to the kernel.
-    pub fn is_unchanged(&self) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         Listeners::look().is_ok_and(|now| now.reached_at(self.address) == self.sockets)
+    }
+}
+
+impl CallPort {
+    /// Names a port of a call.
+    pub fn new(programs: Programs, call: &str, port: u16) -> Self {
+        Self(Arc::new(Port {
+            programs,
+            call: call.to_owned(),
+            port,
+            seen: Mutex::default(),
+        }))
+    }
+
+    /// Says whether anything that was started for the call runs, or was left running by it.
+    pub fn is_of_running_call(&self) -> bool {
+        self.0.programs.runs_for(&self.0.call)
+    }
+
+    /// Returns what listens there; none if it cannot be connected to, because nothing of the call listens at an address that
+    /// leads there from here, or others do as well.
+    pub async fn listening(&self) -> Option<Listening> {
+        let addresses = self.addresses().await;
+        addresses.into_iter().next().map(|own| own.listening)
+    }
+
+    /// Connects to it; none if nothing of the call listens there, or others do as well, before or after.
+    pub async fn connect(&self) -> Option<TcpStream> {
+        for own in self.addresses().await {
+            let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(own.address));
+            let Ok(Ok(connection)) = connecting.await else { continue };
+            let is_unchanged = tokio::task::spawn_blocking(move || own.is_unchanged());
+            if is_unchanged.await.unwrap_or_default() {
+                // What a client sends is sent on as it comes.
+                let _ = connection.set_nodelay(true);
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    async fn addresses(&self) -> Vec<OwnAddress> {
+        let port = self.0.clone();
+        let look = tokio::task::spawn_blocking(move || port.look());
+        look.await.unwrap_or_default()
+    }
+}
+
+impl Port {
+    fn look(&self) -> Vec<OwnAddress> {
+        // Held meanwhile: whoever else asks gets the answer of this look.
+        let mut seen = self.seen.lock();
+        if let Some((when, addresses)) = &*seen
+            && when.elapsed() < BELIEF
+            && addresses.iter().all(OwnAddress::is_unchanged)
+        {
+            return addresses.clone();
+        }
+        *seen = None;
+        let addresses = self.programs.own_addresses(&self.call, self.port);
+        let addresses = addresses.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what listens on this machine cannot be found out");
+            Vec::new()
+        });
+        if !addresses.is_empty() {
+            *seen = Some((Instant::now(), addresses.clone()));
+        }
+        addresses
     }
 }
 
@@ -94,7 +184,7 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel does not say what listens.
-    pub fn own_addresses(&self, call: &str, port: u16) -> io::Result<Vec<OwnAddress>> {
+    pub(super) fn own_addresses(&self, call: &str, port: u16) -> io::Result<Vec<OwnAddress>> {
         let listeners = Listeners::look()?;
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let mut reached: Vec<_> = loopback

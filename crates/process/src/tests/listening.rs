@@ -91,11 +91,11 @@ async fn what_a_call_listens_on_is_its_own() {
         assert!(seen.iter().all(|one| i64::from(one.process.pid) == i64::from(pid)), "{seen:?}");
         assert!(fixture.programs.runs_for("a call"));
         let own = fixture.programs.own_addresses("a call", port).unwrap();
-        assert!(own.iter().all(OwnAddress::is_unchanged));
+        assert!(own.iter().all(|own| own.is_unchanged()));
         drop(listener);
         assert_eq!(fixture.programs.end_call("a call").await, 0);
         assert_eq!(fixture.reached("a call", port), [""; 0]);
-        assert!(!own.iter().any(OwnAddress::is_unchanged));
+        assert!(!own.iter().any(|own| own.is_unchanged()));
     }
 }
 
@@ -150,5 +150,34 @@ async fn what_a_call_left_running_listens_too() {
         assert_eq!(fixture.programs.end_call("a call").await, 0);
         assert_eq!(fixture.listens("a call", port), [""; 0]);
         assert!(!fixture.programs.runs_for("a call"));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_leads_to_the_call_or_nowhere() {
+    let fixture = Fixture::new();
+    for hosts in ["127.0.0.1", "::", "::1"] {
+        let own = fixture.listen("a call", 0, hosts).await;
+        let port = CallPort::new(fixture.programs.clone(), "a call", own.port);
+        assert!(port.is_of_running_call());
+        let listening = port.listening().await.unwrap();
+        assert_eq!(listening.address.ip().to_string(), hosts);
+        let connection = port.connect().await.unwrap();
+        assert_eq!(connection.peer_addr().unwrap().port(), own.port);
+        assert!(CallPort::new(fixture.programs.clone(), "another call", own.port).connect().await.is_none());
+        // Somebody else comes, and goes: the first look is a moment ago.
+        let other = fixture.listen("another call", own.port, hosts).await;
+        assert!(port.connect().await.is_none());
+        drop(other);
+        fixture.programs.end_call("another call").await;
+        assert!(port.connect().await.is_some());
+        // The program has moved on, and another one has taken its place.
+        drop(own.running);
+        fixture.programs.end_call("a call").await;
+        assert!(port.connect().await.is_none());
+        assert!(!port.is_of_running_call());
+        let _other = fixture.listen("another call", own.port, hosts).await;
+        assert!(port.connect().await.is_none());
+        fixture.programs.end_call("another call").await;
     }
 }

@@ -472,6 +472,7 @@ impl Tools {
                     | EventKind::Metadata { .. }
                     | EventKind::Output { .. }
                     | EventKind::Child { .. }
+                    | EventKind::Listening { .. }
                     | EventKind::Warning { .. }
                     | EventKind::Ended(_) => {}
                 },
