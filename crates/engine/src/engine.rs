@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, ListeningPort, Origin, ServiceEvent, ServiceEventKind,
-    SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
+    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, ListeningPort, Origin, ServiceEvent,
+    ServiceEventKind, SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;

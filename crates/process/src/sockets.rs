@@ -72,7 +72,9 @@ pub(super) fn listeners() -> io::Result<Vec<Listener>> {
 pub(super) fn holders(inodes: &[u32]) -> Vec<(u32, Pid)> {
     let held = |pid: Pid| held_by(pid, inodes).unwrap_or_default().into_iter();
     let processes = tree::all().into_iter();
-    processes.flat_map(|pid| held(pid).map(move |inode| (inode, pid))).collect()
+    processes
+        .flat_map(|pid| held(pid).map(move |inode| (inode, pid)))
+        .collect()
 }
 
 fn held_by(pid: Pid, inodes: &[u32]) -> io::Result<Vec<u32>> {
@@ -303,10 +305,7 @@ fn unlisted(text: &str) -> Option<SocketAddr> {
         4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?)),
         _ => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?)),
     };
-    Some(SocketAddr::new(
-        ip.to_canonical(),
-        u16::from_str_radix(port, 16).ok()?,
-    ))
+    Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 
 #[cfg(test)]
@@ -321,7 +320,10 @@ mod tests {
     fn inode_of(socket: &impl std::os::fd::AsRawFd) -> u32 {
         let link = fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap();
         let link = link.to_str().unwrap();
-        link.trim_start_matches("socket:[").trim_end_matches(']').parse().unwrap()
+        link.trim_start_matches("socket:[")
+            .trim_end_matches(']')
+            .parse()
+            .unwrap()
     }
 
     #[test]
@@ -368,10 +370,20 @@ mod tests {
                 inode: inode_of(&listener),
             };
             // A connection is not one that listens.
-            let to = SocketAddr::new(if own.address.is_ipv4() { [127, 0, 0, 1].into() } else { Ipv6Addr::LOCALHOST.into() }, own.address.port());
+            let to = SocketAddr::new(
+                if own.address.is_ipv4() {
+                    [127, 0, 0, 1].into()
+                } else {
+                    Ipv6Addr::LOCALHOST.into()
+                },
+                own.address.port(),
+            );
             let client = TcpStream::connect(to).unwrap();
             for found in [ask_for_listeners().unwrap(), look_up_listeners().unwrap()] {
-                let found: Vec<_> = found.into_iter().filter(|one| one.address.port() == own.address.port()).collect();
+                let found: Vec<_> = found
+                    .into_iter()
+                    .filter(|one| one.address.port() == own.address.port())
+                    .collect();
                 assert_eq!(found, [own], "{at}");
             }
             assert_eq!(holders(&[own.inode]), [(own.inode, getpid())]);

@@ -16,9 +16,9 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, ListeningPort, Model, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp,
-    Todo, WarningKind,
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, ListeningPort, Model, Prompt, PromptId,
+    PromptOutcome, PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind,
+    TerminalSize, Timestamp, Todo, WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;

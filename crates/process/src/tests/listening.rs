@@ -88,7 +88,10 @@ async fn what_a_call_listens_on_is_its_own() {
         assert_eq!(fixture.reached("another call", port), [""; 0]);
         let pid = listener.running.pid();
         let seen = fixture.programs.listening("a call", &Listeners::look().unwrap());
-        assert!(seen.iter().all(|one| i64::from(one.process.pid) == i64::from(pid)), "{seen:?}");
+        assert!(
+            seen.iter().all(|one| i64::from(one.process.pid) == i64::from(pid)),
+            "{seen:?}"
+        );
         assert!(fixture.programs.runs_for("a call"));
         let own = fixture.programs.own_addresses("a call", port).unwrap();
         assert!(own.iter().all(|own| own.is_unchanged()));
@@ -103,7 +106,11 @@ async fn what_a_call_listens_on_is_its_own() {
 async fn a_port_that_somebody_else_has_too_is_not_reached() {
     let fixture = Fixture::new();
     // More exactly, less exactly, and the very same address.
-    for (hosts, others) in [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "::"), ("127.0.0.1", "127.0.0.1")] {
+    for (hosts, others) in [
+        ("0.0.0.0", "127.0.0.1"),
+        ("127.0.0.1", "::"),
+        ("127.0.0.1", "127.0.0.1"),
+    ] {
         let own = fixture.listen("a call", 0, hosts).await;
         assert_eq!(fixture.reached("a call", own.port), ["127.0.0.1"]);
         let before = fixture.programs.own_addresses("a call", own.port).unwrap();
@@ -164,7 +171,12 @@ async fn a_connection_leads_to_the_call_or_nowhere() {
         assert_eq!(listening.address.ip().to_string(), hosts);
         let connection = port.connect().await.unwrap();
         assert_eq!(connection.peer_addr().unwrap().port(), own.port);
-        assert!(CallPort::new(fixture.programs.clone(), "another call", own.port).connect().await.is_none());
+        assert!(
+            CallPort::new(fixture.programs.clone(), "another call", own.port)
+                .connect()
+                .await
+                .is_none()
+        );
         // Somebody else comes, and goes: the first look is a moment ago.
         let other = fixture.listen("another call", own.port, hosts).await;
         assert!(port.connect().await.is_none());
