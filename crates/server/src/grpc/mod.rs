@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
+mod answers;
 pub mod arrival;
 mod audit_service;
 pub mod auth;
@@ -24,9 +25,13 @@ mod measure;
 mod origins;
 mod output_service;
 mod permission_service;
+mod port_service;
+mod ports;
+mod rpc_call;
 mod session_service;
 mod shared;
 mod status;
+mod takeover;
 mod tool_service;
 mod values;
 mod watches;
@@ -40,6 +45,7 @@ use futures_util::TryStreamExt as _;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Method;
 use tonic::codegen::http::header::HeaderName;
 use tonic::service::Routes;
@@ -54,6 +60,7 @@ use toolgate_contract::host_service_server::HostServiceServer;
 use toolgate_contract::info_service_server::InfoServiceServer;
 use toolgate_contract::output_service_server::OutputServiceServer;
 use toolgate_contract::permission_service_server::PermissionServiceServer;
+use toolgate_contract::port_service_server::PortServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
 use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
@@ -70,6 +77,7 @@ use self::limits::Traffic;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
+use self::ports::PortsLayer;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 pub use self::watches::Watches;
 pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
@@ -108,6 +116,9 @@ pub enum ServeError {
 pub struct Services {
     routes: Routes,
     mcp: McpLayer,
+    ports: PortsLayer,
+    /// What goes on beside the streams.
+    tunnels: TaskTracker,
     measure: MeasureLayer,
     health: HealthReporter,
     origins: Arc<[String]>,
@@ -131,6 +142,8 @@ impl Services {
             traffic: shared.traffic.clone(),
             tracer: Arc::new(Untraced),
             mcp: McpLayer::new(shared.clone()),
+            ports: PortsLayer::new(shared.clone()),
+            tunnels: shared.tunnels.clone(),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
             health,
@@ -159,6 +172,7 @@ impl Services {
             <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
             <FileServiceServer<file_service::WorkspaceFiles> as tonic::server::NamedService>::NAME,
+            <PortServiceServer<port_service::Ports> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
             <WorkspaceServiceServer<workspace_service::OpenWorkspaces> as tonic::server::NamedService>::NAME,
@@ -176,6 +190,8 @@ impl Services {
         let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let router = server(self.traffic.limits().streams_per_connection)
+            // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
+            .layer(self.ports)
             .layer(only_origins)
             .layer(cors(&self.origins))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
@@ -205,6 +221,8 @@ impl Services {
             }
         }
         self.mcp.finish().await;
+        self.tunnels.close();
+        self.tunnels.wait().await;
         Ok(())
     }
 }
@@ -257,6 +275,7 @@ fn routes(
         .add_service(
             FileServiceServer::new(file_service::WorkspaceFiles(shared.clone())).max_decoding_message_size(limit),
         )
+        .add_service(PortServiceServer::new(port_service::Ports(shared.clone())))
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))
