@@ -266,7 +266,7 @@ fn one_decision_each_in_a_crowd() {
             let allowed = matches!(decision, PromptDecision::Once | PromptDecision::Always);
             match record.ending.as_ref().unwrap() {
                 call::Ending::Completed(_) => {
-                    assert!(allowed, "{call} ran on {decision:?}");
+                    assert!(allowed, "{call} ran on {:?}", prompt.resolution);
                     assert_eq!(count, 1, "{call}");
                 }
                 call::Ending::Failed(failed) => match failed.reason() {
