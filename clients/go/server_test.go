@@ -38,7 +38,9 @@ func startServer(t *testing.T) *server {
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	s := &server{t: t, folder: folder, socket: filepath.Join(folder, "s")}
 	check(t, os.Mkdir(s.workspace(), 0o755))
-	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "rm *": "deny"}, "deploy": "deny"}}`
+	check(t, os.Mkdir(s.roots(), 0o755))
+	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "rm *": "deny"}, "deploy": "deny",
+		"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}}}`
 	s.write("opencode.json", rules)
 	s.start()
 	t.Cleanup(s.stop)
@@ -46,6 +48,9 @@ func startServer(t *testing.T) *server {
 }
 
 func (s *server) workspace() string { return filepath.Join(s.folder, "work") }
+
+// roots is the folder below which workspaces may be opened.
+func (s *server) roots() string { return filepath.Join(s.folder, "roots") }
 
 func (s *server) write(name, text string) {
 	s.t.Helper()
@@ -56,7 +61,8 @@ func (s *server) start() {
 	s.t.Helper()
 	s.run = exec.Command(os.Getenv("TOOLGATE_BIN"), "serve", "--no-tcp", "--socket", s.socket, "--data-dir",
 		filepath.Join(s.folder, "data"), "--workspace", "default="+s.workspace())
-	s.run.Env = append(os.Environ(), "HOME="+s.folder, "XDG_CONFIG_HOME="+s.folder, "TOOLGATE_LOG=error")
+	s.run.Env = append(os.Environ(), "HOME="+s.folder, "XDG_CONFIG_HOME="+s.folder, "TOOLGATE_LOG=error",
+		"TOOLGATE_WORKSPACE_ROOTS="+s.roots())
 	s.run.Stderr = os.Stderr
 	check(s.t, s.run.Start())
 	deadline := time.Now().Add(30 * time.Second)
@@ -135,5 +141,14 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// refused expects an error of the service with this reason.
+func refused(t *testing.T, err error, reason string) {
+	t.Helper()
+	var failure *toolgate.Error
+	if !errors.As(err, &failure) || failure.Reason != reason {
+		t.Errorf("%v, want the reason %s", err, reason)
 	}
 }
