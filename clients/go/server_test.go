@@ -39,7 +39,7 @@ func startServer(t *testing.T) *server {
 	s := &server{t: t, folder: folder, socket: filepath.Join(folder, "s")}
 	check(t, os.Mkdir(s.workspace(), 0o755))
 	check(t, os.Mkdir(s.roots(), 0o755))
-	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "rm *": "deny"}, "deploy": "deny",
+	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "sh *": "allow", "rm *": "deny"}, "deploy": "deny",
 		"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}}}`
 	s.write("opencode.json", rules)
 	s.start()

@@ -41,7 +41,8 @@ func waitFor(t *testing.T, ctx context.Context, client *toolgate.Client, callID 
 func TestATerminalIsUsed(t *testing.T) {
 	server := startServer(t)
 	client, ctx := server.client(), bounded(t)
-	id := inTerminal(t, ctx, client, "exec sh -c 'trap \"echo hung up\" HUP; trap \"stty size\" WINCH; echo ready; while read -r line; do echo got $line; done'", "ready")
+	server.write("reader", `trap "echo hung up" HUP; echo ready; while read -r line; do echo "got $line"; done`)
+	id := inTerminal(t, ctx, client, "exec sh reader", "ready")
 
 	call, err := client.Get(ctx, id)
 	check(t, err)
@@ -90,11 +91,11 @@ func TestASignalIsSentOnce(t *testing.T) {
 	server := startServer(t)
 	lost := 0
 	client, ctx := server.breaking(0, func(string) { lost++ }), bounded(t)
-	execution, err := server.client().Execute(ctx, "background", run("exec sleep 1000"))
+	execution, err := server.client().Execute(ctx, "background", run("echo ready; exec sleep 1000"))
 	check(t, err)
 	for event, err := range execution.Events() {
 		check(t, err)
-		if _, ok := event.(*toolgate.RunningEvent); ok {
+		if _, ok := event.(*toolgate.OutputEvent); ok {
 			break
 		}
 	}

@@ -112,7 +112,8 @@ func TestACallIsEvaluated(t *testing.T) {
 	evaluation, err = client.Evaluate(ctx, "bash", `{"command": `)
 	check(t, err)
 	expect(t, "malformed input", evaluation.Tool, "invalid")
-	evaluation, err = client.Evaluate(ctx, "read", map[string]string{"filePath": "nowhere"})
+	edit := map[string]string{"filePath": "opencode.json", "oldString": "nothing like that", "newString": ""}
+	evaluation, err = client.Evaluate(ctx, "edit", edit)
 	check(t, err)
 	expect(t, "problem", evaluation.Problem != "", true)
 	background := map[string]any{"command": "echo x", "description": "Tests", "background": true}
