@@ -16,7 +16,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "listen" {
+		listen(os.Args[2])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // server is a service of its own, in a temporary folder.
 type server struct {
@@ -39,8 +45,9 @@ func startServer(t *testing.T) *server {
 	s := &server{t: t, folder: folder, socket: filepath.Join(folder, "s")}
 	check(t, os.Mkdir(s.workspace(), 0o755))
 	check(t, os.Mkdir(s.roots(), 0o755))
-	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "sh *": "allow", "rm *": "deny"}, "deploy": "deny",
-		"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}}}`
+	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "sh *": "allow", "./program *": "allow", "rm *": "deny"}, "deploy": "deny",
+		"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}, "port": "allow", "network": {"./program *": "allow"}},
+		"agent": {"asked": {"permission": {"port": "ask"}}, "denied": {"permission": {"port": {"?*": "deny"}}}}}`
 	s.write("opencode.json", rules)
 	s.start()
 	t.Cleanup(s.stop)
