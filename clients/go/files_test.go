@@ -360,4 +360,12 @@ func TestFilesAreWatched(t *testing.T) {
 		last = err
 	}
 	expect(t, "end", errors.Is(last, context.Canceled), true)
+
+	closing := server.client()
+	for _, err := range closing.Files().Watch(ctx, toolgate.WatchFilter{}) {
+		if last = err; err == nil {
+			check(t, closing.Close())
+		}
+	}
+	expect(t, "end", errors.Is(last, toolgate.ErrClosed), true)
 }

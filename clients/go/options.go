@@ -105,7 +105,7 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 }
 
 // WithRPCTimeout sets the deadline of unary RPCs whose context has none, retries included; a minute unless said. RPCs
-// that wait for a call to end have none.
+// that wait for a call to end, or for a person, have none.
 func WithRPCTimeout(limit time.Duration) Option {
 	return clientOption(func(c *config) error { c.rpcTimeout = limit; return nil })
 }

@@ -38,7 +38,7 @@ var retryable = map[string]bool{
 	toolgatev1.WorkspaceService_OpenWorkspace_FullMethodName:  true,
 }
 
-// patient has the RPCs that return when a call has ended, which takes as long as it takes.
+// patient has the RPCs that return when a call has ended or a person has answered, which takes as long as it takes.
 var patient = map[string]bool{
 	toolgatev1.FileService_CreateFolder_FullMethodName:        true,
 	toolgatev1.FileService_DeleteFile_FullMethodName:          true,

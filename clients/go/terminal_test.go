@@ -41,7 +41,7 @@ func waitFor(t *testing.T, ctx context.Context, client *toolgate.Client, callID 
 func TestATerminalIsUsed(t *testing.T) {
 	server := startServer(t)
 	client, ctx := server.client(), bounded(t)
-	server.write("reader", `trap "echo hung up" HUP; echo ready; while read -r line; do echo "got $line"; done`)
+	server.write("reader", `trap "echo hung up" HUP; echo ready; while :; do read -r line && echo "got $line"; done`)
 	id := inTerminal(t, ctx, client, "exec sh reader", "ready")
 
 	call, err := client.Get(ctx, id)
