@@ -35,6 +35,10 @@ type Call struct {
 	Created, Started, Ended time.Time
 	// Result is how it ended; nil before that.
 	Result *Result
+	// Terminal is the size of its terminal while it runs; nil if it has none. Only [Client.Get] has it.
+	Terminal *TerminalSize
+	// Listening is what its programs listen on at this moment, for [Client.OpenPort]. Only [Client.Get] has it.
+	Listening []ListeningPort
 
 	message *toolgatev1.Call
 }
@@ -50,7 +54,12 @@ func newCall(message *toolgatev1.Call) *Call {
 		Summary:         message.GetSummary(),
 		WaitingPromptID: message.GetWaitingPromptId(), LastSequence: message.GetLastSequence(),
 		Created: timeOf(message.GetCreateTime()), Started: timeOf(message.GetStartTime()),
-		Ended: timeOf(message.GetEndTime()), message: message,
+		Ended:     timeOf(message.GetEndTime()),
+		Listening: each(message.GetListening(), newListeningPort), message: message,
+	}
+	if size := message.GetTerminal(); size != nil {
+		terminal := newTerminalSize(size)
+		call.Terminal = &terminal
 	}
 	switch end := message.GetEnding().(type) {
 	case *toolgatev1.Call_Completed:

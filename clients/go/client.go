@@ -40,6 +40,9 @@ type Client struct {
 	outputs     toolgatev1.OutputServiceClient
 	sessions    toolgatev1.SessionServiceClient
 	info        toolgatev1.InfoServiceClient
+	files       toolgatev1.FileServiceClient
+	ports       toolgatev1.PortServiceClient
+	workspaces  toolgatev1.WorkspaceServiceClient
 
 	// Ends when the client is closed.
 	life context.Context
@@ -88,6 +91,9 @@ func NewClient(target string, options ...Option) (*Client, error) {
 	client.outputs = toolgatev1.NewOutputServiceClient(client.conn)
 	client.sessions = toolgatev1.NewSessionServiceClient(client.conn)
 	client.info = toolgatev1.NewInfoServiceClient(client.conn)
+	client.files = toolgatev1.NewFileServiceClient(client.conn)
+	client.ports = toolgatev1.NewPortServiceClient(client.conn)
+	client.workspaces = toolgatev1.NewWorkspaceServiceClient(client.conn)
 	return client, nil
 }
 

@@ -3,14 +3,15 @@
 //
 // A [Client] lists tools ([Client.Tools]), executes them ([Client.Run], [Client.Execute]), answers what the service asks
 // a person ([Client.Approve]), lends functions of the program as tools ([Client.Host]) and reads what calls have printed
-// ([Client.Output]).
+// ([Client.Output]). For front ends it shows and changes the files of a workspace ([Client.Files]), draws terminals
+// ([Client.Terminal]), reaches what programs listen on ([Client.OpenPort]) and opens workspaces ([Client.OpenWorkspace]).
 //
 // # Lost connections
 //
 // A call is a record of the service and outlives the connection that started it. An [Execution] whose stream breaks
 // takes it up again after the last event that it delivered: no event is skipped and none comes twice. Approvers and hosts
-// open their streams again in the same way, and reads of outputs go on at the byte that they had reached. What fails for
-// longer than [WithReconnectTimeout] ends with the last error.
+// open their streams again in the same way, and reads of outputs and files go on at the byte that they had reached. A
+// change of a file is sent again, and made once. What fails for longer than [WithReconnectTimeout] ends with the last error.
 //
 // # Cancellation
 //

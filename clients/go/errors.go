@@ -22,6 +22,9 @@ var (
 	ErrInvocationCancelled = errors.New("toolgate: the invocation was cancelled")
 	// ErrDigest is behind the error of [Output.Save] when what arrived is not what the service stored.
 	ErrDigest = errors.New("toolgate: the digest is not that of the output")
+	// ErrCursorTooOld is behind the error of [Files.Watch] when what happened since the cursor is not known any more: list
+	// the folder, and watch it without a cursor.
+	ErrCursorTooOld = errors.New("toolgate: the cursor is too old")
 
 	errStalled = status.Error(codes.Unavailable, "nothing was heard for three heartbeats")
 )
@@ -149,6 +152,9 @@ func fromStatus(err error) *Error {
 		case *errdetails.RetryInfo:
 			failure.RetryAfter = detail.GetRetryDelay().AsDuration()
 		}
+	}
+	if failure.Reason == "CURSOR_TOO_OLD" {
+		failure.cause = ErrCursorTooOld
 	}
 	return failure
 }

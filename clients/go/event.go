@@ -8,8 +8,8 @@ import (
 )
 
 // Event is one entry of a call's log. It is one of [*PendingEvent], [*RunningEvent], [*MetadataEvent], [*OutputEvent],
-// [*WaitingEvent], [*ResumedEvent], [*WarningEvent], [*ChildEvent], [*GapEvent], [*CompletedEvent] and [*FailedEvent];
-// the last two end the call.
+// [*WaitingEvent], [*ResumedEvent], [*WarningEvent], [*ChildEvent], [*ListeningEvent], [*GapEvent], [*CompletedEvent] and
+// [*FailedEvent]; the last two end the call.
 type Event interface {
 	// Header says which entry it is.
 	Header() EventHeader
@@ -121,6 +121,13 @@ type ChildEvent struct {
 	Tool string
 }
 
+// ListeningEvent says that a program of the call began or ceased to listen on a port.
+type ListeningEvent struct {
+	EventHeader
+	// Ports are all that its programs listen on now.
+	Ports []ListeningPort
+}
+
 // GapEvent stands for events that the stream leaves out.
 type GapEvent struct {
 	EventHeader
@@ -172,6 +179,8 @@ func newEvent(message *toolgatev1.CallEvent) Event {
 		return &WarningEvent{header, word[string]("WARNING_KIND_", event.Warning.GetKind()), event.Warning.GetText()}
 	case *toolgatev1.CallEvent_Child:
 		return &ChildEvent{header, event.Child.GetCallId(), event.Child.GetTool()}
+	case *toolgatev1.CallEvent_Listening:
+		return &ListeningEvent{header, each(event.Listening.GetPorts(), newListeningPort)}
 	case *toolgatev1.CallEvent_Gap:
 		gap := event.Gap
 		return &GapEvent{header, gap.GetFirstSequence(), gap.GetLastSequence(), gap.GetOutputBytes()}

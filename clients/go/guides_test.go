@@ -22,5 +22,5 @@ func TestTheProgramsOfTheGuidesWork(t *testing.T) {
 			expect(t, filepath.Base(guide), runProgram(t, server, block[1], ""), block[2])
 		}
 	}
-	expect(t, "whether there are programs", programs >= 7, true)
+	expect(t, "whether there are programs", programs >= 8, true)
 }

@@ -105,7 +105,7 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 }
 
 // WithRPCTimeout sets the deadline of unary RPCs whose context has none, retries included; a minute unless said. RPCs
-// that wait for a call to end have none.
+// that wait for a call to end, or for a person, have none.
 func WithRPCTimeout(limit time.Duration) Option {
 	return clientOption(func(c *config) error { c.rpcTimeout = limit; return nil })
 }
@@ -278,6 +278,9 @@ type callConfig struct {
 	output       OutputMode
 	onDisconnect OnDisconnect
 	merge        bool
+	waits        bool
+	waitTimeout  time.Duration
+	change       changeConfig
 }
 
 func (c *Client) callConfig(options []CallOption) (callConfig, error) {
@@ -297,11 +300,38 @@ func (c *Client) callConfig(options []CallOption) (callConfig, error) {
 	return call, nil
 }
 
+// context makes the context of a request that makes no call, or none of an id.
+func (c *Client) context(options []ContextOption) (*toolgatev1.CallContext, error) {
+	call := callConfig{context: c.config.context}
+	for _, option := range options {
+		if err := option.applyCall(&call); err != nil {
+			return nil, err
+		}
+	}
+	return call.context.proto()
+}
+
 func (c callConfig) timeoutProto() *durationpb.Duration {
 	if c.timeout == 0 {
 		return nil
 	}
 	return durationpb.New(c.timeout)
+}
+
+// proto makes what an RPC that makes its call itself is told of it.
+func (c callConfig) proto() (*toolgatev1.CallOptions, error) {
+	context, err := c.context.proto()
+	if err != nil {
+		return nil, err
+	}
+	options := &toolgatev1.CallOptions{Context: context, CallId: c.callID}
+	if c.waits {
+		options.Unattended = toolgatev1.Unattended_UNATTENDED_WAIT
+		if c.waitTimeout != 0 {
+			options.WaitTimeout = durationpb.New(c.waitTimeout)
+		}
+	}
+	return options, nil
 }
 
 func (c callConfig) onDisconnectProto() toolgatev1.OnDisconnect {
@@ -339,4 +369,10 @@ func WithOnDisconnect(policy OnDisconnect) CallOption {
 // WithMerge lets [Client.Revert] keep what was changed since in the same files, where the changes are apart.
 func WithMerge() CallOption {
 	return callOption(func(c *callConfig) { c.merge = true })
+}
+
+// WithWait lets a change of [Files] and [Client.OpenPort] wait for a person who is not there yet, for each prompt as long
+// as limit, or as the service lets prompts wait if that is 0. Without it, what nobody is there to approve is refused.
+func WithWait(limit time.Duration) CallOption {
+	return callOption(func(c *callConfig) { c.waits, c.waitTimeout = true, limit })
 }

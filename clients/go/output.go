@@ -2,7 +2,6 @@ package toolgate
 
 import (
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"time"
@@ -145,7 +144,7 @@ func (o *Output) Search(ctx context.Context, search Search) (*Found, error) {
 	}, nil
 }
 
-// Range is a part of an output; the zero value is all of it.
+// Range is a part of an output or of a file; the zero value is all of it.
 type Range struct {
 	kind         rangeKind
 	first, limit int64
@@ -203,9 +202,9 @@ func (o *Output) Read(ctx context.Context, part Range) iter.Seq2[[]byte, error] 
 		reached := int64(-1)
 		for part.kind != byteRange || part.limit == 0 || reached < part.first+part.limit {
 			var failure *Error
-			for piece, err := range o.pieces(bound, part.request(o.id, reached)) {
+			for piece, err := range messages(bound, o.client.config.stall, o.client.outputs.ReadOutput, part.request(o.id, reached)) {
 				if err != nil {
-					failure = toError(bound, err)
+					failure = err
 					break
 				}
 				patience.limit = o.client.config.reconnectTimeout
@@ -234,52 +233,20 @@ func (o *Output) Read(ctx context.Context, part Range) iter.Seq2[[]byte, error] 
 	}
 }
 
-// pieces reads one stream to its end.
-func (o *Output) pieces(
-	ctx context.Context, request *toolgatev1.ReadOutputRequest,
-) iter.Seq2[*toolgatev1.ReadOutputResponse, error] {
-	return func(yield func(*toolgatev1.ReadOutputResponse, error) bool) {
-		stream, err := openStream(ctx, o.client.config.stall, func(ctx context.Context) (func() (*toolgatev1.ReadOutputResponse, error), error) {
-			stream, err := o.client.outputs.ReadOutput(ctx, request)
-			if err != nil {
-				return nil, err
-			}
-			return stream.Recv, nil
-		})
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer stream.close()
-		for {
-			piece, err := stream.next()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err != nil {
-				yield(nil, toError(stream.ctx, err))
-				return
-			}
-			if !yield(piece, nil) {
-				return
-			}
-		}
-	}
-}
-
 // Open returns a part of the output as a reader. It must be closed, and is not for concurrent use.
 func (o *Output) Open(ctx context.Context, part Range) io.ReadCloser {
 	next, stop := iter.Pull2(o.Read(ctx, part))
-	return &outputReader{next: next, stop: stop}
+	return &pieceReader{next: next, stop: stop}
 }
 
-type outputReader struct {
+// pieceReader reads what comes in pieces.
+type pieceReader struct {
 	next func() ([]byte, error, bool)
 	stop func()
 	rest []byte
 }
 
-func (r *outputReader) Read(buffer []byte) (int, error) {
+func (r *pieceReader) Read(buffer []byte) (int, error) {
 	if len(r.rest) == 0 {
 		piece, err, ok := r.next()
 		if !ok {
@@ -295,7 +262,7 @@ func (r *outputReader) Read(buffer []byte) (int, error) {
 	return count, nil
 }
 
-func (r *outputReader) Close() error {
+func (r *pieceReader) Close() error {
 	r.stop()
 	return nil
 }

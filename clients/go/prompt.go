@@ -94,8 +94,8 @@ type PermissionPart struct {
 	Paths []string
 	// Unclear says why nobody can say what the part does; empty if it is clear.
 	Unclear string
-	// Action is the verdict: ALLOW or ASK.
-	Action string
+	// Action is the verdict: ActionAllow or ActionAsk.
+	Action PermissionAction
 }
 
 // Question is one question of a model.
@@ -162,21 +162,24 @@ func newPrompt(message *toolgatev1.Prompt) Prompt {
 	if questions := message.GetQuestions(); questions != nil {
 		return &QuestionPrompt{PromptInfo: info, Questions: each(questions.GetQuestions(), newQuestion)}
 	}
-	permission := message.GetPermission()
 	return &PermissionPrompt{
 		PromptInfo: info, Editable: message.GetEditable(), Input: json.RawMessage(message.GetInputJson()),
-		Permission: Permission{
-			Name: permission.GetPermission(), Patterns: permission.GetPatterns(), Always: permission.GetAlways(),
-			Title: permission.GetTitle(), Metadata: permission.GetMetadata().AsMap(),
-			Parts: each(permission.GetParts(), newPermissionPart),
-		},
+		Permission: newPermission(message.GetPermission()),
+	}
+}
+
+func newPermission(permission *toolgatev1.PermissionRequest) Permission {
+	return Permission{
+		Name: permission.GetPermission(), Patterns: permission.GetPatterns(), Always: permission.GetAlways(),
+		Title: permission.GetTitle(), Metadata: permission.GetMetadata().AsMap(),
+		Parts: each(permission.GetParts(), newPermissionPart),
 	}
 }
 
 func newPermissionPart(part *toolgatev1.PermissionPart) PermissionPart {
 	return PermissionPart{
 		Text: part.GetText(), Arguments: part.GetArguments(), Patterns: part.GetPatterns(), Always: part.GetAlways(),
-		Paths: part.GetPaths(), Unclear: part.GetUnclear(), Action: word[string](actionPrefix, part.GetAction()),
+		Paths: part.GetPaths(), Unclear: part.GetUnclear(), Action: word[PermissionAction](actionPrefix, part.GetAction()),
 	}
 }
 

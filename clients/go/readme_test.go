@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -53,6 +54,7 @@ EXAMPLES
 
 func TestTheExamplesOfTheReadmeWork(t *testing.T) {
 	server := startServer(t)
+	server.program()
 	text, err := os.ReadFile("README.md")
 	check(t, err)
 	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
@@ -69,10 +71,12 @@ func TestTheExamplesOfTheReadmeWork(t *testing.T) {
 
 	var examples strings.Builder
 	for _, block := range blocks[1:] {
+		block[1] = strings.ReplaceAll(block[1], "/srv/checkouts", server.roots())
+		block[1] = strings.ReplaceAll(block[1], "python3 -m http.server", "./program listen http")
 		fmt.Fprintf(&examples, "func(ctx context.Context, client *toolgate.Client) error {\n%s\nreturn nil\n},\n", block[1])
 	}
 	printed = runProgram(t, server, strings.Replace(frame, "EXAMPLES", examples.String(), 1), "")
-	for _, want := range []string{"true  hello\n", "Hello, you!\n", "1 lines match", "NOT_FOUND"} {
+	for _, want := range []string{"true  hello\n", "Hello, you!\n", "1 lines match", "touch made ASK\n", "notes/readme.md FILE\n", "typed", "a page at /\n", "shop true", "NOT_FOUND"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("%q is not in\n%s", want, printed)
 		}

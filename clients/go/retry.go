@@ -10,34 +10,55 @@ import (
 
 // retryable has the unary RPCs of which the contract says that they may be retried.
 var retryable = map[string]bool{
-	toolgatev1.AuditService_GetAuditHead_FullMethodName:     true,
-	toolgatev1.InfoService_GetServerInfo_FullMethodName:     true,
-	toolgatev1.OutputService_GetOutput_FullMethodName:       true,
-	toolgatev1.OutputService_ListOutputs_FullMethodName:     true,
-	toolgatev1.OutputService_SearchOutput_FullMethodName:    true,
-	toolgatev1.PermissionService_GetPrompt_FullMethodName:   true,
-	toolgatev1.PermissionService_ListGrants_FullMethodName:  true,
-	toolgatev1.PermissionService_ListPrompts_FullMethodName: true,
-	toolgatev1.PermissionService_ReplyPrompt_FullMethodName: true,
-	toolgatev1.SessionService_EndSession_FullMethodName:     true,
-	toolgatev1.SessionService_GetSession_FullMethodName:     true,
-	toolgatev1.ToolService_CancelCall_FullMethodName:        true,
-	toolgatev1.ToolService_EvaluateCall_FullMethodName:      true,
-	toolgatev1.ToolService_GetCall_FullMethodName:           true,
-	toolgatev1.ToolService_ListCalls_FullMethodName:         true,
-	toolgatev1.ToolService_ListTools_FullMethodName:         true,
-	toolgatev1.ToolService_SendInput_FullMethodName:         true,
+	toolgatev1.AuditService_GetAuditHead_FullMethodName:       true,
+	toolgatev1.FileService_ListFiles_FullMethodName:           true,
+	toolgatev1.FileService_StatFile_FullMethodName:            true,
+	toolgatev1.InfoService_GetServerInfo_FullMethodName:       true,
+	toolgatev1.OutputService_GetOutput_FullMethodName:         true,
+	toolgatev1.OutputService_ListOutputs_FullMethodName:       true,
+	toolgatev1.OutputService_SearchOutput_FullMethodName:      true,
+	toolgatev1.PermissionService_GetPrompt_FullMethodName:     true,
+	toolgatev1.PermissionService_ListGrants_FullMethodName:    true,
+	toolgatev1.PermissionService_ListPrompts_FullMethodName:   true,
+	toolgatev1.PermissionService_ReplyPrompt_FullMethodName:   true,
+	toolgatev1.SessionService_EndSession_FullMethodName:       true,
+	toolgatev1.SessionService_GetSession_FullMethodName:       true,
+	toolgatev1.SessionService_ListSessions_FullMethodName:     true,
+	toolgatev1.ToolService_CancelCall_FullMethodName:          true,
+	toolgatev1.ToolService_EvaluateCall_FullMethodName:        true,
+	toolgatev1.ToolService_GetCall_FullMethodName:             true,
+	toolgatev1.ToolService_GetTerminal_FullMethodName:         true,
+	toolgatev1.ToolService_ListCalls_FullMethodName:           true,
+	toolgatev1.ToolService_ListTools_FullMethodName:           true,
+	toolgatev1.ToolService_ResizeTerminal_FullMethodName:      true,
+	toolgatev1.ToolService_SendInput_FullMethodName:           true,
+	toolgatev1.WorkspaceService_CloseWorkspace_FullMethodName: true,
+	toolgatev1.WorkspaceService_GetWorkspace_FullMethodName:   true,
+	toolgatev1.WorkspaceService_ListWorkspaces_FullMethodName: true,
+	toolgatev1.WorkspaceService_OpenWorkspace_FullMethodName:  true,
 }
 
-// patient has the RPCs that return when a call has ended, which takes as long as it takes.
+// patient has the RPCs that return when a call has ended or a person has answered, which takes as long as it takes.
 var patient = map[string]bool{
-	toolgatev1.ToolService_CancelCall_FullMethodName: true,
-	toolgatev1.ToolService_RunTool_FullMethodName:    true,
+	toolgatev1.FileService_CreateFolder_FullMethodName:        true,
+	toolgatev1.FileService_DeleteFile_FullMethodName:          true,
+	toolgatev1.FileService_MoveFile_FullMethodName:            true,
+	toolgatev1.FileService_WriteFile_FullMethodName:           true,
+	toolgatev1.PortService_OpenPort_FullMethodName:            true,
+	toolgatev1.ToolService_CancelCall_FullMethodName:          true,
+	toolgatev1.ToolService_RunTool_FullMethodName:             true,
+	toolgatev1.WorkspaceService_CloseWorkspace_FullMethodName: true,
 }
 
+// mayRetry says whether an RPC may be sent again. One that makes a call is attached to it then, if the request names it.
 func mayRetry(method string, request any) bool {
-	if run, ok := request.(*toolgatev1.RunToolRequest); ok {
-		return run.GetCallId() != ""
+	switch request := request.(type) {
+	case *toolgatev1.RunToolRequest:
+		return request.GetCallId() != ""
+	case interface {
+		GetCall() *toolgatev1.CallOptions
+	}:
+		return request.GetCall().GetCallId() != ""
 	}
 	return retryable[method]
 }

@@ -16,7 +16,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "listen" {
+		listen(os.Args[2])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // server is a service of its own, in a temporary folder.
 type server struct {
@@ -38,7 +44,10 @@ func startServer(t *testing.T) *server {
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	s := &server{t: t, folder: folder, socket: filepath.Join(folder, "s")}
 	check(t, os.Mkdir(s.workspace(), 0o755))
-	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "rm *": "deny"}, "deploy": "deny"}}`
+	check(t, os.Mkdir(s.roots(), 0o755))
+	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "sh *": "allow", "./program *": "allow", "rm *": "deny"}, "deploy": "deny",
+		"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}, "port": "allow", "network": {"./program *": "allow"}},
+		"agent": {"asked": {"permission": {"port": "ask"}}, "denied": {"permission": {"port": {"?*": "deny"}}}}}`
 	s.write("opencode.json", rules)
 	s.start()
 	t.Cleanup(s.stop)
@@ -46,6 +55,9 @@ func startServer(t *testing.T) *server {
 }
 
 func (s *server) workspace() string { return filepath.Join(s.folder, "work") }
+
+// roots is the folder below which workspaces may be opened.
+func (s *server) roots() string { return filepath.Join(s.folder, "roots") }
 
 func (s *server) write(name, text string) {
 	s.t.Helper()
@@ -56,7 +68,8 @@ func (s *server) start() {
 	s.t.Helper()
 	s.run = exec.Command(os.Getenv("TOOLGATE_BIN"), "serve", "--no-tcp", "--socket", s.socket, "--data-dir",
 		filepath.Join(s.folder, "data"), "--workspace", "default="+s.workspace())
-	s.run.Env = append(os.Environ(), "HOME="+s.folder, "XDG_CONFIG_HOME="+s.folder, "TOOLGATE_LOG=error")
+	s.run.Env = append(os.Environ(), "HOME="+s.folder, "XDG_CONFIG_HOME="+s.folder, "TOOLGATE_LOG=error",
+		"TOOLGATE_WORKSPACE_ROOTS="+s.roots())
 	s.run.Stderr = os.Stderr
 	check(s.t, s.run.Start())
 	deadline := time.Now().Add(30 * time.Second)
@@ -135,5 +148,14 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// refused expects an error of the service with this reason.
+func refused(t *testing.T, err error, reason string) {
+	t.Helper()
+	var failure *toolgate.Error
+	if !errors.As(err, &failure) || failure.Reason != reason {
+		t.Errorf("%v, want the reason %s", err, reason)
 	}
 }

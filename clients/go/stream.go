@@ -2,8 +2,13 @@ package toolgate
 
 import (
 	"context"
+	"errors"
+	"io"
+	"iter"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
 )
 
 // stream is a server's half of a stream that is given up when nothing is heard for too long.
@@ -43,6 +48,40 @@ func (s *stream[M]) next() (M, error) {
 func (s *stream[M]) close() {
 	s.timer.Stop()
 	s.cancel(nil)
+}
+
+// messages reads one stream to its end.
+func messages[Request, Response any](
+	ctx context.Context, stall time.Duration,
+	open func(context.Context, *Request, ...grpc.CallOption) (grpc.ServerStreamingClient[Response], error), request *Request,
+) iter.Seq2[*Response, *Error] {
+	return func(yield func(*Response, *Error) bool) {
+		stream, err := openStream(ctx, stall, func(ctx context.Context) (func() (*Response, error), error) {
+			stream, err := open(ctx, request)
+			if err != nil {
+				return nil, err
+			}
+			return stream.Recv, nil
+		})
+		if err != nil {
+			yield(nil, toError(ctx, err))
+			return
+		}
+		defer stream.close()
+		for {
+			message, err := stream.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, toError(stream.ctx, err))
+				return
+			}
+			if !yield(message, nil) {
+				return
+			}
+		}
+	}
 }
 
 // sender lets many goroutines send on one stream.

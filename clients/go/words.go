@@ -112,6 +112,41 @@ const (
 	ReachWorkspace GrantReach = "WORKSPACE"
 )
 
+// PermissionAction is the verdict of rules and standing approvals.
+type PermissionAction string
+
+// The verdicts.
+const (
+	ActionAllow PermissionAction = "ALLOW"
+	ActionAsk   PermissionAction = "ASK"
+	ActionDeny  PermissionAction = "DENY"
+)
+
+// FileKind says what an entry of a folder is.
+type FileKind string
+
+// The kinds of entries.
+const (
+	KindFile   FileKind = "FILE"
+	KindFolder FileKind = "FOLDER"
+	KindLink   FileKind = "LINK"
+	// KindOther is a pipe, a socket or a device: it is listed, and cannot be opened.
+	KindOther FileKind = "OTHER"
+)
+
+// Signal is a signal for the programs of a call.
+type Signal string
+
+// The signals.
+const (
+	SignalInt  Signal = "INT"
+	SignalTerm Signal = "TERM"
+	SignalHup  Signal = "HUP"
+	SignalQuit Signal = "QUIT"
+	SignalUsr1 Signal = "USR1"
+	SignalUsr2 Signal = "USR2"
+)
+
 const (
 	toolSourcePrefix    = "TOOL_SOURCE_"
 	toolEffectPrefix    = "TOOL_EFFECT_"
@@ -124,6 +159,8 @@ const (
 	grantReachPrefix    = "GRANT_REACH_"
 	actionPrefix        = "PERMISSION_ACTION_"
 	outputModePrefix    = "OUTPUT_MODE_"
+	fileKindPrefix      = "FILE_KIND_"
+	signalPrefix        = "SIGNAL_"
 )
 
 // word is the name of an enum's value without its prefix; empty for the unspecified one.

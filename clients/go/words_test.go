@@ -9,9 +9,13 @@ import (
 	"testing"
 	"time"
 
+	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -180,5 +184,44 @@ func TestAToolWithoutSchemaIsNotLent(t *testing.T) {
 	broken := errors.New("broken")
 	if err := client.Host(t.Context(), Host{Tools: []Tool{{Name: "bad", Err: broken}}}); !errors.Is(err, broken) {
 		t.Error(err)
+	}
+}
+
+func TestWhatMayBeRepeatedIsRetried(t *testing.T) {
+	found := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("toolgate.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for i := range methods.Len() {
+				method := methods.Get(i)
+				options, _ := method.Options().(*descriptorpb.MethodOptions)
+				name := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
+				level := options.GetIdempotencyLevel()
+				if level == descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN || method.IsStreamingServer() {
+					continue
+				}
+				found++
+				if !retryable[name] {
+					t.Errorf("%s is %v, and not retried", name, level)
+				}
+			}
+		}
+		return true
+	})
+	if found < 15 {
+		t.Errorf("%d methods are idempotent", found)
+	}
+	for _, one := range []struct {
+		request any
+		want    bool
+	}{
+		{&toolgatev1.WriteFileRequest{Call: &toolgatev1.CallOptions{CallId: "a"}}, true},
+		{&toolgatev1.WriteFileRequest{}, false},
+		{&toolgatev1.OpenPortRequest{Call: &toolgatev1.CallOptions{CallId: "a"}}, true},
+		{&toolgatev1.RunToolRequest{}, false},
+	} {
+		if got := mayRetry("", one.request); got != one.want {
+			t.Errorf("%T: %v", one.request, got)
+		}
 	}
 }
