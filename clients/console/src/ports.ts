@@ -1,35 +1,39 @@
 // The ports that the person has opened from this tab, each kept open by a call of its own.
 
 import { signal } from "@preact/signals";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { ports, problem, tools } from "./api";
 import { hasEnded, row, take } from "./calls";
 import { announce } from "./notices";
 import { type Call, Unattended } from "./gen/toolgate/v1/call_pb";
 
-/** A port that is being opened, or is open. */
+/** A port that is being opened, is open, or could not be opened. */
 export interface OpenedPort {
+  state: "opening" | "open" | "refused";
   /** The call that keeps it open. */
   callId: string;
-  /** Where a browser finds it; empty until somebody has allowed it. */
+  /** Of one that is open: where a browser finds it. */
   path: string;
+  /** Of one that was refused: why. */
+  wrong: string;
 }
 
 const opened = signal<ReadonlyMap<string, OpenedPort>>(new Map());
 
 const keyOf = (call: Call, port: number): string => `${port} ${call.callId}`;
 
-/** Returns a port of a call if it is open, or about to be. */
+/** Returns what became of a port of a call; nothing if nobody has opened it, or it was closed. */
 export function openedPort(call: Call, port: number): OpenedPort | undefined {
   const known = opened.value.get(keyOf(call, port));
   const keeper = known && row(known.callId);
-  return keeper !== undefined && hasEnded(keeper.state) ? undefined : known;
+  return known?.state === "open" && keeper !== undefined && hasEnded(keeper.state) ? undefined : known;
 }
 
-/** Opens a port that programs of a call listen on, for which somebody may have to be asked. Returns what is wrong, or nothing. */
-export async function openPort(call: Call, port: number): Promise<string | undefined> {
+/** Opens a port that programs of a call listen on, for which somebody may have to be asked. */
+export async function openPort(call: Call, port: number): Promise<void> {
   const key = keyOf(call, port);
   const callId = crypto.randomUUID();
-  set(key, { callId, path: "" });
+  set(key, { state: "opening", callId, path: "", wrong: "" });
   try {
     const { httpPath } = await ports.openPort({
       call: {
@@ -44,12 +48,11 @@ export async function openPort(call: Call, port: number): Promise<string | undef
       targetCallId: call.callId,
       port,
     });
-    set(key, { callId, path: httpPath });
+    set(key, { state: "open", callId, path: httpPath, wrong: "" });
     announce(`Port ${port} is open.`);
-    return undefined;
   } catch (error) {
-    set(key, undefined);
-    return problem(error);
+    const isGivenUp = ConnectError.from(error).code === Code.Canceled;
+    set(key, isGivenUp ? undefined : { state: "refused", callId, path: "", wrong: problem(error) });
   }
 }
 

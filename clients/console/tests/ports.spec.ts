@@ -13,7 +13,7 @@ const SERVER = `node -e '
 '`;
 
 test("a port that a call listens on is shown, opened and closed", async ({ page, context, start }) => {
-  const service = await start({ config: { permission: { port: "ask" } } });
+  const service = await start({ config: { permission: { bash: "allow", port: "ask" } } });
   await service.background("server", SERVER);
   await page.goto(`${service.url}console/#/calls/server`);
   const listening = page.getByRole("region", { name: "Listens on" });
@@ -25,11 +25,15 @@ test("a port that a call listens on is shown, opened and closed", async ({ page,
   await open.click();
   await listening.getByRole("link", { name: "Prompt waits" }).click();
   await expect(page).toHaveURL(/#\/prompts\//);
-  await page.getByRole("button", { name: "Reject", exact: true }).click();
+  await page.getByRole("button", { name: /^Reject(?! with)/ }).click();
   await page.goto(`${service.url}console/#/calls/server`);
+  await expect(listening.getByRole("alert")).toBeVisible();
+
+  // The person changes their mind.
   await open.click();
   await listening.getByRole("button", { name: /^Do not open port/ }).click();
   await expect(open).toBeVisible();
+  await expect(listening.getByRole("alert")).toHaveCount(0);
 
   // Somebody allows it.
   await open.click();

@@ -1,9 +1,8 @@
 // What programs of a call listen on, and the way there.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
 import type { CallView } from "../call";
-import { closePort, openedPort, openPort } from "../ports";
+import { closePort, openedPort, openPort, type OpenedPort } from "../ports";
 import { asking } from "../prompts";
 import { address } from "../route";
 import { short, visible } from "../text";
@@ -11,7 +10,6 @@ import type { Call, ListeningPort } from "../gen/toolgate/v1/call_pb";
 
 /** Shows the ports, if there are any. */
 export function Listening({ view, call }: { view: CallView; call: Call }): JSX.Element | null {
-  const [wrong, setWrong] = useState("");
   const ports = view.listening.value;
   if (ports.length === 0) return null;
   return (
@@ -19,14 +17,9 @@ export function Listening({ view, call }: { view: CallView; call: Call }): JSX.E
       <h3 id="listening-title">Listens on</h3>
       <ul>
         {[...new Set(ports.map(({ port }) => port))].map((port) => (
-          <Port key={port} call={call} port={port} all={ports.filter((one) => one.port === port)} onWrong={setWrong} />
+          <Port key={port} call={call} port={port} all={ports.filter((one) => one.port === port)} />
         ))}
       </ul>
-      {wrong !== "" && (
-        <p class="bad" role="alert">
-          {visible(wrong)}
-        </p>
-      )}
     </section>
   );
 }
@@ -36,47 +29,59 @@ interface PortProps {
   port: number;
   /** It may listen at several addresses. */
   all: readonly ListeningPort[];
-  onWrong: (why: string) => void;
 }
 
-function Port({ call, port, all, onWrong }: PortProps): JSX.Element {
+function Port({ call, port, all }: PortProps): JSX.Element {
   const opened = openedPort(call, port);
-  const open = async (): Promise<void> => {
-    onWrong("");
-    onWrong((await openPort(call, port)) ?? "");
-  };
-  const prompt = opened && asking.value.get(opened.callId);
   return (
     <li>
-      <b>{port}</b> <span class="dim">{visible(all.map(({ address }) => address).join(", "))}</span>
+      <b>{port}</b> <span class="dim">{visible(all.map((one) => one.address).join(", "))}</span>{" "}
       <code class="clip">{short(all[0]?.command ?? "", 120)}</code>
+      {opened?.state === "refused" && (
+        <span class="bad" role="alert">
+          {short(opened.wrong, 300)}
+        </span>
+      )}
       <span class="end">
-        {opened === undefined && (
-          <button type="button" class="small" aria-label={`Open port ${port}`} onClick={() => void open()}>
-            Open
-          </button>
-        )}
-        {opened?.path === "" && (
-          <span>
-            {prompt === undefined ? "Opening…" : <a href={address("prompts", prompt.promptId)}>Prompt waits</a>}
-          </span>
-        )}
-        {opened !== undefined && opened.path !== "" && (
-          <a href={opened.path} target="_blank" rel="noopener">
-            Open in a new tab
-          </a>
-        )}
-        {opened !== undefined && (
+        {opened === undefined || opened.state === "refused" ? (
           <button
             type="button"
             class="small"
-            aria-label={opened.path === "" ? `Do not open port ${port}` : `Close port ${port}`}
-            onClick={() => void closePort(opened)}
+            aria-label={`Open port ${port}`}
+            onClick={() => void openPort(call, port)}
           >
-            {opened.path === "" ? "Give up" : "Close"}
+            Open
           </button>
+        ) : (
+          <Way port={port} opened={opened} />
         )}
       </span>
     </li>
+  );
+}
+
+function Way({ port, opened }: { port: number; opened: OpenedPort }): JSX.Element {
+  const isOpen = opened.state === "open";
+  const prompt = asking.value.get(opened.callId);
+  return (
+    <>
+      {isOpen ? (
+        <a href={opened.path} target="_blank" rel="noopener">
+          Open in a new tab
+        </a>
+      ) : prompt === undefined ? (
+        <span class="dim">Opening…</span>
+      ) : (
+        <a href={address("prompts", prompt.promptId)}>Prompt waits</a>
+      )}
+      <button
+        type="button"
+        class="small"
+        aria-label={isOpen ? `Close port ${port}` : `Do not open port ${port}`}
+        onClick={() => void closePort(opened)}
+      >
+        {isOpen ? "Close" : "Cancel"}
+      </button>
+    </>
   );
 }
