@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ports, problem, tools } from "./api";
-import { hasEnded, row, take } from "./calls";
+import { hasEnded, row, take, version } from "./calls";
 import { announce } from "./notices";
 import { type Call, Unattended } from "./gen/toolgate/v1/call_pb";
 
@@ -24,6 +24,7 @@ const keyOf = (call: Call, port: number): string => `${port} ${call.callId}`;
 
 /** Returns what became of a port of a call; nothing if nobody has opened it, or it was closed. */
 export function openedPort(call: Call, port: number): OpenedPort | undefined {
+  void version.value;
   const known = opened.value.get(keyOf(call, port));
   const keeper = known && row(known.callId);
   return known?.state === "open" && keeper !== undefined && hasEnded(keeper.state) ? undefined : known;

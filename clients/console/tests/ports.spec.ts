@@ -1,5 +1,6 @@
 // What a call listens on: shown while it does, opened after a question, and closed.
 
+import AxeBuilder from "@axe-core/playwright";
 import { expect, test } from "./service";
 
 const SERVER = `node -e '
@@ -13,7 +14,8 @@ const SERVER = `node -e '
 '`;
 
 test("a port that a call listens on is shown, opened and closed", async ({ page, context, start }) => {
-  const service = await start({ config: { permission: { bash: "allow", port: "ask" } } });
+  // The same port again and again is what is wanted here.
+  const service = await start({ config: { permission: { bash: "allow", port: "ask", doom_loop: "allow" } } });
   await service.background("server", SERVER);
   await page.goto(`${service.url}console/#/calls/server`);
   const listening = page.getByRole("region", { name: "Listens on" });
@@ -43,6 +45,7 @@ test("a port that a call listens on is shown, opened and closed", async ({ page,
   const link = listening.getByRole("link", { name: "Open in a new tab" });
   await expect(link).toHaveAttribute("rel", "noopener");
   await expect(link).toHaveAttribute("href", /^\/ports\/[^/]+\/$/);
+  expect((await new AxeBuilder({ page }).analyze()).violations).toEqual([]);
   const [tab] = await Promise.all([context.waitForEvent("page"), link.click()]);
   await expect(tab.getByRole("heading", { name: "/" })).toBeVisible();
   expect(await tab.evaluate(() => window.opener)).toBeNull();

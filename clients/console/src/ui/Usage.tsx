@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { at, millis, workspaces } from "../api";
 import { now } from "../clock";
-import { bytes, count, duration, moment, visible } from "../text";
+import { moment, used, visible } from "../text";
 import type { WorkspaceInfo } from "../gen/toolgate/v1/info_service_pb";
 
 const PACE = 5_000;
@@ -25,14 +25,7 @@ export function Usage({ workspace }: { workspace: string }): JSX.Element | null 
   const { usage, openedBy } = info;
   const opened = at(info.openTime);
   const parts = [
-    ...(usage === undefined
-      ? []
-      : [
-          count(usage.runningCalls, "call"),
-          count(usage.processes, "process", "processes"),
-          bytes(Number(usage.memoryBytes)),
-          `${duration(millis(usage.userTime) + millis(usage.systemTime))} of processor`,
-        ]),
+    ...(usage === undefined ? [] : [used(usage, millis(usage.userTime) + millis(usage.systemTime))]),
     ...(opened === undefined ? [] : [`opened ${moment(opened)}${openedBy === "" ? "" : ` by ${visible(openedBy)}`}`]),
   ];
   if (parts.length === 0) return null;
