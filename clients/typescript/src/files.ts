@@ -280,7 +280,7 @@ export class Files {
   }
 
   /**
-   * Writes a file that fits into one message (8 MiB unless the service is configured): creates it, with the folders above it,
+   * Writes a file that fits into one message (32 MiB unless the service is configured): creates it, with the folders above it,
    * or replaces its content.
    */
   async write(path: string, content: string | Uint8Array, options: WriteOptions = {}): Promise<FileChange> {

@@ -121,7 +121,12 @@ export class OpenedPort implements AsyncDisposable {
   /** Closes the port and its connections. */
   async close(): Promise<void> {
     this.#closing ??= this.#cancel();
-    await this.#closing;
+    try {
+      await this.#closing;
+    } catch (error) {
+      this.#closing = undefined;
+      throw error;
+    }
   }
 
   /** Closes. */
