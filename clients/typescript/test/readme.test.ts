@@ -21,7 +21,7 @@ const PRINTS: readonly (string | undefined)[] = [
   "web runs 1 times.",
   undefined,
   "19990",
-  "FILE docs/deep/three.json",
+  "FILE docs/deep/three.toml",
   "fresh.txt",
   "default",
   undefined,
