@@ -8,7 +8,7 @@ import type { Turn } from "./live";
 import { Screen } from "./screen";
 import { bytes, count, duration, short } from "./text";
 import { MOST_BYTES, Window } from "./window";
-import { FailureReason, OutputMode, type Call, type CallEvent } from "./gen/toolgate/v1/call_pb";
+import { FailureReason, OutputMode, type Call, type CallEvent, type ListeningPort } from "./gen/toolgate/v1/call_pb";
 import { PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb";
 import type { OutputLine } from "./gen/toolgate/v1/output_service_pb";
 
@@ -36,6 +36,8 @@ export class CallView {
   readonly window = new Window();
   /** Whether the latest output is shown as it comes. */
   readonly follows = signal(true);
+  /** What its programs listen on. */
+  readonly listening = signal<readonly ListeningPort[]>([]);
   readonly outputId = signal("");
   /** Bytes of the output so far. */
   readonly total = signal(0);
@@ -78,6 +80,7 @@ export class CallView {
     if (call === undefined) return;
     take(call);
     this.record.value = call;
+    this.listening.value = call.listening;
     const truncation = call.ending.value?.truncation;
     if (truncation === undefined) return;
     // What had ended before is read from its beginning, what has been followed stays at its end.
@@ -125,6 +128,7 @@ export class CallView {
       if (what.case === "gap" && what.value.outputBytes > 0n) {
         this.total.value = Math.max(this.total.value, this.window.end + Number(what.value.outputBytes));
       }
+      if (what.case === "listening") this.listening.value = what.value.ports;
       this.push(event, what.case, describe(event));
     }
     this.changed();
@@ -259,6 +263,8 @@ function describe({ event }: CallEvent): string {
         : `events up to ${event.value.lastSequence} left out`;
     case "child":
       return `${event.value.tool} ${event.value.callId}`;
+    case "listening":
+      return event.value.ports.map(({ port }) => port).join(", ") || "on nothing any more";
     case "completed":
       return [
         outcome(event.value),

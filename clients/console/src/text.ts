@@ -1,5 +1,7 @@
 // Texts for people: times, sizes, and strings from elsewhere made safe to look at.
 
+import type { WorkspaceUsage } from "./gen/toolgate/v1/info_service_pb";
+
 /** Characters that a person would not see, or that would make a text look like another one: controls, and marks that turn
  * the direction of writing. Tab and newline stay. */
 const HIDDEN =
@@ -61,6 +63,16 @@ export function moment(millis: number): string {
 /** Writes a number and what it counts. */
 export function count(number: number, one: string, many = `${one}s`): string {
   return `${number.toLocaleString()} ${number === 1 ? one : many}`;
+}
+
+/** Writes what a workspace uses: `2 calls, 3 processes, 12.3 MiB, 0.25 s of processor`. */
+export function used(usage: WorkspaceUsage, processorMillis: number): string {
+  return [
+    count(usage.runningCalls, "call"),
+    count(usage.processes, "process", "processes"),
+    bytes(Number(usage.memoryBytes)),
+    `${duration(processorMillis)} of processor`,
+  ].join(", ");
 }
 
 /** Returns JSON text with line breaks, or the text as it is if it is no JSON. */

@@ -2,7 +2,9 @@
 
 import { expect, test } from "@playwright/test";
 import { parseDiff } from "../src/diff";
-import { bytes, duration, plain, short, visible } from "../src/text";
+import { create } from "@bufbuild/protobuf";
+import { bytes, duration, plain, short, used, visible } from "../src/text";
+import { WorkspaceUsageSchema } from "../src/gen/toolgate/v1/info_service_pb";
 import { MOST_BYTES, Window } from "../src/window";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -87,4 +89,10 @@ test("texts are short, and hide nothing", () => {
     "1 d 1 h",
   ]);
   expect([0, 1023, 1024, 200_000_000].map(bytes)).toEqual(["0 B", "1023 B", "1.0 KiB", "191 MiB"]);
+});
+
+test("what a workspace uses is said in a line", () => {
+  const some = create(WorkspaceUsageSchema, { runningCalls: 2, processes: 1, memoryBytes: 12_900_000n });
+  expect(used(some, 250)).toBe("2 calls, 1 process, 12 MiB, 0.25 s of processor");
+  expect(used(create(WorkspaceUsageSchema), 0)).toBe("0 calls, 0 processes, 0 B, 0.00 s of processor");
 });

@@ -2,7 +2,7 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,8 +10,9 @@ import { test as base, type Route } from "@playwright/test";
 import { createClient, type Client } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { PermissionService } from "../src/gen/toolgate/v1/permission_service_pb";
-import { ToolService, Unattended } from "../src/gen/toolgate/v1/tool_service_pb";
-import { OnDisconnect, type Call } from "../src/gen/toolgate/v1/call_pb";
+import { ToolService } from "../src/gen/toolgate/v1/tool_service_pb";
+import { WorkspaceService } from "../src/gen/toolgate/v1/workspace_service_pb";
+import { OnDisconnect, Unattended, type Call } from "../src/gen/toolgate/v1/call_pb";
 
 /** What a service is started with. */
 export interface Setup {
@@ -23,12 +24,15 @@ export interface Setup {
   /** The token of the calls that the test makes. */
   token?: string;
   console?: boolean;
+  /** Whether workspaces may be opened below the folder `roots`. */
+  roots?: boolean;
 }
 
 /** How a call is made. */
 export interface Making {
   session?: string;
   callId?: string;
+  workspace?: string;
 }
 
 /** A running service. */
@@ -38,9 +42,10 @@ export class Service {
   private port = 0;
   tools!: Client<typeof ToolService>;
   permissions!: Client<typeof PermissionService>;
+  workspaces!: Client<typeof WorkspaceService>;
 
   constructor(private readonly setup: Setup) {
-    for (const name of ["home/.config/opencode", "work", "data"])
+    for (const name of ["home/.config/opencode", "work", "data", "roots"])
       mkdirSync(join(this.folder, name), { recursive: true });
     const config = setup.config ?? {};
     writeFileSync(join(this.folder, "home/.config/opencode/opencode.json"), JSON.stringify(config));
@@ -50,6 +55,11 @@ export class Service {
   /** Where the page is. */
   get url(): string {
     return `http://127.0.0.1:${this.port}/`;
+  }
+
+  /** The folder below which workspaces may be opened. */
+  get root(): string {
+    return realpathSync(join(this.folder, "roots"));
   }
 
   /** Returns a path in the workspace. */
@@ -76,6 +86,7 @@ export class Service {
         LANG: "C.UTF-8",
         SHELL: "/bin/bash",
         ...(this.setup.tokens === undefined ? {} : { TOOLGATE_AUTH_TOKENS_FILE: join(this.folder, "tokens") }),
+        ...(this.setup.roots === true ? { TOOLGATE_WORKSPACE_ROOTS: this.root } : {}),
         ...this.setup.env,
       },
     });
@@ -97,6 +108,7 @@ export class Service {
     });
     this.tools = createClient(ToolService, transport);
     this.permissions = createClient(PermissionService, transport);
+    this.workspaces = createClient(WorkspaceService, transport);
     return this;
   }
 
@@ -120,12 +132,24 @@ export class Service {
       tool,
       arguments: { case: "inputJson", value: JSON.stringify(input) },
       callId: making.callId ?? "",
-      context: { sessionId: making.session ?? "demo" },
+      context: { sessionId: making.session ?? "demo", workspace: making.workspace ?? "" },
       onDisconnect: OnDisconnect.KEEP,
       unattended: Unattended.WAIT,
     });
     if (call === undefined) throw new Error("no call");
     return call;
+  }
+
+  /** Starts a command in the background, and returns when it runs. */
+  async background(callId: string, command: string, more: object = {}): Promise<void> {
+    const input = { command, description: "A test", ...more };
+    const stream = this.tools.executeTool({
+      callId,
+      tool: "background",
+      onDisconnect: OnDisconnect.KEEP,
+      arguments: { case: "inputJson", value: JSON.stringify(input) },
+    });
+    for await (const { event } of stream) if (event?.event.case === "running") return;
   }
 
   /** Runs a command to its end. */

@@ -1,26 +1,14 @@
 // The terminal of a call: shown, typed into, found again, and what keys send.
 
-import { expect, test, type Service } from "./service";
+import { expect, test } from "./service";
 import { sequence } from "../src/keys";
-import { OnDisconnect } from "../src/gen/toolgate/v1/call_pb";
-
-async function begin(service: Service, callId: string, command: string): Promise<void> {
-  const input = { command, description: "A test", terminal: { columns: 60, rows: 12 } };
-  const stream = service.tools.executeTool({
-    callId,
-    tool: "background",
-    onDisconnect: OnDisconnect.KEEP,
-    arguments: { case: "inputJson", value: JSON.stringify(input) },
-  });
-  for await (const { event } of stream) if (event?.event.case === "running") return;
-}
 
 test("a terminal is typed into, fits the window, and is found again", async ({ page, start }) => {
   const service = await start();
-  await begin(
-    service,
+  await service.background(
     "shell",
     `printf '\\033[5;10H\\033[1;31mred\\033[0m\\n'; trap 'stty size' WINCH; while read -r line; do echo "<$line>"; done`,
+    { terminal: { columns: 60, rows: 12 } },
   );
   await page.goto(`${service.url}console/#/calls/shell`);
   await page.getByRole("tab", { name: "Terminal" }).click();

@@ -3,6 +3,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { type CallEvent as CallEventMessage, WarningKind } from "./gen/toolgate/v1/call_pb.js";
 import { PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
 import { nameOf, type PromptDecisionName, type PromptStateName, type WarningKindName } from "./names.js";
+import { type ListeningPort, listeningPortOf } from "./ports.js";
 import { type Prompt, promptOf } from "./prompts.js";
 import { type CompletedResult, completedResult, type FailedResult, failedResult } from "./results.js";
 import { date } from "./time.js";
@@ -104,6 +105,13 @@ export interface ChildEvent extends EventBase {
   readonly tool: string;
 }
 
+/** A program of the call began or ceased to listen on a port; {@link Client.openPort} reaches it. */
+export interface ListeningEvent extends EventBase {
+  readonly type: "listening";
+  /** All that its programs listen on now. */
+  readonly ports: readonly ListeningPort[];
+}
+
 /** Events that this stream leaves out; its own sequence is that of the last one. */
 export interface GapEvent extends EventBase {
   readonly type: "gap";
@@ -139,6 +147,7 @@ export type CallEvent =
   | ResumedEvent
   | WarningEvent
   | ChildEvent
+  | ListeningEvent
   | GapEvent
   | CompletedEvent
   | FailedEvent;
@@ -182,6 +191,8 @@ export function callEventOf(message: CallEventMessage): CallEvent | undefined {
       return { ...base, type: "warning", kind: nameOf(WarningKind, event.value.kind), text: event.value.text };
     case "child":
       return { ...base, type: "child", childCallId: event.value.callId, tool: event.value.tool };
+    case "listening":
+      return { ...base, type: "listening", ports: event.value.ports.map(listeningPortOf) };
     case "gap":
       return {
         ...base,

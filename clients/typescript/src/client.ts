@@ -2,37 +2,69 @@
 import type { Transport } from "@connectrpc/connect";
 import { Approvals, type ApprovalsOptions, type PromptHandler } from "./approvals.js";
 import { ToolgateError } from "./errors.js";
+import { type Evaluation, evaluationOf } from "./evaluation.js";
 import { Execution } from "./execution.js";
+import { Files } from "./files.js";
 import { type Call, CallState, OutputMode } from "./gen/toolgate/v1/call_pb.js";
-import type { GetServerInfoResponse } from "./gen/toolgate/v1/info_service_pb.js";
+import type { GetServerInfoResponse, WorkspaceInfo } from "./gen/toolgate/v1/info_service_pb.js";
 import type { Output as OutputInfo } from "./gen/toolgate/v1/output_service_pb.js";
 import type { Session } from "./gen/toolgate/v1/session_service_pb.js";
 import { Host, type HostOptions } from "./host.js";
 import type { HostedTool } from "./hosted-tool.js";
 import { uuidv7 } from "./ids.js";
-import { Link, type Rpc } from "./link.js";
+import { ANY_TIME, Link, type Rpc } from "./link.js";
+import type { SignalName } from "./names.js";
 import type {
   CallDefaults,
   CallsOptions,
   ClientOptions,
+  EvaluateOptions,
   ExecuteOptions,
+  OpenPortOptions,
+  OpenWorkspaceOptions,
   OutputsOptions,
   RevertOptions,
   SendInputOptions,
   SignalOptions,
   ToolInput,
   WatchOptions,
+  WorkspacesOptions,
 } from "./options.js";
 import { Output } from "./outputs.js";
-import { contextMessage, executeMessage, ON_DISCONNECT, OUTPUT_MODES } from "./requests.js";
+import { OpenedPort } from "./ports.js";
+import {
+  callMessage,
+  contextMessage,
+  evaluateMessage,
+  executeMessage,
+  ON_DISCONNECT,
+  OUTPUT_MODES,
+} from "./requests.js";
 import type { CallResult } from "./results.js";
 import { type EventsOptions, type ServiceEvent, watchEvents } from "./service-events.js";
+import {
+  type InputSent,
+  resizeTerminal,
+  sendInput,
+  sendSignal,
+  type TerminalPicture,
+  type TerminalSize,
+  terminal,
+} from "./terminals.js";
 import { ToolQuery, type ToolsOptions } from "./tools.js";
 
 /** CancelCall returns when the call's programs are gone, which may take their grace. */
 const CANCEL_TIMEOUT_MS = 60_000;
 /** How many names of clients a call may have. */
 const MAX_CLIENT_IDS = 8;
+
+/** A workspace that was asked to be opened. */
+export interface OpenedWorkspace {
+  /** It. Servers of tools may still be connecting; `problem` says why its calls are refused, if they are. */
+  readonly workspace: WorkspaceInfo;
+  /** It was opened now; false if it was open already. */
+  readonly opened: boolean;
+}
 
 /**
  * A client of a Toolgate service. It connects when it is first used, and again whenever the connection is lost.
@@ -97,6 +129,15 @@ export class Client implements AsyncDisposable {
     return this.execute(tool, input, { output: "none", ...options }).result();
   }
 
+  /** Says what a call would ask before it does anything, and what the rules say to that. Nothing is run or recorded. */
+  async evaluate(tool: string, input: ToolInput = {}, options: EvaluateOptions = {}): Promise<Evaluation> {
+    const request = evaluateMessage(this.#options, this.#ids, tool, input, options);
+    const answer = await this.#link.retrying((call) => this.rpc.tools.evaluateCall(request, call), {
+      signal: options.signal,
+    });
+    return evaluationOf(present(answer.evaluation));
+  }
+
   /** Watches a call, whoever started it, from any event on. */
   watch(callId: string, options: WatchOptions = {}): Execution {
     return this.#follow({
@@ -138,13 +179,14 @@ export class Client implements AsyncDisposable {
   async *calls(options: CallsOptions = {}): AsyncGenerator<Call, void, undefined> {
     const { workspace = "", session: sessionId = "", states = [], tools = [], pageSize = 0, signal } = options;
     const wanted = states.map((state) => CallState[state]);
-    let pageToken = "";
-    do {
-      const request = { workspace, sessionId, states: wanted, tools: [...tools], pageSize, pageToken };
-      const page = await this.#link.retrying((call) => this.rpc.tools.listCalls(request, call), { signal });
+    const request = { workspace, sessionId, states: wanted, tools: [...tools], pageSize };
+    const pages = this.#link.pages(
+      (pageToken, call) => this.rpc.tools.listCalls({ ...request, pageToken }, call),
+      signal,
+    );
+    for await (const page of pages) {
       yield* page.calls;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    }
   }
 
   /** Asks a call to stop, and returns its record once it has ended. Its programs are gone then. */
@@ -157,21 +199,52 @@ export class Client implements AsyncDisposable {
   }
 
   /** Sends bytes to the standard input of a command in the background. Returns how much was accepted so far. */
-  async sendInput(
-    callId: string,
-    data: string | Uint8Array,
-    options: SendInputOptions = {},
-  ): Promise<{ nextOffset: number; closed: boolean }> {
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    const { signal, close = false } = options;
-    const send = (offset: bigint, part: Uint8Array, last: boolean) => {
-      const request = { callId, offset, data: part, close: last };
-      return this.#link.retrying((call) => this.rpc.tools.sendInput(request, call), { signal });
+  async sendInput(callId: string, data: string | Uint8Array, options: SendInputOptions = {}): Promise<InputSent> {
+    return sendInput(this.#link, callId, data, options);
+  }
+
+  /** Sends a signal to a command in the background. After UNAVAILABLE it may have been sent. */
+  sendSignal(callId: string, name: SignalName, options: SignalOptions = {}): Promise<void> {
+    return sendSignal(this.#link, callId, name, options);
+  }
+
+  /** Gives the terminal of a command in the background another size. */
+  resizeTerminal(callId: string, size: TerminalSize, options: SignalOptions = {}): Promise<void> {
+    return resizeTerminal(this.#link, callId, size, options);
+  }
+
+  /** Returns what the terminal of a command in the background shows. */
+  terminal(callId: string, options: SignalOptions = {}): Promise<TerminalPicture> {
+    return terminal(this.#link, callId, options);
+  }
+
+  /**
+   * Opens a port that a program of a call listens on, and returns when that was allowed. It is closed with this client.
+   *
+   * @param callId The call whose program listens.
+   */
+  async openPort(callId: string, port: number, options: OpenPortOptions = {}): Promise<OpenedPort> {
+    // An empty workspace is that of the call to reach.
+    const context = contextMessage({ ...this.#options, workspace: undefined }, this.#ids, options);
+    const request = { call: callMessage(context, options), targetCallId: callId, port };
+    const answer = await this.#link.retrying((call) => this.rpc.ports.openPort(request, call), {
+      signal: options.signal,
+      timeoutMs: ANY_TIME,
+    });
+    const { baseUrl, bidirectional: streams = false } = this.#options;
+    const cancel = async () => {
+      await this.cancel(answer.callId);
+      this.#open.delete(opened);
     };
-    const offset =
-      options.offset === undefined ? (await send(0n, new Uint8Array(), false)).nextOffset : BigInt(options.offset);
-    const { nextOffset, closed } = await send(offset, bytes, close);
-    return { nextOffset: Number(nextOffset), closed };
+    const opened = new OpenedPort(this.#link, answer, { baseUrl, streams, cancel });
+    this.#open.add(opened);
+    return opened;
+  }
+
+  /** Returns the files of a workspace, to show, change and watch, in the name that the options say. */
+  files(options: CallDefaults = {}): Files {
+    const context = contextMessage(this.#options, this.#ids, options);
+    return new Files(this.#link, context, this.#options.bidirectional === true);
   }
 
   /** Answers prompts with a function, until it is closed: those of this client's calls, unless the options say more. */
@@ -203,13 +276,14 @@ export class Client implements AsyncDisposable {
   /** Lists stored outputs, newest first. */
   async *outputs(options: OutputsOptions = {}): AsyncGenerator<OutputInfo, void, undefined> {
     const { workspace = "", session: sessionId = "", callId = "", pageSize = 0, signal } = options;
-    let pageToken = "";
-    do {
-      const request = { workspace, sessionId, callId, pageSize, pageToken };
-      const page = await this.#link.retrying((call) => this.rpc.outputs.listOutputs(request, call), { signal });
+    const request = { workspace, sessionId, callId, pageSize };
+    const pages = this.#link.pages(
+      (pageToken, call) => this.rpc.outputs.listOutputs({ ...request, pageToken }, call),
+      signal,
+    );
+    for await (const page of pages) {
       yield* page.outputs;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    }
   }
 
   /** Watches what happens in workspaces. */
@@ -232,12 +306,57 @@ export class Client implements AsyncDisposable {
     return answer.cancelledCalls;
   }
 
+  /**
+   * Opens a folder of the service's machine as a workspace. The same name with the same folder again returns what is open.
+   *
+   * @param directory An absolute path, below one that the operator allows.
+   */
+  async openWorkspace(
+    workspace: string,
+    directory: string,
+    { create = false, signal }: OpenWorkspaceOptions = {},
+  ): Promise<OpenedWorkspace> {
+    const request = { workspace, directory, create };
+    const answer = await this.#link.retrying((call) => this.rpc.workspaces.openWorkspace(request, call), { signal });
+    return { workspace: present(answer.workspace), opened: answer.opened };
+  }
+
+  /**
+   * Closes a workspace that was opened while the service ran, and cancels its calls. Returns how many calls were cancelled.
+   */
+  async closeWorkspace(workspace: string, options: SignalOptions = {}): Promise<number> {
+    const answer = await this.#link.retrying((call) => this.rpc.workspaces.closeWorkspace({ workspace }, call), {
+      ...options,
+      timeoutMs: CANCEL_TIMEOUT_MS,
+    });
+    return answer.cancelledCalls;
+  }
+
+  /** Returns a workspace, with its agents and what its calls use at this moment; by default that of this client. */
+  async workspace(name?: string, options: SignalOptions = {}): Promise<WorkspaceInfo> {
+    const workspace = name ?? this.#options.workspace ?? "";
+    const answer = await this.#link.retrying((call) => this.rpc.workspaces.getWorkspace({ workspace }, call), options);
+    return present(answer.workspace);
+  }
+
+  /** Lists workspaces by name, without their agents, tools and language servers. */
+  async *workspaces(options: WorkspacesOptions = {}): AsyncGenerator<WorkspaceInfo, void, undefined> {
+    const { pageSize = 0, signal } = options;
+    const pages = this.#link.pages(
+      (pageToken, call) => this.rpc.workspaces.listWorkspaces({ pageSize, pageToken }, call),
+      signal,
+    );
+    for await (const page of pages) {
+      yield* page.workspaces;
+    }
+  }
+
   /** Returns version, limits and workspaces of the service. */
   info(options: SignalOptions = {}): Promise<GetServerInfoResponse> {
     return this.#link.retrying((call) => this.rpc.info.getServerInfo({}, call), options);
   }
 
-  /** Closes the approvals and hosts, cancels the executions that would not outlive it, and ends the connection. */
+  /** Closes the approvals, hosts and ports, cancels the executions that would not outlive it, and ends the connection. */
   async close(): Promise<void> {
     await Promise.allSettled([...this.#open].map((one) => one.close()));
     if (!this.#derived) {

@@ -1,10 +1,21 @@
-/** One call while it runs: its events, its result, and the ways to stop it. */
+/** One call while it runs: its events, its result, what reaches its programs, and the ways to stop it. */
 import { type CallEvent, callEventOf } from "./call-events.js";
 import { ToolgateError } from "./errors.js";
 import { type FollowOptions, followCall } from "./follow-call.js";
 import type { Call } from "./gen/toolgate/v1/call_pb.js";
 import type { Link } from "./link.js";
+import type { SignalName } from "./names.js";
+import type { SendInputOptions, SignalOptions } from "./options.js";
 import { type CallResult, resultOf } from "./results.js";
+import {
+  type InputSent,
+  resizeTerminal,
+  sendInput,
+  sendSignal,
+  type TerminalPicture,
+  type TerminalSize,
+  terminal,
+} from "./terminals.js";
 import { follow } from "./time.js";
 
 /** How long a cancelled call may take to say that it has ended. */
@@ -105,6 +116,26 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
       this.#cancelling = undefined;
       throw error;
     }
+  }
+
+  /** Sends bytes to the standard input of a command in the background. Returns how much was accepted so far. */
+  sendInput(data: string | Uint8Array, options: SendInputOptions = {}): Promise<InputSent> {
+    return sendInput(this.#link, this.callId, data, options);
+  }
+
+  /** Sends a signal to a command in the background. After UNAVAILABLE it may have been sent. */
+  sendSignal(name: SignalName, options: SignalOptions = {}): Promise<void> {
+    return sendSignal(this.#link, this.callId, name, options);
+  }
+
+  /** Gives the terminal of a command in the background another size. */
+  resizeTerminal(size: TerminalSize, options: SignalOptions = {}): Promise<void> {
+    return resizeTerminal(this.#link, this.callId, size, options);
+  }
+
+  /** Returns what the terminal of a command in the background shows. */
+  terminal(options: SignalOptions = {}): Promise<TerminalPicture> {
+    return terminal(this.#link, this.callId, options);
   }
 
   /** Leaves the call running and ends the following. {@link Client.watch} takes it up again. */

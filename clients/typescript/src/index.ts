@@ -15,6 +15,7 @@ export type {
   CompletedEvent,
   FailedEvent,
   GapEvent,
+  ListeningEvent,
   MetadataEvent,
   OutputEvent,
   PendingEvent,
@@ -23,11 +24,34 @@ export type {
   WaitingEvent,
   WarningEvent,
 } from "./call-events.js";
-export { Client } from "./client.js";
+export { Client, type OpenedWorkspace } from "./client.js";
 export { type ErrorCode, ToolgateError, type ToolgateErrorDetails } from "./errors.js";
+export type { EvaluatedRequest, Evaluation } from "./evaluation.js";
 export { Execution } from "./execution.js";
+export {
+  type ArchiveEnd,
+  type Change,
+  type Content,
+  CursorTooOldError,
+  type DeleteOptions,
+  type DownloadOptions,
+  type FileChange,
+  type FileContent,
+  type FileInfo,
+  Files,
+  type FilesChanged,
+  type FilesMissed,
+  type FilesNews,
+  type FilesWatched,
+  type ListOptions,
+  type MoveOptions,
+  type StatOptions,
+  type UploadArchiveOptions,
+  type WatchFilesOptions,
+  type WriteOptions,
+} from "./files.js";
 export type { Call } from "./gen/toolgate/v1/call_pb.js";
-export type { GetServerInfoResponse } from "./gen/toolgate/v1/info_service_pb.js";
+export type { GetServerInfoResponse, WorkspaceInfo } from "./gen/toolgate/v1/info_service_pb.js";
 export type { Output as OutputInfo, SearchOutputResponse } from "./gen/toolgate/v1/output_service_pb.js";
 export type { Session, Todo } from "./gen/toolgate/v1/session_service_pb.js";
 export { Host, type HostOptions, type HostReady } from "./host.js";
@@ -53,11 +77,13 @@ export type {
   CallOutcomeName,
   CallStateName,
   FailureReasonName,
+  FileKindName,
   GrantReachName,
   PermissionActionName,
   PromptDecisionName,
   PromptStateName,
   ReplyResultName,
+  SignalName,
   ToolEffectName,
   ToolSourceName,
   WarningKindName,
@@ -65,19 +91,27 @@ export type {
 export type {
   CallDefaults,
   CallsOptions,
+  ChangeOptions,
   ClientOptions,
   CommonOptions,
+  EvaluateOptions,
   ExecuteOptions,
+  OpenPortOptions,
+  OpenWorkspaceOptions,
   OutputsOptions,
   RevertOptions,
   SendInputOptions,
   SignalOptions,
   ToolInput,
   WatchOptions,
+  WorkspacesOptions,
 } from "./options.js";
 export { type LinesOptions, Output, type ReadOptions, type SearchOptions } from "./outputs.js";
+export { type ListeningPort, OpenedPort, type PortConnection } from "./ports.js";
 export {
   type AlwaysOptions,
+  type AskedPermission,
+  type AskedQuestions,
   always,
   answer,
   type Decision,
@@ -105,5 +139,6 @@ export {
 } from "./results.js";
 export type { SchemaLike } from "./schema.js";
 export type { EventsOptions, ServiceEvent } from "./service-events.js";
+export type { InputSent, TerminalPicture, TerminalSize } from "./terminals.js";
 export type { AnthropicTool, GeminiTools, ModelRef, OpenAITool, Tool, ToolQuery, ToolsOptions } from "./tools.js";
 export type { Token } from "./transport.js";

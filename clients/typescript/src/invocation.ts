@@ -4,6 +4,7 @@ import { ToolgateError } from "./errors.js";
 import type { HostAskResult, HostReportSchema } from "./gen/toolgate/v1/host_service_pb.js";
 import { type AskOptions, type HostedResult, PermissionDeniedError } from "./hosted-tool.js";
 import { uuidv7 } from "./ids.js";
+import { bytesOf } from "./streams.js";
 
 /** A report without the invocation's id. */
 export type Report = NonNullable<MessageInitShape<typeof HostReportSchema>["report"]>;
@@ -49,8 +50,7 @@ export class Invocation {
 
   /** Reports a piece of the output. */
   output(data: string | Uint8Array): Promise<void> {
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    return this.#report({ case: "output", value: { data: bytes } });
+    return this.#report({ case: "output", value: { data: bytesOf(data) } });
   }
 
   /** Asks for a permission. */

@@ -6,12 +6,15 @@ import type { CallOptions, Client as Stub, Transport } from "@connectrpc/connect
 import { createClient } from "@connectrpc/connect";
 import { ToolgateError } from "./errors.js";
 import { AuditService } from "./gen/toolgate/v1/audit_service_pb.js";
+import { FileService } from "./gen/toolgate/v1/file_service_pb.js";
 import { HostService } from "./gen/toolgate/v1/host_service_pb.js";
 import { InfoService } from "./gen/toolgate/v1/info_service_pb.js";
 import { OutputService } from "./gen/toolgate/v1/output_service_pb.js";
 import { PermissionService } from "./gen/toolgate/v1/permission_service_pb.js";
+import { PortService } from "./gen/toolgate/v1/port_service_pb.js";
 import { SessionService } from "./gen/toolgate/v1/session_service_pb.js";
 import { ToolService } from "./gen/toolgate/v1/tool_service_pb.js";
+import { WorkspaceService } from "./gen/toolgate/v1/workspace_service_pb.js";
 import { follow, sleep } from "./time.js";
 import { ClientTransport, type Token } from "./transport.js";
 
@@ -27,6 +30,12 @@ export interface Rpc {
   readonly outputs: Stub<typeof OutputService>;
   /** Shows and ends sessions, streams events. */
   readonly sessions: Stub<typeof SessionService>;
+  /** Shows and changes files. */
+  readonly files: Stub<typeof FileService>;
+  /** Shows, opens and closes workspaces. */
+  readonly workspaces: Stub<typeof WorkspaceService>;
+  /** Reaches what programs listen on. */
+  readonly ports: Stub<typeof PortService>;
   /** Tells about the server. */
   readonly info: Stub<typeof InfoService>;
   /** Hands out the audit. */
@@ -57,10 +66,12 @@ export interface LinkOptions extends Patience {
 export interface RequestOptions {
   /** Gives it up. */
   readonly signal?: AbortSignal | undefined;
-  /** How long it may take with its retries. */
+  /** How long it may take with its retries; or {@link ANY_TIME}. */
   readonly timeoutMs?: number | undefined;
 }
 
+/** For what waits for people, who take the time that they take. */
+export const ANY_TIME = Number.POSITIVE_INFINITY;
 const FIRST_DELAY_MS = 50;
 const MAX_DELAY_MS = 5_000;
 /** As many failures lead to a pause of at most 400 ms. */
@@ -98,6 +109,9 @@ export class Link {
       hosts: createClient(HostService, this.transport),
       outputs: createClient(OutputService, this.transport),
       sessions: createClient(SessionService, this.transport),
+      files: createClient(FileService, this.transport),
+      workspaces: createClient(WorkspaceService, this.transport),
+      ports: createClient(PortService, this.transport),
       info: createClient(InfoService, this.transport),
       audit: createClient(AuditService, this.transport),
     };
@@ -122,7 +136,8 @@ export class Link {
   async once<T>(call: (options: CallOptions) => Promise<T>, options: RequestOptions = {}): Promise<T> {
     const { signal, timeoutMs = this.#patience.request } = options;
     try {
-      return await call({ timeoutMs, ...(signal ? { signal } : {}) });
+      const limit = Number.isFinite(timeoutMs) ? { timeoutMs } : {};
+      return await call({ ...limit, ...(signal ? { signal } : {}) });
     } catch (error) {
       throw this.#reason(signal) ?? this.#error(error);
     }
@@ -180,6 +195,42 @@ export class Link {
       release();
       controller.abort();
     }
+  }
+
+  /** Reads a stream; when the connection is lost, `open` opens another one for what is still wanted. */
+  async *resuming<T>(
+    open: (options: CallOptions) => AsyncIterable<T>,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<T, void, undefined> {
+    const attempts = this.attempts(signal);
+    try {
+      for (;;) {
+        try {
+          for await (const message of this.stream(open, { signal, onOpen: () => attempts.reached() })) {
+            attempts.succeeded();
+            yield message;
+          }
+          return;
+        } catch (error) {
+          await attempts.failed(error);
+        }
+      }
+    } finally {
+      attempts.release();
+    }
+  }
+
+  /** Reads what a list has, page by page. */
+  async *pages<T extends { readonly nextPageToken: string }>(
+    list: (pageToken: string, options: CallOptions) => Promise<T>,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<T, void, undefined> {
+    let pageToken = "";
+    do {
+      const page = await this.retrying((call) => list(pageToken, call), { signal });
+      yield page;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
   }
 
   /** Credentials that have run out are no end for a client that gets fresh ones. */

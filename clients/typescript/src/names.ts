@@ -1,8 +1,10 @@
 /** Enumerations of the contract as string unions, so that they read well and narrow. */
 import type { CallState, FailureReason, ToolEffect, ToolSource, WarningKind } from "./gen/toolgate/v1/call_pb.js";
+import type { FileKind } from "./gen/toolgate/v1/file_service_pb.js";
 import type { ReplyResult } from "./gen/toolgate/v1/permission_service_pb.js";
 import type { GrantReach, PermissionAction, PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
 import type { CallOutcome } from "./gen/toolgate/v1/result_pb.js";
+import type { Signal } from "./gen/toolgate/v1/terminal_pb.js";
 
 /** Why a call failed. `UNSPECIFIED` stands for what this version of the library does not know. */
 export type FailureReasonName = keyof typeof FailureReason;
@@ -26,6 +28,11 @@ export type PermissionActionName = keyof typeof PermissionAction;
 export type GrantReachName = keyof typeof GrantReach;
 /** What became of a reply. */
 export type ReplyResultName = keyof typeof ReplyResult;
+
+/** What an entry of a folder is. `UNSPECIFIED` stands for what this version of the library does not know. */
+export type FileKindName = keyof typeof FileKind;
+/** A signal that programs can be sent. */
+export type SignalName = Exclude<keyof typeof Signal, "UNSPECIFIED">;
 
 /** Returns the name of an enumeration's value. */
 export function nameOf<E extends Record<string, string | number>>(names: E, value: number): keyof E & string {

@@ -10,6 +10,7 @@ import type { Token } from "./transport.js";
 
 export * from "./index.js";
 export { type Saved, type SaveOptions, saveOutput } from "./save.js";
+export { uploadFile } from "./upload.js";
 
 /** PEM texts, or their bytes. */
 export type Pem = string | Uint8Array;
@@ -61,6 +62,7 @@ export function connect(target?: string, options: ConnectOptions = {}): Client {
     token: options.token ?? tokenOfEnvironment(),
     transport,
     bidirectional: true,
+    ...(where.socket === undefined ? { baseUrl: where.baseUrl } : {}),
     onClose: () => sessionManager.abort(),
   });
 }

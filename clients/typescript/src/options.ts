@@ -36,6 +36,8 @@ export interface ClientOptions extends CommonOptions {
   readonly transport: Transport;
   /** Whether the transport streams in both directions (gRPC over HTTP/2); false by default. */
   readonly bidirectional?: boolean | undefined;
+  /** Where the service answers HTTP, for {@link OpenedPort.url}; none for a Unix socket. */
+  readonly baseUrl?: string | undefined;
   /** Closes the connection, when the client is closed. */
   readonly onClose?: (() => void) | undefined;
 }
@@ -70,6 +72,30 @@ export interface ExecuteOptions extends CallDefaults {
    */
   readonly signal?: AbortSignal | undefined;
 }
+
+/** In whose name a call would be made. */
+export interface EvaluateOptions extends CallDefaults {
+  /** Gives the evaluation up. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a method makes the call that does its work, about which people may be asked. */
+export interface ChangeOptions {
+  /** The call's id; a UUIDv7 by default. The same id with the same request is the same call, which is made once. */
+  readonly callId?: string | undefined;
+  /**
+   * What becomes of prompts that nobody answers: with `"refuse"`, the default, they are refused when nobody listens; with
+   * `"wait"` they wait for somebody.
+   */
+  readonly unattended?: "refuse" | "wait" | undefined;
+  /** With `"wait"`: how long each prompt waits, in milliseconds; by default as long as the service lets prompts wait. */
+  readonly waitTimeoutMs?: number | undefined;
+  /** Cancels the call when aborted. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a port is opened. What is left out of the context is what the client was made with, but for the workspace. */
+export interface OpenPortOptions extends ChangeOptions, CallDefaults {}
 
 /** How a call is watched. */
 export interface WatchOptions {
@@ -128,6 +154,18 @@ export interface SendInputOptions {
   readonly close?: boolean | undefined;
   /** Gives the sending up. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** How a workspace is opened. */
+export interface OpenWorkspaceOptions extends SignalOptions {
+  /** Makes the folder, and those above it, if they are not there; false by default. */
+  readonly create?: boolean | undefined;
+}
+
+/** Which workspaces to list. */
+export interface WorkspacesOptions extends SignalOptions {
+  /** How many workspaces one RPC lists. */
+  readonly pageSize?: number | undefined;
 }
 
 /** Gives up what it is handed to. */

@@ -6,6 +6,7 @@ import type {
   SearchOutputResponse,
 } from "./gen/toolgate/v1/output_service_pb.js";
 import type { Link } from "./link.js";
+import { readableOf, textOf } from "./streams.js";
 
 /** Which bytes to read. */
 export interface ReadOptions {
@@ -81,20 +82,7 @@ export class Output {
 
   /** Reads bytes as a web stream, for `Response`, `Blob` and pipes. */
   stream(options: ReadOptions = {}): ReadableStream<Uint8Array> {
-    const pieces = this.bytes(options);
-    return new ReadableStream({
-      async pull(controller) {
-        const next = await pieces.next();
-        if (next.done) {
-          controller.close();
-        } else {
-          controller.enqueue(next.value);
-        }
-      },
-      async cancel() {
-        await pieces.return();
-      },
-    });
+    return readableOf(this.bytes(options));
   }
 
   /** Reads lines, without their line feeds. What is not UTF-8 is replaced. */
@@ -142,13 +130,8 @@ export class Output {
   }
 
   /** Reads bytes as text. What is not UTF-8 is replaced. */
-  async text(options: ReadOptions = {}): Promise<string> {
-    const decoder = new TextDecoder();
-    let text = "";
-    for await (const data of this.bytes(options)) {
-      text += decoder.decode(data, { stream: true });
-    }
-    return text + decoder.decode();
+  text(options: ReadOptions = {}): Promise<string> {
+    return textOf(this.bytes(options));
   }
 
   /** Searches line by line for a regular expression in Rust's syntax; `(?i)` in front ignores case. */
@@ -165,26 +148,12 @@ export class Output {
 
   /** Reads a range; after a lost connection `range` says what is still wanted. */
   async *#pieces(range: () => Range, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array, void, undefined> {
-    const attempts = this.#link.attempts(signal);
-    try {
-      for (;;) {
-        const request = { outputId: this.id, range: range() };
-        try {
-          const messages = this.#link.stream((call) => this.#link.rpc.outputs.readOutput(request, call), {
-            signal,
-            onOpen: () => attempts.reached(),
-          });
-          for await (const { data } of messages) {
-            attempts.succeeded();
-            yield data;
-          }
-          return;
-        } catch (error) {
-          await attempts.failed(error);
-        }
-      }
-    } finally {
-      attempts.release();
+    const messages = this.#link.resuming(
+      (call) => this.#link.rpc.outputs.readOutput({ outputId: this.id, range: range() }, call),
+      signal,
+    );
+    for await (const { data } of messages) {
+      yield data;
     }
   }
 }

@@ -89,7 +89,7 @@ interface PromptBase {
 }
 
 /** A tool needs a permission. */
-export interface PermissionPrompt extends PromptBase {
+export interface AskedPermission {
   readonly kind: "permission";
   /** The permission's name: `bash`, `edit`, … */
   readonly permission: string;
@@ -110,11 +110,17 @@ export interface PermissionPrompt extends PromptBase {
 }
 
 /** A tool asks questions. */
-export interface QuestionPrompt extends PromptBase {
+export interface AskedQuestions {
   readonly kind: "questions";
   /** In the order in which they are answered. */
   readonly questions: readonly Question[];
 }
+
+/** A call waits for a permission. */
+export interface PermissionPrompt extends PromptBase, AskedPermission {}
+
+/** A call waits for answers. */
+export interface QuestionPrompt extends PromptBase, AskedQuestions {}
 
 /** A question to a person that a call waits on; `kind` says which. */
 export type Prompt = PermissionPrompt | QuestionPrompt;
@@ -218,14 +224,17 @@ export function promptOf(message: PromptMessage): Prompt {
     inputJson: message.inputJson,
     message,
   };
-  const { request } = message;
+  return { ...base, ...askedOf(message.request) };
+}
+
+/** Returns what a prompt asks, or would ask, as the library shows it. */
+export function askedOf(request: PromptMessage["request"]): AskedPermission | AskedQuestions {
   if (request.case === "questions") {
-    return { ...base, kind: "questions", questions: request.value.questions };
+    return { kind: "questions", questions: request.value.questions };
   }
   const asked = request.value;
   const diff = asked?.metadata?.["diff"];
   return {
-    ...base,
     kind: "permission",
     permission: asked?.permission ?? "",
     patterns: asked?.patterns ?? [],

@@ -1,8 +1,15 @@
 /** Makes the messages that start calls. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { type CallContextSchema, OnDisconnect, OutputMode } from "./gen/toolgate/v1/call_pb.js";
-import type { ExecuteToolRequestSchema } from "./gen/toolgate/v1/tool_service_pb.js";
-import type { CallDefaults, ExecuteOptions, ToolInput } from "./options.js";
+import {
+  type CallContextSchema,
+  type CallOptionsSchema,
+  OnDisconnect,
+  OutputMode,
+  Unattended,
+} from "./gen/toolgate/v1/call_pb.js";
+import type { EvaluateCallRequestSchema, ExecuteToolRequestSchema } from "./gen/toolgate/v1/tool_service_pb.js";
+import { uuidv7 } from "./ids.js";
+import type { CallDefaults, ChangeOptions, EvaluateOptions, ExecuteOptions, ToolInput } from "./options.js";
 import { duration } from "./time.js";
 import { modelField } from "./tools.js";
 import { CLIENT_NAME } from "./version.js";
@@ -16,6 +23,8 @@ export const ON_DISCONNECT = {
   keep: OnDisconnect.KEEP,
   cancel: OnDisconnect.CANCEL,
 } as const;
+
+const UNATTENDED = { refuse: Unattended.REFUSE, wait: Unattended.WAIT } as const;
 
 /** Returns in whose name a call is made. */
 export function contextMessage(
@@ -37,6 +46,36 @@ export function contextMessage(
   };
 }
 
+/** Returns how an RPC makes the call that does its work. */
+export function callMessage(
+  context: MessageInitShape<typeof CallContextSchema>,
+  options: ChangeOptions,
+): MessageInitShape<typeof CallOptionsSchema> {
+  return {
+    context,
+    callId: options.callId ?? uuidv7(),
+    unattended: UNATTENDED[options.unattended ?? "refuse"],
+    ...(options.waitTimeoutMs === undefined ? {} : { waitTimeout: duration(options.waitTimeoutMs) }),
+  };
+}
+
+/** Returns the arguments of a call. */
+function argumentsField(input: ToolInput) {
+  const value = typeof input === "string" ? input : JSON.stringify(input);
+  return { arguments: { case: "inputJson", value } } as const;
+}
+
+/** Returns the request that says what a call would ask. */
+export function evaluateMessage(
+  defaults: CallDefaults,
+  clientIds: readonly string[],
+  tool: string,
+  input: ToolInput,
+  options: EvaluateOptions,
+): MessageInitShape<typeof EvaluateCallRequestSchema> {
+  return { context: contextMessage(defaults, clientIds, options), tool, ...argumentsField(input) };
+}
+
 /** Returns the request that starts a call. */
 export function executeMessage(
   defaults: CallDefaults,
@@ -46,12 +85,11 @@ export function executeMessage(
   input: ToolInput,
   options: ExecuteOptions,
 ): MessageInitShape<typeof ExecuteToolRequestSchema> {
-  const inputJson = typeof input === "string" ? input : JSON.stringify(input);
   return {
     context: contextMessage(defaults, clientIds, options),
     callId,
     tool,
-    arguments: { case: "inputJson", value: inputJson },
+    ...argumentsField(input),
     onDisconnect: ON_DISCONNECT[options.onDisconnect ?? "reattach"],
     output: OUTPUT_MODES[options.output ?? "full"],
     ...(options.timeoutMs === undefined ? {} : { timeout: duration(options.timeoutMs) }),

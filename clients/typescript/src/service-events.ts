@@ -1,4 +1,4 @@
-/** What happens in workspaces: calls, files, prompts, todos, tools. */
+/** What happens in workspaces: calls, files, prompts, todos, tools, ports. */
 import type { Event } from "./gen/toolgate/v1/session_service_pb.js";
 import type { Link } from "./link.js";
 import { date } from "./time.js";

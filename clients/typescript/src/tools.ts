@@ -144,15 +144,14 @@ export class ToolQuery implements Promise<Tool[]> {
 async function listTools(link: Link, options: ToolsOptions): Promise<Tool[]> {
   const { workspace = "", agent = "", clientKind = "", parentCallId = "", pageSize = 0 } = options;
   const request = { workspace, agent, clientKind, parentCallId, pageSize, ...modelField(options.model) };
-  const list = (pageToken: string) =>
-    link.retrying((call) => link.rpc.tools.listTools({ ...request, pageToken }, call), { signal: options.signal });
   const tools: Tool[] = [];
-  let pageToken = "";
-  do {
-    const page = await list(pageToken);
+  const pages = link.pages(
+    (pageToken, call) => link.rpc.tools.listTools({ ...request, pageToken }, call),
+    options.signal,
+  );
+  for await (const page of pages) {
     tools.push(...page.tools.map(toolOf));
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
+  }
   return tools;
 }
 

@@ -21,7 +21,7 @@ export interface ConnectOptions extends CommonOptions {
 export function connect(target?: string, options: ConnectOptions = {}): Client {
   const baseUrl = target ?? globalThis.location.origin;
   const transport = createGrpcWebTransport({ baseUrl, fetch: abortable(options.fetch) });
-  return new Client({ ...options, transport });
+  return new Client({ ...options, transport, baseUrl });
 }
 
 /**

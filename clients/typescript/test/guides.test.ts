@@ -19,7 +19,7 @@ test("the programs of the guides", { skip: NO_SERVER }, async (t) => {
       programs.push({ guide, code, printed });
     }
   }
-  assert.ok(programs.length >= 7);
+  assert.ok(programs.length >= 8);
   const files = await compile(
     "guides",
     programs.map(({ code }) => code),

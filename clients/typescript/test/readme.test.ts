@@ -16,10 +16,15 @@ const PRINTS: readonly (string | undefined)[] = [
   "INVALID_ARGUMENTS",
   "CANCELLED",
   "completed",
+  "ASK [ [ 'uname -a' ] ]",
   undefined,
   "web runs 1 times.",
   undefined,
   "19990",
+  "FILE docs/deep/three.toml",
+  "fresh.txt",
+  "default",
+  undefined,
   undefined,
   "NOT_FOUND NOT_FOUND",
   ".",
@@ -31,7 +36,7 @@ const ASKS = { permission: { bash: { "*": "allow", "uname *": "ask" } } };
 function programs(readme: string, url: string): string[] {
   const snippets = [...readme.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = ""]) => code);
   return snippets.map((code) => {
-    const own = /\bconnect\(/.test(code);
+    const own = /(?<!\.)\bconnect\(/.test(code);
     const head = own ? "" : 'import { connect } from "toolgate/node";\nconst client = connect();\n';
     const tail = own ? "" : "await client.close();\n";
     return `${head}${code}${tail}`.replaceAll(SERVER, url);

@@ -41,6 +41,8 @@ for (const kind of TRANSPORTS) {
       code: "PERMISSION_DENIED",
       reason: "SCOPE_MISSING",
     });
+    // The service says so before it has read what is sent.
+    await assert.rejects(eve.files().upload("note", Buffer.alloc(5_000_000)), { reason: "SCOPE_MISSING" });
   });
 }
 

@@ -6,6 +6,7 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { z } from "zod";
 import { ErrorInfoSchema, RetryInfoSchema } from "../src/gen/google/rpc/error_details_pb.js";
+import { FileService } from "../src/gen/toolgate/v1/file_service_pb.js";
 import { InfoService } from "../src/gen/toolgate/v1/info_service_pb.js";
 import { PromptDecision, PromptSchema } from "../src/gen/toolgate/v1/prompt_pb.js";
 import { ToolService } from "../src/gen/toolgate/v1/tool_service_pb.js";
@@ -135,6 +136,27 @@ test("requests are retried when that may help", async () => {
   );
   const info = await new Client({ transport }).info();
   assert.deepEqual([info.version, calls], ["1", 3]);
+});
+
+test("a part of a file that lacks nothing but its end is not read again", async () => {
+  const ranges: string[] = [];
+  const content = new TextEncoder().encode("0123456789");
+  const transport = createRouterTransport(({ service }) =>
+    service(FileService, {
+      readFile: async function* ({ range }) {
+        const [from, limit] = [Number(range?.offset), Number(range?.limit)];
+        ranges.push(`${from} ${limit}`);
+        yield { file: { path: "digits", sizeBytes: 10n } };
+        yield { offset: range?.offset ?? 0n, data: content.subarray(from, limit === 0 ? undefined : from + limit) };
+        if (ranges.length < 3) {
+          throw new ConnectError("away", Code.Unavailable);
+        }
+      },
+    }),
+  );
+  const files = new Client({ transport }).files();
+  assert.equal(await files.text("digits", { offset: 2, limit: 3 }), "234");
+  assert.deepEqual(ranges, ["2 3", "5 1", "5 1"]);
 });
 
 test("the token is asked for each time", async () => {

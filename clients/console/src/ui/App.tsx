@@ -16,6 +16,7 @@ import { Calls } from "./Calls";
 import { Prompts } from "./Prompts";
 import { Sessions } from "./Sessions";
 import { Stripes, Timeline } from "./Timeline";
+import { Usage } from "./Usage";
 
 const NAMES: Record<View, string> = { calls: "Calls", prompts: "Prompts", timeline: "Timeline", sessions: "Sessions" };
 const KEYS: Record<string, View> = { c: "calls", p: "prompts", t: "timeline", s: "sessions" };
@@ -98,11 +99,14 @@ function skip(event: Event): void {
 const MOST_SESSIONS = 200;
 
 function Filters(): JSX.Element {
-  const workspaces = server.value?.workspaces.map((one) => one.name) ?? [];
+  const known = server.value?.workspaces.map((one) => one.name) ?? [];
+  // One that was closed is still what the page is limited to.
+  const workspaces = workspace.value === "" || known.includes(workspace.value) ? known : [workspace.value, ...known];
   const sessions = sessionRows.value.slice(0, MOST_SESSIONS).map((one) => one.id);
   const listed = session.value === "" || sessions.includes(session.value) ? sessions : [session.value, ...sessions];
   return (
     <div class="filters" role="group" aria-label="Show only">
+      {workspace.value !== "" && <Usage workspace={workspace.value} />}
       <label>
         <span class="sr">Workspace</span>
         <select value={workspace.value} onChange={(event) => (workspace.value = event.currentTarget.value)}>

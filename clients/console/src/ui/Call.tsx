@@ -15,6 +15,7 @@ import { type Attachment, type Call, FailureReason } from "../gen/toolgate/v1/ca
 import { CallOutcome } from "../gen/toolgate/v1/result_pb";
 import { titled } from "./Calls";
 import { Diff } from "./Diff";
+import { Listening } from "./Listening";
 import { Output } from "./Output";
 import { Fact, PromptPanel, takeFocus } from "./Prompts";
 import { Rows } from "./Rows";
@@ -77,6 +78,7 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
             <b>{reason(FailureReason.INVALID_ARGUMENTS)}:</b> {short(call.ending.value.output, 2_000)}
           </p>
         )}
+        <Listening view={view} call={call} />
       </header>
       {prompt !== undefined && <PromptPanel key={prompt.promptId} prompt={prompt} />}
       <Tabs tab={tab} without={isTerminal ? "" : "terminal"} onTab={setTab} />
