@@ -106,7 +106,7 @@ class Connection:
         end = loop.time() + seconds
         return await self._attempt(lambda stubs: call(stubs, max(end - loop.time(), 0.001)), seconds, retry=retry)
 
-    async def made(self, call: Callable[[Stubs], Awaitable[T]]) -> T:
+    async def make_call(self, call: Callable[[Stubs], Awaitable[T]]) -> T:
         """Makes a request that makes a call, and has its id: it lasts as long as people think, and may be retried."""
         return await self._attempt(call, self.settings.reconnect_timeout, retry=True)
 

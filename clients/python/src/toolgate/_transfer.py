@@ -89,7 +89,7 @@ class Source:
     ) -> T:
         """Makes a request of a message that begins it, and of others with the content."""
         try:
-            return await connection.made(lambda stubs: call(stubs, self._requests(first, following)))
+            return await connection.make_call(lambda stubs: call(stubs, self._requests(first, following)))
         except asyncio.CancelledError:
             # That is how grpcio ends a request whose messages could not be made.
             if self._error is not None:

@@ -234,7 +234,7 @@ class Files:
             target=_write_target(path, mode, if_sha256, if_absent=if_absent),
             content=content.encode() if isinstance(content, str) else content,
         )
-        response = await self._connection.made(lambda stubs: stubs.files.WriteFile(request))
+        response = await self._connection.make_call(lambda stubs: stubs.files.WriteFile(request))
         return _written(response)
 
     async def upload(
@@ -272,7 +272,7 @@ class Files:
     async def create_folder(self, path: str, *, call_id: str | None = None) -> WrittenFile:
         """Makes a folder, with those above it. One that is there already is left as it is."""
         request = file_service_pb2.CreateFolderRequest(call=self._call(call_id), path=path)
-        response = await self._connection.made(lambda stubs: stubs.files.CreateFolder(request))
+        response = await self._connection.make_call(lambda stubs: stubs.files.CreateFolder(request))
         return _written(response)
 
     async def move(self, path: str, new_path: str, *, if_sha256: str = "", call_id: str | None = None) -> str:
@@ -290,7 +290,7 @@ class Files:
         request = file_service_pb2.MoveFileRequest(
             call=self._call(call_id), path=path, new_path=new_path, if_sha256=if_sha256
         )
-        response = await self._connection.made(lambda stubs: stubs.files.MoveFile(request))
+        response = await self._connection.make_call(lambda stubs: stubs.files.MoveFile(request))
         return response.call_id
 
     async def delete(
@@ -310,7 +310,7 @@ class Files:
         request = file_service_pb2.DeleteFileRequest(
             call=self._call(call_id), path=path, recursive=recursive, if_sha256=if_sha256
         )
-        response = await self._connection.made(lambda stubs: stubs.files.DeleteFile(request))
+        response = await self._connection.make_call(lambda stubs: stubs.files.DeleteFile(request))
         return response.call_id
 
     async def download_archive(

@@ -25,7 +25,7 @@ _MAX_WAITING = 4
 
 async def open_port(connection: Connection, request: port_service_pb2.OpenPortRequest) -> OpenedPort:
     """Opens a port, and returns when that was allowed."""
-    response = await connection.made(lambda stubs: stubs.ports.OpenPort(request))
+    response = await connection.make_call(lambda stubs: stubs.ports.OpenPort(request))
     return OpenedPort(connection, response)
 
 
