@@ -9,6 +9,7 @@ import os
 import tarfile
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.conftest import Server, Wire
@@ -157,6 +158,9 @@ async def test_what_cannot_be_changed_says_why(server: Server) -> None:
             await files.delete("folder")
         with pytest.raises(RpcError, match="WORKSPACE_FOLDER"):
             await files.delete(".", recursive=True)
+        with pytest.raises(RpcError) as caught:
+            await files.write("large", bytes(33 << 20))
+        assert caught.value.code is grpc.StatusCode.OUT_OF_RANGE
         assert (server.work / "a.txt").read_text() == "hello\n"
 
 

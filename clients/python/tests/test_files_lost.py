@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Server, Wire
 from tests.fake import Context, Fake, break_off
-from toolgate import AsyncClient, Call, CallState, Prompt, RpcError
+from toolgate import AsyncClient, Call, CallState, FailureReason, Prompt, RpcError
 from toolgate.v1 import file_service_pb2
 
 
@@ -79,6 +79,29 @@ async def test_a_change_that_waits_for_a_person_ends_with_the_connection(server:
         assert caught.value.reason == "CANCELLED"
         assert [one.id async for one in client.calls()] == [caught.value.metadata["call_id"]]
         assert not (server.work / "a.txt").exists()
+
+
+@pytest.mark.permit(edit="ask")
+async def test_a_change_that_is_left_is_cancelled(server: Server) -> None:
+    asked = asyncio.Event()
+    gone = asyncio.Event()
+
+    async def never(_prompt: Prompt) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with (
+        AsyncClient(server.target) as client,
+        client.approvals(never, on_gone=lambda _: gone.set()),
+    ):
+        writing = asyncio.create_task(client.files().write("a.txt", "x", call_id="w"))
+        await asked.wait()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        await gone.wait()
+        result = await client.watch("w")
+        assert result.reason is FailureReason.CANCELLED
 
 
 async def test_an_upload_is_repeated_from_its_beginning() -> None:

@@ -49,5 +49,16 @@ def test_the_example_for_asyncio(server: Server) -> None:
 @pytest.mark.permit(bash={"*": "allow", "sudo *": "ask"}, edit="allow")
 def test_the_other_examples_in_their_order(server: Server) -> None:
     said = run(server, "\n".join(OTHERS))
-    for text in ["no sudo here", "Oslo: rain", "588895/588895", "NOT_FOUND", "ReplyResult.ACCEPTED", "b'99999"]:
+    for text in [
+        "no sudo here",
+        "Oslo: rain",
+        "588895/588895",
+        "NOT_FOUND",
+        "ReplyResult.ACCEPTED",
+        "b'99999",
+        "it would be: ask [['sudo ls']]",
+        "['notes/today.md']\nhello\n True\n",
+        "changed: ['notes/today.md'] gone: []\nTrue\n",
+        "80 columns, cursor in row",
+    ]:
         assert text in said, said
