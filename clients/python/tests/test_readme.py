@@ -46,7 +46,7 @@ def test_the_example_for_asyncio(server: Server) -> None:
     assert "completed" in run(server, ASYNC)
 
 
-@pytest.mark.permit(bash={"*": "allow", "sudo *": "ask"}, edit="allow", port="allow")
+@pytest.mark.permit(bash={"*": "allow", "sudo *": "ask"}, edit="allow", port="ask")
 def test_the_other_examples_in_their_order(server: Server) -> None:
     said = run(server, "\n".join(OTHERS))
     for text in [
