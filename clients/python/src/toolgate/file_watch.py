@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -119,6 +120,10 @@ class FileWatch:
                         error.code, error.message, reason=error.reason, metadata=error.metadata
                     ) from None
                 await self._patience.wait(error)
+            except asyncio.CancelledError:
+                # Whoever gave up waiting may come back.
+                self._close()
+                raise
             else:
                 self._patience.succeeded()
                 return response

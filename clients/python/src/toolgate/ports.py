@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import grpc
@@ -79,14 +80,25 @@ class PortConnection:
             lambda stubs: stubs.ports.ConnectPort(requests), port_service_pb2.ConnectPortResponse
         )
         self._stream.when_ended(self._ended)
+        self._receiving: asyncio.Future[port_service_pb2.ConnectPortResponse | None] | None = None
         self._unread = b""
         self._has_ended = False
         self._has_sent_all = False
 
     async def read(self, limit: int = _PIECE) -> bytes:
-        """Returns the next bytes, at most `limit`, when there are any; none when the program has closed its side."""
+        """Returns the next bytes, at most `limit`, when there are any; none when the program has closed its side.
+
+        Nothing is lost when waiting for them is given up.
+        """
         while not self._unread:
-            response = await self._stream.next()
+            if self._receiving is None:
+                self._receiving = asyncio.ensure_future(self._stream.next())
+                # That nobody comes back for it is no fault.
+                self._receiving.add_done_callback(lambda one: one.cancelled() or one.exception())
+            # grpcio ends a stream whose reader is cancelled.
+            await asyncio.wait([self._receiving])
+            received, self._receiving = self._receiving, None
+            response = received.result()
             if response is None:
                 return b""
             self._unread = response.data
