@@ -67,6 +67,7 @@ async def test_a_port_is_opened_and_connected_to(server: Server) -> None:
             while piece := await connection.read():
                 heard += piece
             assert heard == said.upper()
+            assert await connection.read() == b""
         assert (await client.get("p")).tool == "port"
         # The id says that it is the same port.
         assert (await client.open_port(call_id, port.port, port_call_id="p")).http_path == opened.http_path

@@ -97,10 +97,10 @@ class PortConnection:
                 self._receiving.add_done_callback(lambda one: one.cancelled() or one.exception())
             # grpcio ends a stream whose reader is cancelled.
             await asyncio.wait([self._receiving])
-            received, self._receiving = self._receiving, None
-            response = received.result()
+            response = self._receiving.result()
             if response is None:
                 return b""
+            self._receiving = None
             self._unread = response.data
         piece, self._unread = self._unread[:limit], self._unread[limit:]
         return piece
