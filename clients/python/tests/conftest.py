@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import queue
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import Self
 
 BINARY = os.environ.get("TOOLGATE_BIN", "")
 _START_TIMEOUT = 30.0
@@ -32,11 +35,14 @@ class Server:
         self.folder = folder
         self.work = folder / "work"
         self.work.mkdir()
+        self.roots = folder / "roots"
+        self.roots.mkdir()
         self.target = f"unix:{folder}/s"
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "TMPDIR": str(folder),
+            "TOOLGATE_WORKSPACE_ROOTS": str(self.roots),
         }
         self._process: subprocess.Popen[str] | None = None
 
@@ -70,6 +76,57 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None
+
+
+class Wire:
+    """What stands between a client and a server: it can be cut, and carries what is sent afterwards."""
+
+    def __init__(self, server: Server) -> None:
+        self.target = f"unix:{server.folder}/w"
+        self.connections = 0
+        # Answers are lost.
+        self.is_deaf = False
+        self._folder = server.folder
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_unix_server(self._connected, self._folder / "w")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._listener is not None
+        self._listener.close()
+        self.cut()
+        if self._carrying:
+            await asyncio.wait(self._carrying)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.create_task(self._carry(reader, writer))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(self._folder / "s")
+        self._writers |= {writer, far_writer}
+        await asyncio.gather(self._pipe(reader, far_writer), self._pipe(far_reader, writer, is_answer=True))
+        self._writers -= {writer, far_writer}
+
+    async def _pipe(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool = False
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if not (is_answer and self.is_deaf):
+                    writer.write(data)
+                    await writer.drain()
+        writer.close()
 
 
 @pytest.fixture

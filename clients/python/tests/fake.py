@@ -12,15 +12,27 @@ from typing_extensions import Self
 
 from toolgate.v1 import (
     call_pb2,
+    file_service_pb2,
     host_service_pb2,
     output_service_pb2,
     permission_service_pb2,
+    port_service_pb2,
     session_service_pb2,
     tool_service_pb2,
+    workspace_service_pb2,
 )
 
 Context: TypeAlias = Any
-_FILES = (tool_service_pb2, permission_service_pb2, host_service_pb2, output_service_pb2, session_service_pb2)
+_FILES = (
+    tool_service_pb2,
+    permission_service_pb2,
+    host_service_pb2,
+    output_service_pb2,
+    session_service_pb2,
+    workspace_service_pb2,
+    file_service_pb2,
+    port_service_pb2,
+)
 
 
 class Fake:
@@ -50,6 +62,7 @@ class Fake:
         forms: dict[tuple[bool, bool], Any] = {
             (False, False): (grpc.unary_unary_rpc_method_handler, answered),
             (False, True): (grpc.unary_stream_rpc_method_handler, streamed),
+            (True, False): (grpc.stream_unary_rpc_method_handler, answered),
             (True, True): (grpc.stream_stream_rpc_method_handler, streamed),
         }
         make, function = forms[(method.client_streaming, method.server_streaming)]

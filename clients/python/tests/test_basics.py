@@ -13,11 +13,30 @@ import grpc
 import pytest
 
 from tests.fake import Context, Fake, break_off, refuse
-from toolgate import AsyncClient, CallState, FailureReason, Model, RpcError, ToolEffect, ToolSource
+from toolgate import (
+    AsyncClient,
+    CallState,
+    FailureReason,
+    FileKind,
+    Model,
+    PermissionAction,
+    RpcError,
+    Signal,
+    ToolEffect,
+    ToolSource,
+)
 from toolgate._ids import uuid7
 from toolgate._json import from_struct, to_struct
 from toolgate._target import Target
-from toolgate.v1 import call_pb2, output_service_pb2, session_service_pb2, tool_service_pb2
+from toolgate.v1 import (
+    call_pb2,
+    file_service_pb2,
+    output_service_pb2,
+    prompt_pb2,
+    session_service_pb2,
+    terminal_pb2,
+    tool_service_pb2,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +85,9 @@ def test_enumerations_have_every_value_of_the_contract() -> None:
     assert names(call_pb2.FailureReason, "FAILURE_REASON_") | {"UNKNOWN"} == set(FailureReason.__members__)
     assert names(call_pb2.ToolSource, "TOOL_SOURCE_") | {"UNKNOWN"} == set(ToolSource.__members__)
     assert names(call_pb2.ToolEffect, "TOOL_EFFECT_") == set(ToolEffect.__members__)
+    assert names(prompt_pb2.PermissionAction, "PERMISSION_ACTION_") | {"UNKNOWN"} == set(PermissionAction.__members__)
+    assert names(file_service_pb2.FileKind, "FILE_KIND_") | {"UNKNOWN"} == set(FileKind.__members__)
+    assert names(terminal_pb2.Signal, "SIGNAL_") == set(Signal.__members__)
 
 
 def definition(name: str) -> call_pb2.ToolDefinition:

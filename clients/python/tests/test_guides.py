@@ -17,7 +17,7 @@ PROGRAMS = [pytest.param(*block, id=guide.stem) for guide in GUIDES for block in
 
 
 def test_there_are_guides() -> None:
-    assert len(PROGRAMS) >= 7
+    assert len(PROGRAMS) >= 8
 
 
 @pytest.mark.permit(bash={"*": "ask", "seq *": "allow", "sleep *": "allow"})

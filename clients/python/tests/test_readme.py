@@ -46,8 +46,21 @@ def test_the_example_for_asyncio(server: Server) -> None:
     assert "completed" in run(server, ASYNC)
 
 
-@pytest.mark.permit(bash={"*": "allow", "sudo *": "ask"}, edit="allow")
+@pytest.mark.permit(bash={"*": "allow", "sudo *": "ask"}, edit="allow", port="ask")
 def test_the_other_examples_in_their_order(server: Server) -> None:
     said = run(server, "\n".join(OTHERS))
-    for text in ["no sudo here", "Oslo: rain", "588895/588895", "NOT_FOUND", "ReplyResult.ACCEPTED", "b'99999"]:
+    for text in [
+        "no sudo here",
+        "Oslo: rain",
+        "588895/588895",
+        "NOT_FOUND",
+        "ReplyResult.ACCEPTED",
+        "b'99999",
+        "it would be: ask [['sudo ls']]",
+        "['notes/today.md']\nhello\n True\n",
+        "changed: ['notes/today.md'] gone: []\nTrue\n",
+        "80 columns, 24 rows",
+        "a browser opens /ports/",
+        "HTTP/1.0 200 OK",
+    ]:
         assert text in said, said

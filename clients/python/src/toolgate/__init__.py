@@ -8,15 +8,25 @@ from toolgate._connection import Stubs
 from toolgate._json import JsonObject
 from toolgate._target import Tls
 from toolgate._version import __version__
+from toolgate.calls import Unattended
 from toolgate.client import AsyncClient
 from toolgate.definitions import Model, ToolDefinition, ToolEffect, ToolSource
-from toolgate.errors import CallFailedError, PermissionRefused, RpcError, ToolFailure, ToolgateError
+from toolgate.errors import (
+    CallFailedError,
+    CursorTooOldError,
+    PermissionRefused,
+    RpcError,
+    ToolFailure,
+    ToolgateError,
+)
+from toolgate.evaluation import EvaluatedRequest, Evaluation, PermissionAction
 from toolgate.events import (
     ChildEvent,
     CompletedEvent,
     Event,
     FailedEvent,
     GapEvent,
+    ListeningEvent,
     MetadataEvent,
     OutputEvent,
     PendingEvent,
@@ -28,6 +38,9 @@ from toolgate.events import (
 )
 from toolgate.execution import Execution as AsyncExecution
 from toolgate.execution import OnDisconnect, OutputMode
+from toolgate.file_info import FileInfo, FileKind
+from toolgate.file_watch import FilesChanged, FilesEvent, FilesMissed
+from toolgate.files import DownloadedArchive, WrittenFile
 from toolgate.host import Refused
 from toolgate.hosting import Hook, LentTool, SubagentRun, ToolContext, ToolFunction, ToolResult, tool
 from toolgate.outputs import FoundLine, OutputInfo, SearchResult
@@ -56,6 +69,7 @@ from toolgate.results import (
     CallState,
     FailureReason,
     InputState,
+    ListeningPort,
     Outcome,
     Result,
     Timing,
@@ -64,6 +78,8 @@ from toolgate.results import (
 from toolgate.sync.client import Client
 from toolgate.sync.execution import Execution
 from toolgate.sync.hosting import SyncToolContext
+from toolgate.terminals import Signal, TerminalPicture
+from toolgate.workspaces import OpenedWorkspace, Workspace
 
 __all__ = [
     "AsyncClient",
@@ -75,26 +91,39 @@ __all__ = [
     "ChildEvent",
     "Client",
     "CompletedEvent",
+    "CursorTooOldError",
     "Decision",
+    "DownloadedArchive",
+    "EvaluatedRequest",
+    "Evaluation",
     "Event",
     "Execution",
     "FailedEvent",
     "FailureReason",
+    "FileInfo",
+    "FileKind",
+    "FilesChanged",
+    "FilesEvent",
+    "FilesMissed",
     "FoundLine",
     "GapEvent",
     "Hook",
     "InputState",
     "JsonObject",
     "LentTool",
+    "ListeningEvent",
+    "ListeningPort",
     "MetadataEvent",
     "Model",
     "OnDisconnect",
+    "OpenedWorkspace",
     "Outcome",
     "OutputEvent",
     "OutputInfo",
     "OutputMode",
     "PendingEvent",
     "Permission",
+    "PermissionAction",
     "PermissionPart",
     "PermissionPrompt",
     "PermissionRefused",
@@ -112,9 +141,11 @@ __all__ = [
     "RunningEvent",
     "Scope",
     "SearchResult",
+    "Signal",
     "Stubs",
     "SubagentRun",
     "SyncToolContext",
+    "TerminalPicture",
     "Timing",
     "Tls",
     "Token",
@@ -127,9 +158,12 @@ __all__ = [
     "ToolSource",
     "ToolgateError",
     "Truncation",
+    "Unattended",
     "WaitingEvent",
     "WarningEvent",
+    "Workspace",
     "WorkspaceEvent",
+    "WrittenFile",
     "__version__",
     "always",
     "answer",

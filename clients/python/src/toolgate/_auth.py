@@ -31,7 +31,7 @@ def interceptors(token: Token | None) -> list[ClientInterceptor]:
     if token is None:
         return []
     bearer = _Bearer(token)
-    return [_Unary(bearer), _Streaming(bearer), _Bidirectional(bearer)]
+    return [_Unary(bearer), _Streaming(bearer), _Uploading(bearer), _Bidirectional(bearer)]
 
 
 class _Bearer:
@@ -71,6 +71,16 @@ class _Streaming(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc,un
         self, continuation: Any, client_call_details: ClientCallDetails, request: Any
     ) -> Any:
         return await continuation(await self._bearer.add(client_call_details), request)
+
+
+class _Uploading(grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc,unused-ignore]
+    def __init__(self, bearer: _Bearer) -> None:
+        self._bearer = bearer
+
+    async def intercept_stream_unary(
+        self, continuation: Any, client_call_details: ClientCallDetails, request_iterator: Any
+    ) -> Any:
+        return await continuation(await self._bearer.add(client_call_details), request_iterator)
 
 
 class _Bidirectional(grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc,unused-ignore]

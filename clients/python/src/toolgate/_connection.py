@@ -17,12 +17,15 @@ from toolgate._target import Target, Tls
 from toolgate.errors import RpcError
 from toolgate.v1 import (
     audit_service_pb2_grpc,
+    file_service_pb2_grpc,
     host_service_pb2_grpc,
     info_service_pb2_grpc,
     output_service_pb2_grpc,
     permission_service_pb2_grpc,
+    port_service_pb2_grpc,
     session_service_pb2_grpc,
     tool_service_pb2_grpc,
+    workspace_service_pb2_grpc,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +65,9 @@ class Stubs:
         self.sessions = session_service_pb2_grpc.SessionServiceStub(channel)
         self.info = info_service_pb2_grpc.InfoServiceStub(channel)
         self.audit = audit_service_pb2_grpc.AuditServiceStub(channel)
+        self.workspaces = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
+        self.files = file_service_pb2_grpc.FileServiceStub(channel)
+        self.ports = port_service_pb2_grpc.PortServiceStub(channel)
 
 
 class Connection:
@@ -98,10 +104,21 @@ class Connection:
         seconds = self.settings.timeout if timeout is None else timeout
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        patience = Patience(self, seconds)
+        return await self._attempt(lambda stubs: call(stubs, max(end - loop.time(), 0.001)), seconds, retry=retry)
+
+    async def make_call(self, call: Callable[[Stubs], Awaitable[T]]) -> T:
+        """Makes a request that makes a call, and has its id: it lasts as long as people think, and may be retried."""
+        return await self._attempt(call, self.settings.reconnect_timeout, retry=True)
+
+    def stream(self, call: Callable[[Stubs], object], response: type[T]) -> Stream[T]:  # noqa: ARG002 - names the type
+        """Opens a stream; what goes wrong is raised when it is read."""
+        return Stream(self, cast("grpc.aio.UnaryStreamCall[object, T]", call(self.stubs)))
+
+    async def _attempt(self, call: Callable[[Stubs], Awaitable[T]], limit: float | None, *, retry: bool) -> T:
+        patience = Patience(self, limit)
         while True:
             try:
-                response = await call(self.stubs, max(end - loop.time(), 0.001))
+                response = await call(self.stubs)
             except grpc.RpcError as error:
                 failure = RpcError.from_grpc(error)
                 if not retry:
@@ -114,10 +131,6 @@ class Connection:
             else:
                 self.was_connected = True
                 return response
-
-    def stream(self, call: Callable[[Stubs], object], response: type[T]) -> Stream[T]:  # noqa: ARG002 - names the type
-        """Opens a stream; what goes wrong is raised when it is read."""
-        return Stream(self, cast("grpc.aio.UnaryStreamCall[object, T]", call(self.stubs)))
 
 
 def closed_error() -> RpcError:
@@ -169,11 +182,26 @@ class Stream(Generic[T]):
         self._connection.was_connected = True
         return message
 
+    async def expect(self) -> T:
+        """Returns the next message of a stream that must not end now: its end is an error as a lost connection is."""
+        message = await self.next()
+        if message is None:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "the server ended the stream before its time")
+        return message
+
     def close(self) -> None:
         """Gives the stream up, if it has not ended; whoever waits for its next message gets an error."""
         self._is_closed = True
         self._watchdog.cancel()
         self._call.cancel()
+
+    def allow_silence(self) -> None:
+        """Lets the stream be silent from now on, for as long as it likes."""
+        self._watchdog.cancel()
+
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Has a function called when the stream has ended, in whatever way."""
+        self._call.add_done_callback(lambda _: act())
 
     def _look(self) -> None:
         # Between two reads it is the reader that is slow, not the server.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import grpc
 from google.protobuf import duration_pb2
@@ -22,6 +22,13 @@ from toolgate.v1 import call_pb2, tool_service_pb2
 if TYPE_CHECKING:
     from toolgate._connection import Connection
     from toolgate.execution import OnDisconnect, OutputMode
+
+Unattended: TypeAlias = Literal["refuse", "wait"]
+"""What becomes of the prompts of a call that nobody answers.
+
+- `refuse`: the call is refused at once if nobody listens, and when nobody has been listening for 10 seconds.
+- `wait`: prompts wait, also for somebody who is not there yet.
+"""
 
 _INPUT_PIECE = 256 * 1024
 
@@ -99,10 +106,41 @@ def execute_request(
     if input is not None:
         request.input_json = _input_text(input)
     if timeout is not None:
-        duration = duration_pb2.Duration()
-        duration.FromTimedelta(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout))
-        request.timeout.CopyFrom(duration)
+        request.timeout.CopyFrom(_duration(timeout))
     return request
+
+
+def evaluate_request(
+    context: call_pb2.CallContext,
+    tool: str,
+    input: Mapping[str, Any] | BaseModel | str | None,  # noqa: A002 - the word of the contract
+) -> tool_service_pb2.EvaluateCallRequest:
+    """Makes the message of the contract."""
+    request = tool_service_pb2.EvaluateCallRequest(context=context, tool=tool)
+    if input is not None:
+        request.input_json = _input_text(input)
+    return request
+
+
+def call_options(
+    context: call_pb2.CallContext,
+    call_id: str | None,
+    unattended: Unattended,
+    wait_timeout: float | timedelta | None,
+) -> call_pb2.CallOptions:
+    """Makes the message of the contract: how a request makes the call that does its work."""
+    return call_pb2.CallOptions(
+        context=context,
+        call_id=call_id or uuid7(),
+        unattended=call_pb2.Unattended.Value(f"UNATTENDED_{unattended.upper()}"),
+        wait_timeout=None if wait_timeout is None else _duration(wait_timeout),
+    )
+
+
+def _duration(time: float | timedelta) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    duration.FromTimedelta(time if isinstance(time, timedelta) else timedelta(seconds=time))
+    return duration
 
 
 def _input_text(input: Mapping[str, Any] | BaseModel | str) -> str:  # noqa: A002
@@ -151,9 +189,10 @@ async def listed(
 
 
 async def send_input(
-    connection: Connection, call_id: str, data: bytes, offset: int | None, *, close: bool
+    connection: Connection, call_id: str, data: bytes | str, offset: int | None, *, close: bool
 ) -> InputState:
     """Sends input piece by piece, and waits while the program does not read."""
+    data = data.encode() if isinstance(data, str) else data
     if offset is None:
         offset = (await _send_piece(connection, tool_service_pb2.SendInputRequest(call_id=call_id))).next_offset
     pieces = [data[start : start + _INPUT_PIECE] for start in range(0, len(data), _INPUT_PIECE)] or [b""]

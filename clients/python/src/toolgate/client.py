@@ -20,16 +20,35 @@ from toolgate._target import DEFAULT_TARGET, Target, Tls
 from toolgate._tasks import Tasks
 from toolgate._version import __version__
 from toolgate.approvals import ApprovalCallbacks, Approvals, Handler
-from toolgate.calls import CallDefaults, execute_request, output_mode, revert_request
+from toolgate.calls import (
+    CallDefaults,
+    Unattended,
+    call_options,
+    evaluate_request,
+    execute_request,
+    output_mode,
+    revert_request,
+)
 from toolgate.definitions import Model
+from toolgate.evaluation import Evaluation
 from toolgate.execution import Execution, OnDisconnect, OutputMode, cancel_call
+from toolgate.files import Files
 from toolgate.host import Host, Lending, Refused
 from toolgate.hosting import HookFunction, LentTool, Subagent
 from toolgate.listing import ToolListing
 from toolgate.outputs import Output
+from toolgate.ports import OpenedPort, open_port
 from toolgate.results import Call, CallState, InputState, Result
-from toolgate.v1 import info_service_pb2, permission_service_pb2, session_service_pb2, tool_service_pb2
+from toolgate.terminals import Terminal
+from toolgate.v1 import (
+    info_service_pb2,
+    permission_service_pb2,
+    port_service_pb2,
+    session_service_pb2,
+    tool_service_pb2,
+)
 from toolgate.watching import WorkspaceEvents
+from toolgate.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -223,6 +242,39 @@ class AsyncClient:
         options.setdefault("output", "none")
         return await self.execute(tool, input, **options).result()
 
+    async def evaluate(
+        self,
+        tool: str,
+        input: Mapping[str, Any] | BaseModel | str | None = None,  # noqa: A002 - the word of the contract
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        agent: str | None = None,
+        model: Model | str | None = None,
+        client_kind: str | None = None,
+        parent: str = "",
+    ) -> Evaluation:
+        """Says what a call would ask before it does anything. Nothing is run or recorded, and nobody is asked.
+
+        Args:
+            tool: The tool's name, as the model wrote it.
+            input: The arguments: a mapping, a model of pydantic, or JSON text exactly as the model wrote it.
+            session: The session.
+            workspace: The workspace.
+            agent: The agent.
+            model: The model.
+            client_kind: The kind of client.
+            parent: The call on whose behalf the call would be made.
+        """
+        context = self._defaults.context(
+            session=session, workspace=workspace, agent=agent, model=model, client_kind=client_kind, parent=parent
+        )
+        request = evaluate_request(context, tool, input)
+        response = await self._connection.unary(
+            lambda stubs, timeout: stubs.tools.EvaluateCall(request, timeout=timeout)
+        )
+        return Evaluation.from_proto(response.evaluation)
+
     def watch(self, call_id: str, *, after: int = 0, output: OutputMode = "full") -> Execution:
         """Watches a call that exists, from any event on. Leaving it never touches the call; `cancel()` does.
 
@@ -299,8 +351,44 @@ class AsyncClient:
             offset: How many bytes come before them in the whole input; `None` to append to what was sent before.
             close: Nothing follows: the program reads the end of its input.
         """
-        content = data.encode() if isinstance(data, str) else data
-        return await calls.send_input(self._connection, call_id, content, offset, close=close)
+        return await calls.send_input(self._connection, call_id, data, offset, close=close)
+
+    def terminal(self, call_id: str) -> Terminal:
+        """Returns a command in the background, to show its terminal, to type to it, and to send it signals.
+
+        Args:
+            call_id: The call of the tool `background` that runs it: a `ChildEvent` of its `bash` has it.
+        """
+        return Terminal(self._connection, call_id)
+
+    async def open_port(
+        self,
+        call_id: str,
+        port: int,
+        *,
+        port_call_id: str | None = None,
+        session: str | None = None,
+        workspace: str | None = None,
+        agent: str | None = None,
+        unattended: Unattended = "refuse",
+        wait_timeout: float | timedelta | None = None,
+    ) -> OpenedPort:
+        """Opens a port that a program of a call listens on, which may ask a person. It is a call itself.
+
+        Args:
+            call_id: The call whose program listens: its `ListeningEvent` and `Call.listening` say where.
+            port: The port, 1 to 65535.
+            port_call_id: The id of the new call; a UUIDv7 is made if there is none.
+            session: The session.
+            workspace: The workspace; that of the call to reach if there is none.
+            agent: The agent.
+            unattended: What becomes of a prompt that nobody answers.
+            wait_timeout: With `wait`, how long a prompt waits, in seconds.
+        """
+        context = self._defaults.context(session=session, workspace=workspace, agent=agent)
+        call = call_options(context, port_call_id, unattended, wait_timeout)
+        request = port_service_pb2.OpenPortRequest(call=call, target_call_id=call_id, port=port)
+        return await open_port(self._connection, request)
 
     def approvals(
         self,
@@ -385,8 +473,36 @@ class AsyncClient:
         """Returns a stored output: to read, to search, to save to a file. `Result.truncation` has its id."""
         return Output(self._connection, output_id)
 
+    def files(
+        self,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        agent: str | None = None,
+        parent: str = "",
+        unattended: Unattended = "refuse",
+        wait_timeout: float | timedelta | None = None,
+    ) -> Files:
+        """Returns the files of a workspace: to list, to read, to watch, to change.
+
+        Args:
+            session: The session.
+            workspace: The workspace.
+            agent: The agent, whose rules decide.
+            parent: The call on whose behalf it is done.
+            unattended: What becomes of prompts that nobody answers: changes may ask a person.
+            wait_timeout: With `wait`, how long each prompt waits, in seconds.
+        """
+        context = self._defaults.context(session=session, workspace=workspace, agent=agent, parent=parent)
+        return Files(self._connection, context, unattended, wait_timeout)
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces of the server: to list, to open, to close."""
+        return Workspaces(self._connection)
+
     def events(self, *, workspace: str = "", session: str = "", after: int | None = None) -> WorkspaceEvents:
-        """Watches what happens: states of calls, files, prompts, todos, tools.
+        """Watches what happens: states of calls, files, prompts, todos, tools, workspaces, ports.
 
         Args:
             workspace: The workspace; the server's default one if empty, `-` for all.

@@ -111,6 +111,10 @@ class RpcError(ToolgateError):
                 self.violations.extend((one.field, one.description) for one in bad.field_violations)
 
 
+class CursorTooOldError(RpcError):
+    """What happened to files since the cursor is not known any more: list the folder, and watch it without a cursor."""
+
+
 class CallFailedError(ToolgateError):
     """A call ended without a result, and somebody asked for an exception then.
 

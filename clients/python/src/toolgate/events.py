@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolgate._json import JsonObject, from_struct
 from toolgate.prompts import Prompt, PromptState, prompt_of, prompt_state_of
-from toolgate.results import Result, time_of
+from toolgate.results import ListeningPort, Result, time_of
 from toolgate.v1 import call_pb2
 
 if TYPE_CHECKING:
@@ -161,6 +161,18 @@ class ChildEvent(_Event):
 
 
 @dataclass(frozen=True)
+class ListeningEvent(_Event):
+    """A program of the call began or ceased to listen on a port: see `Client.open_port`.
+
+    Attributes:
+        ports: All that its programs listen on now; none any more if empty.
+    """
+
+    ports: list[ListeningPort]
+    kind: Literal["listening"] = "listening"
+
+
+@dataclass(frozen=True)
 class GapEvent(_Event):
     """Events that the stream left out; `sequence` is that of the last one.
 
@@ -201,6 +213,7 @@ Event: TypeAlias = (
     | ResumedEvent
     | WarningEvent
     | ChildEvent
+    | ListeningEvent
     | GapEvent
     | CompletedEvent
     | FailedEvent
@@ -240,6 +253,9 @@ def from_proto(message: call_pb2.CallEvent) -> Event | None:
         return WarningEvent(call_id, sequence, time, message, _warning_word(message.warning.kind), message.warning.text)
     if which == "child":
         return ChildEvent(call_id, sequence, time, message, message.child.call_id, message.child.tool)
+    if which == "listening":
+        ports = [ListeningPort.from_proto(one) for one in message.listening.ports]
+        return ListeningEvent(call_id, sequence, time, message, ports)
     if which == "gap":
         gap = message.gap
         return GapEvent(call_id, sequence, time, message, gap.first_sequence, gap.last_sequence, gap.output_bytes)
@@ -261,7 +277,7 @@ class WorkspaceEvent:
         workspace: Where.
         session: In which session; empty if it concerns all.
         kind: What: `call_state_changed`, `file_edited`, `prompt_opened`, `prompt_ended`, `session_ended`,
-            `todos_updated`, `tools_changed` or `call_metadata_changed`.
+            `todos_updated`, `tools_changed`, `call_metadata_changed`, `workspace_changed` or `listening_changed`.
         raw: The message of the contract; its field named like `kind` says more.
     """
 

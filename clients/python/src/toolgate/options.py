@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from toolgate._auth import Token
     from toolgate._target import Tls
+    from toolgate.calls import Unattended
     from toolgate.definitions import Model
     from toolgate.execution import OnDisconnect, OutputMode
     from toolgate.host import Refused
@@ -51,6 +52,17 @@ class ExecuteOptions(TypedDict, total=False):
     output: OutputMode
 
 
+class EvaluateOptions(TypedDict, total=False):
+    """What `AsyncClient.evaluate` takes beside the tool and its input; it says what each means."""
+
+    session: str | None
+    workspace: str | None
+    agent: str | None
+    model: Model | str | None
+    client_kind: str | None
+    parent: str
+
+
 class RevertOptions(TypedDict, total=False):
     """What `AsyncClient.revert` takes beside the call; it says what each means."""
 
@@ -60,6 +72,37 @@ class RevertOptions(TypedDict, total=False):
     workspace: str | None
     agent: str | None
     on_disconnect: OnDisconnect
+
+
+class PortOptions(TypedDict, total=False):
+    """What `AsyncClient.open_port` takes beside the call and the port; it says what each means."""
+
+    port_call_id: str | None
+    session: str | None
+    workspace: str | None
+    agent: str | None
+    unattended: Unattended
+    wait_timeout: float | timedelta | None
+
+
+class FilesOptions(TypedDict, total=False):
+    """What `AsyncClient.files` takes; it says what each means."""
+
+    session: str | None
+    workspace: str | None
+    agent: str | None
+    parent: str
+    unattended: Unattended
+    wait_timeout: float | timedelta | None
+
+
+class WriteOptions(TypedDict, total=False):
+    """What `Files.write` and `Files.upload` take beside the path and the content; they say what each means."""
+
+    mode: int | None
+    if_sha256: str
+    if_absent: bool
+    call_id: str | None
 
 
 class ApprovalOptions(TypedDict, total=False):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 import grpc
 
 from toolgate._connection import Patience
+from toolgate._transfer import whole_file
 from toolgate.errors import RpcError
 from toolgate.results import time_of
 from toolgate.v1 import output_service_pb2
 
 if TYPE_CHECKING:
+    import os
     from datetime import datetime
 
     from toolgate._connection import Connection
@@ -196,18 +195,8 @@ class Output:
         Raises:
             RpcError: With the code DATA_LOSS if what came is not what the service has stored.
         """
-        path = Path(path)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        file = await asyncio.to_thread(part.open, "xb")
-        try:
-            size = await self._write(file, progress)
-            await asyncio.to_thread(file.close)
-            await asyncio.to_thread(part.replace, path)
-        except BaseException:
-            file.close()
-            part.unlink(missing_ok=True)
-            raise
-        return size
+        async with whole_file(path) as file:
+            return await self._write(file, progress)
 
     async def _write(self, file: IO[bytes], progress: Progress | None) -> int:
         info = await self.info()
@@ -263,8 +252,13 @@ def _from(
     """Returns the request for what is still missing; `None` if nothing is."""
     if reached is None or not request.HasField("bytes"):
         return request
-    end = request.bytes.offset + request.bytes.limit
-    if request.bytes.limit and reached >= end:
+    span = rest_of(request.bytes, reached)
+    return None if span is None else output_service_pb2.ReadOutputRequest(output_id=request.output_id, bytes=span)
+
+
+def rest_of(span: output_service_pb2.ByteRange, reached: int) -> output_service_pb2.ByteRange | None:
+    """Returns what is still missing of a range; `None` if nothing is."""
+    end = span.offset + span.limit
+    if span.limit and reached >= end:
         return None
-    span = output_service_pb2.ByteRange(offset=reached, limit=end - reached if request.bytes.limit else 0)
-    return output_service_pb2.ReadOutputRequest(output_id=request.output_id, bytes=span)
+    return output_service_pb2.ByteRange(offset=reached, limit=end - reached if span.limit else 0)

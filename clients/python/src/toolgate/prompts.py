@@ -229,16 +229,17 @@ def prompt_of(message: prompt_pb2.Prompt, problem: str = "") -> Prompt:
         "problem": problem,
     }
     if message.HasField("questions"):
-        return QuestionPrompt(questions=[_question(one) for one in message.questions.questions], **base)
+        return QuestionPrompt(questions=[question_of(one) for one in message.questions.questions], **base)
     return PermissionPrompt(
-        permission=_permission(message.permission),
+        permission=permission_of(message.permission),
         editable=message.editable,
         input=json.loads(message.input_json) if message.input_json else None,
         **base,
     )
 
 
-def _permission(message: prompt_pb2.PermissionRequest) -> Permission:
+def permission_of(message: prompt_pb2.PermissionRequest) -> Permission:
+    """Reads the message of the contract."""
     return Permission(
         name=message.permission,
         patterns=list(message.patterns),
@@ -260,7 +261,8 @@ def _permission(message: prompt_pb2.PermissionRequest) -> Permission:
     )
 
 
-def _question(message: prompt_pb2.Question) -> Question:
+def question_of(message: prompt_pb2.Question) -> Question:
+    """Reads the message of the contract."""
     return Question(
         question=message.question,
         header=message.header,

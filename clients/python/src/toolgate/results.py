@@ -240,6 +240,28 @@ class Result:
 
 
 @dataclass(frozen=True)
+class ListeningPort:
+    """A TCP port of the service's machine that a program of a call listens on.
+
+    Attributes:
+        port: The port.
+        address: The address that it listens on: `127.0.0.1`, or `0.0.0.0` or `::` for all.
+        pid: A process that listens there.
+        command: The command line of that process, cut at 512 bytes.
+    """
+
+    port: int
+    address: str
+    pid: int
+    command: str
+
+    @classmethod
+    def from_proto(cls, message: call_pb2.ListeningPort) -> ListeningPort:
+        """Reads the message of the contract."""
+        return cls(message.port, message.address, message.pid, message.command)
+
+
+@dataclass(frozen=True)
 class Call:
     """The record of a call.
 
@@ -258,6 +280,7 @@ class Call:
         created: When it was admitted.
         ended: When it ended; `None` while it runs.
         result: How it ended; `None` while it runs. In listings without output, metadata and attachments.
+        listening: What its programs listen on at this moment; empty in listings.
         raw: The message of the contract, which has more.
     """
 
@@ -275,6 +298,7 @@ class Call:
     created: datetime
     ended: datetime | None
     result: Result | None
+    listening: list[ListeningPort]
     raw: call_pb2.Call = field(repr=False)
 
     @classmethod
@@ -299,6 +323,7 @@ class Call:
             created=time_of(message.create_time),
             ended=time_of(message.end_time) if message.HasField("end_time") else None,
             result=result,
+            listening=[ListeningPort.from_proto(one) for one in message.listening],
             raw=message,
         )
 

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolgate.client import AsyncClient
 from toolgate.sync import _portal
 from toolgate.sync.execution import Execution
+from toolgate.sync.files import Files
 from toolgate.sync.listing import ToolListing, WorkspaceEvents
 from toolgate.sync.outputs import Output
+from toolgate.sync.ports import OpenedPort
 from toolgate.sync.services import Approvals, Host
+from toolgate.sync.terminals import Terminal
+from toolgate.sync.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -21,9 +25,19 @@ if TYPE_CHECKING:
     from toolgate._connection import Stubs
     from toolgate.approvals import Handler
     from toolgate.definitions import Model
+    from toolgate.evaluation import Evaluation
     from toolgate.execution import OutputMode
     from toolgate.hosting import LentTool
-    from toolgate.options import ApprovalOptions, ClientOptions, ExecuteOptions, HostOptions, RevertOptions
+    from toolgate.options import (
+        ApprovalOptions,
+        ClientOptions,
+        EvaluateOptions,
+        ExecuteOptions,
+        FilesOptions,
+        HostOptions,
+        PortOptions,
+        RevertOptions,
+    )
     from toolgate.results import Call, CallState, InputState, Result
     from toolgate.v1 import info_service_pb2
 
@@ -114,6 +128,21 @@ class Client:
         """Executes a tool and returns how it ended. The options are those of `execute`."""
         return _portal.run(self._client.run(tool, input, **options))
 
+    def evaluate(
+        self,
+        tool: str,
+        input: Mapping[str, Any] | BaseModel | str | None = None,  # noqa: A002 - the word of the contract
+        **options: Unpack[EvaluateOptions],
+    ) -> Evaluation:
+        """Says what a call would ask before it does anything. Nothing is run or recorded, and nobody is asked.
+
+        Args:
+            tool: The tool's name, as the model wrote it.
+            input: The arguments: a mapping, a model of pydantic, or JSON text exactly as the model wrote it.
+            **options: The options of `AsyncClient.evaluate`.
+        """
+        return _portal.run(self._client.evaluate(tool, input, **options))
+
     def watch(self, call_id: str, *, after: int = 0, output: OutputMode = "full") -> Execution:
         """Watches a call that exists, from any event on. Leaving it never touches the call; `cancel()` does."""
         return Execution(self._client.watch(call_id, after=after, output=output))
@@ -161,6 +190,24 @@ class Client:
         """
         return _portal.run(self._client.send_input(call_id, data, offset=offset, close=close))
 
+    def terminal(self, call_id: str) -> Terminal:
+        """Returns a command in the background, to show its terminal, to type to it, and to send it signals.
+
+        Args:
+            call_id: The call of the tool `background` that runs it: a `ChildEvent` of its `bash` has it.
+        """
+        return Terminal(self._client.terminal(call_id))
+
+    def open_port(self, call_id: str, port: int, **options: Unpack[PortOptions]) -> OpenedPort:
+        """Opens a port that a program of a call listens on, which may ask a person. It is a call itself.
+
+        Args:
+            call_id: The call whose program listens: its `ListeningEvent` and `Call.listening` say where.
+            port: The port, 1 to 65535.
+            **options: The options of `AsyncClient.open_port`.
+        """
+        return OpenedPort(_portal.run(self._client.open_port(call_id, port, **options)))
+
     def approvals(self, handler: Handler, **options: Unpack[ApprovalOptions]) -> Approvals:
         """Answers prompts with a handler, in `with` or by `run()`.
 
@@ -184,8 +231,21 @@ class Client:
         """Returns a stored output: to read, to search, to save to a file. `Result.truncation` has its id."""
         return Output(self._client.output(output_id))
 
+    def files(self, **options: Unpack[FilesOptions]) -> Files:
+        """Returns the files of a workspace: to list, to read, to watch, to change.
+
+        Args:
+            **options: The options of `AsyncClient.files`.
+        """
+        return Files(self._client.files(**options))
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces of the server: to list, to open, to close."""
+        return Workspaces(self._client.workspaces)
+
     def events(self, *, workspace: str = "", session: str = "", after: int | None = None) -> WorkspaceEvents:
-        """Watches what happens: states of calls, files, prompts, todos, tools.
+        """Watches what happens: states of calls, files, prompts, todos, tools, workspaces, ports.
 
         Args:
             workspace: Only this workspace.
