@@ -89,8 +89,11 @@ impl FileWatcher {
             let may_reopen = self.client.may_reopen(&status, self.patience.has_worked());
             match self.patience.pause(&status).filter(|_| may_reopen) {
                 Some(pause) => {
-                    let pause = async { Ok(tokio::time::sleep(pause).await) };
-                    client.unless_closed(pause).await?;
+                    let wait = async {
+                        tokio::time::sleep(pause).await;
+                        Ok(())
+                    };
+                    client.unless_closed(wait).await?;
                 }
                 None => return Err(status.into()),
             }

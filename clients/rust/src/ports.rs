@@ -125,10 +125,10 @@ impl fmt::Debug for PortConnection {
 }
 
 fn broken(status: Status) -> io::Error {
-    let kind = match status.code() {
-        Code::Aborted => io::ErrorKind::ConnectionReset,
-        Code::Cancelled | Code::FailedPrecondition => io::ErrorKind::ConnectionAborted,
-        _ => io::ErrorKind::Other,
+    let kind = if status.code() == Code::Aborted {
+        io::ErrorKind::ConnectionReset
+    } else {
+        io::ErrorKind::Other
     };
     io::Error::new(kind, Error::from(status))
 }
