@@ -39,19 +39,32 @@ Exit codes: 0 done, 1 nothing is there or it could not be done, 2 usage, 3 denie
 4 cancelled, 5 no server or RPC error, 130 interrupted.")]
 pub(super) struct FilesArgs {
     /// The agent whose permissions count; `build` if none is named.
-    #[arg(long, global = true, env = "TOOLGATE_AGENT", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "TOOLGATE_AGENT",
+        hide_env_values = true
+    )]
     agent: Option<String>,
     /// The workspace: its name, or a folder (`.`, or anything with a slash).
     #[arg(
         long,
         global = true,
+        display_order = 101,
         value_name = "NAME|DIR",
         env = "TOOLGATE_WORKSPACE",
         hide_env_values = true
     )]
     workspace: Option<String>,
     /// The session; standing approvals may hold for one session alone.
-    #[arg(long, global = true, env = "TOOLGATE_SESSION", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        display_order = 102,
+        env = "TOOLGATE_SESSION",
+        hide_env_values = true
+    )]
     session: Option<String>,
     #[command(subcommand)]
     action: Action,
@@ -62,8 +75,7 @@ enum Action {
     /// List a folder, without what ignore rules name.
     Ls {
         /// The folder; without one the workspace's. What is listed are paths from the workspace's folder.
-        #[arg(default_value = "")]
-        path: String,
+        path: Option<String>,
         /// List what lies below as well.
         #[arg(short = 'R', long)]
         recursive: bool,
@@ -77,8 +89,7 @@ enum Action {
     /// Show what is at a path.
     Stat {
         /// The path; without one the workspace's folder.
-        #[arg(default_value = "")]
-        path: String,
+        path: Option<String>,
         /// Show the SHA-256 of the file as well.
         #[arg(long)]
         sha256: bool,
@@ -126,8 +137,7 @@ enum Action {
     /// Tell what changes below a folder, until interrupted.
     Watch {
         /// The folder; without one the workspace's.
-        #[arg(default_value = "")]
-        path: String,
+        path: Option<String>,
     },
 }
 
@@ -187,14 +197,14 @@ impl Action {
                 long,
             } => {
                 let request = ListFilesRequest {
-                    path,
+                    path: path.unwrap_or_default(),
                     depth: if recursive { MAX_DEPTH } else { 1 },
                     include_ignored: all,
                     ..ListFilesRequest::default()
                 };
                 place.list(request, long).await?;
             }
-            Self::Stat { path, sha256 } => place.stat(path, sha256).await?,
+            Self::Stat { path, sha256 } => place.stat(path.unwrap_or_default(), sha256).await?,
             Self::Cat { paths, bytes } => {
                 for path in paths {
                     place.print(path, bytes).await?;
@@ -229,7 +239,7 @@ impl Action {
                     place.report(&deleted)?;
                 }
             }
-            Self::Watch { path } => place.watch(path).await?,
+            Self::Watch { path } => place.watch(path.unwrap_or_default()).await?,
         }
         Ok(Exit::Completed)
     }
