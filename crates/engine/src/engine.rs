@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, Origin, ServiceEvent, ServiceEventKind,
-    SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
+    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, ListeningPort, Origin, ServiceEvent,
+    ServiceEventKind, SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
@@ -22,7 +22,7 @@ use crate::admission::Admission;
 use crate::admission::refusal::AdmitError;
 use crate::admission::started::Started;
 use crate::audit::Refusals;
-use crate::background::{LeftRunning, NoPrograms};
+use crate::call_programs::{CallPrograms, NoPrograms};
 use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::doom_loop::LoopGuard;
@@ -45,7 +45,7 @@ use crate::{lookup, subagent};
 #[derive(Clone, Default)]
 pub struct EngineDeps {
     /// Whoever starts programs.
-    pub background: Option<Arc<dyn LeftRunning>>,
+    pub programs: Option<Arc<dyn CallPrograms>>,
     /// Keeps secrets out of what calls show.
     pub redactor: Redactor,
     /// What calls are counted and traced with.
@@ -69,7 +69,7 @@ impl Engine {
         deps: EngineDeps,
     ) -> Arc<Self> {
         let EngineDeps {
-            background,
+            programs,
             redactor,
             telemetry,
         } = deps;
@@ -86,7 +86,7 @@ impl Engine {
             catalogs: Catalogs::new(places),
             loop_guard: LoopGuard::new(store.clone()),
             refusals: Refusals::new(store.clone(), instance),
-            background: background.unwrap_or_else(|| Arc::new(NoPrograms)),
+            programs: programs.unwrap_or_else(|| Arc::new(NoPrograms)),
             store,
             redactor,
             telemetry,
@@ -232,7 +232,7 @@ impl Engine {
         if let Some(call) = self.parts.calls.find(id) {
             stop_and_wait(&[call], EndReason::Cancelled).await;
         }
-        self.parts.background.end(id).await;
+        self.parts.programs.end(id).await;
         self.get(id).await
     }
 
@@ -316,7 +316,14 @@ impl Engine {
 
     /// Returns what a call left running.
     pub async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
-        self.parts.background.left_by(call).await
+        self.parts.programs.left_by(call).await
+    }
+
+    /// Returns what the programs of a call listen on, those included that it left running.
+    pub async fn listening(&self, call: &CallId) -> Vec<ListeningPort> {
+        let mut ports = self.parts.programs.listening(call).await;
+        self.parts.log.redact_ports(&mut ports);
+        ports
     }
 
     /// Returns a session's list of tasks; empty if it has none.
@@ -338,10 +345,10 @@ impl Engine {
         let parts = &self.parts;
         let calls = parts.calls.in_session(session);
         stop_and_wait(&calls, EndReason::Cancelled).await;
-        for call in parts.background.calls() {
+        for call in parts.programs.calls_with_left() {
             let record = self.get(&call).await?;
             if record.is_some_and(|record| record.origin.is_of(session)) {
-                parts.background.end(&call).await;
+                parts.programs.end(&call).await;
             }
         }
         let forgotten = parts.store.forget(session).await?;
@@ -384,10 +391,10 @@ impl Engine {
         let calls = parts.calls.close(name, &place.gate);
         stop_and_wait(&calls, EndReason::Cancelled).await;
         parts.catalogs.remove(place);
-        for call in parts.background.calls() {
+        for call in parts.programs.calls_with_left() {
             let record = self.get(&call).await?;
             if record.is_some_and(|record| record.origin.workspace == name) {
-                parts.background.end(&call).await;
+                parts.programs.end(&call).await;
             }
         }
         parts.prompts.end_workspace(name, by).await?;

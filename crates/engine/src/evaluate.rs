@@ -353,7 +353,12 @@ impl HooksHandle for Rehearsal {
     }
 }
 
-impl ProgramHandle for Rehearsal {}
+#[async_trait]
+impl ProgramHandle for Rehearsal {
+    async fn call_to_reach(&self, call: &CallId) -> Result<CallId, ToolError> {
+        lookup::call_of(&self.stage.parts, &self.stage.origin.workspace, call).await
+    }
+}
 
 #[async_trait]
 impl StdinHandle for Rehearsal {

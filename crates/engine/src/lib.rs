@@ -21,14 +21,14 @@
 //! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
 //! - `restart`: what one run of the service leaves to the next.
-//! - `doom_loop`, `background`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `lossy` (bytes that are not UTF-8),
+//! - `doom_loop`, `call_programs`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `lossy` (bytes that are not UTF-8),
 //!   `drain_notice`: one small theme each.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
 mod admission;
 mod audit;
-mod background;
+mod call_programs;
 mod calls;
 mod catalog;
 mod catalogs;
@@ -62,7 +62,7 @@ mod subagent;
 pub use admission::refusal::AdmitError;
 pub use admission::started::Started;
 pub use audit::Refusals;
-pub use background::LeftRunning;
+pub use call_programs::CallPrograms;
 pub use calls::Calls;
 pub use catalog::record_tool_changes;
 pub use catalogs::{Catalogs, Gate, OpenedBy, WorkspaceRuntime};

@@ -214,7 +214,10 @@ impl LiveCall {
     /// Attaches a stream whose loss means what the call's policy says.
     pub(crate) fn attach(self: &Arc<Self>) -> Attached {
         self.owners.fetch_add(1, Ordering::AcqRel);
-        Attached { call: self.clone() }
+        Attached {
+            call: self.clone(),
+            is_released: false,
+        }
     }
 }
 
@@ -222,11 +225,17 @@ impl LiveCall {
 /// the call is stopped, unless its policy is to keep it.
 pub struct Attached {
     call: Arc<LiveCall>,
+    is_released: bool,
 }
 
 impl Attached {
     pub(crate) fn call(&self) -> &Arc<LiveCall> {
         &self.call
+    }
+
+    /// Lets the call go on without this client, whatever its policy is.
+    pub fn release(mut self) {
+        self.is_released = true;
     }
 
     /// Notes that this client cannot come back to the call when the service is another one.
@@ -239,7 +248,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         let was_last = self.call.owners.fetch_sub(1, Ordering::AcqRel) == 1;
         let running = !self.call.record().state.is_terminal();
-        if was_last && running && self.call.on_disconnect == OnDisconnect::Cancel {
+        if was_last && !self.is_released && running && self.call.on_disconnect == OnDisconnect::Cancel {
             self.call.stop(EndReason::Cancelled);
         }
     }

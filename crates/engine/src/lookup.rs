@@ -89,6 +89,17 @@ pub(crate) async fn has_calls(parts: &Parts, session: &SessionKey) -> Result<boo
     Ok(!parts.store.list_calls(&filter, &page).await?.items.is_empty())
 }
 
+/// Returns the whole id of a call of a workspace.
+///
+/// # Errors
+/// There is no such call in the workspace.
+pub(crate) async fn call_of(parts: &Parts, workspace: &str, call: &CallId) -> Result<CallId, ToolError> {
+    let named = named(parts, call, |one| one == workspace).await;
+    let named = named.map_err(|error| ToolError::Internal(Box::new(error)))?;
+    let missing = || ToolError::failed(format!("There is no call {call} in the workspace {workspace}."));
+    named.into_iter().next().ok_or_else(missing)
+}
+
 /// Returns what an ended call of a workspace did to files, in order; never nothing.
 ///
 /// # Errors

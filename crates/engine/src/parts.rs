@@ -9,7 +9,7 @@ use toolgate_store::Store;
 use toolgate_telemetry::Telemetry;
 
 use crate::audit::Refusals;
-use crate::background::LeftRunning;
+use crate::call_programs::CallPrograms;
 use crate::calls::Calls;
 use crate::catalogs::Catalogs;
 use crate::doom_loop::LoopGuard;
@@ -45,7 +45,7 @@ pub(crate) struct Parts {
     /// Keeps the record of refusals small.
     pub(crate) refusals: Refusals,
     /// What ended calls left running.
-    pub(crate) background: Arc<dyn LeftRunning>,
+    pub(crate) programs: Arc<dyn CallPrograms>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) redactor: Redactor,
     pub(crate) telemetry: Telemetry,

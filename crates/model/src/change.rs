@@ -1,13 +1,29 @@
-//! What a call leaves behind: changed files, and processes that still run.
+//! What a call leaves behind: changed files, and processes that still run; and what those listen on.
 //!
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 /// A process that an ended call left running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackgroundProcess {
     /// Its number on the service's machine.
+    pub pid: u32,
+    /// Its command line on one line, possibly cut.
+    pub command: String,
+}
+
+/// A TCP port that a program of a call listens on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListeningPort {
+    /// The port.
+    pub port: u16,
+    /// The address that it listens on; the unspecified one for all.
+    pub address: IpAddr,
+    /// A process that listens there, by its number on the service's machine.
     pub pid: u32,
     /// Its command line on one line, possibly cut.
     pub command: String,

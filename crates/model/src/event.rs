@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::change::ListeningPort;
 use super::ending::Ending;
 use super::ids::{CallId, OutputId, PromptId};
 use super::json::JsonMap;
@@ -84,6 +85,11 @@ pub enum EventKind {
         call: CallId,
         /// The tool that it asked for.
         tool: String,
+    },
+    /// A program of the call began or ceased to listen on a port.
+    Listening {
+        /// All that its programs listen on now.
+        ports: Vec<ListeningPort>,
     },
     /// Something a person should know that does not end the call.
     Warning {

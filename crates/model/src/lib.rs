@@ -47,7 +47,7 @@ mod todo;
 mod tool;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
-pub use change::{BackgroundProcess, FileChange, FileVersion};
+pub use change::{BackgroundProcess, FileChange, FileVersion, ListeningPort};
 pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
 pub use event::{CallEvent, EventKind, Queued, WarningKind};
 pub use ids::{CallId, GrantId, InstanceId, OutputId, PromptId, SessionId};

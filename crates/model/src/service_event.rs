@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallEnd, CallId, CallState, JsonMap, PromptId, PromptState, SessionId, SessionKey, Timestamp, Todo};
+use super::{
+    CallEnd, CallId, CallState, JsonMap, ListeningPort, PromptId, PromptState, SessionId, SessionKey, Timestamp, Todo,
+};
 
 /// Something that happened in a workspace, for `WatchEvents`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +94,13 @@ pub enum ServiceEventKind {
         todos: Vec<Todo>,
         /// The call that did it.
         call: CallId,
+    },
+    /// A program of a call began or ceased to listen on a port.
+    Listening {
+        /// Which call.
+        call: CallId,
+        /// All that its programs listen on now.
+        ports: Vec<ListeningPort>,
     },
     /// A session was ended.
     SessionEnded,

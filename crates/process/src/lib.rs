@@ -21,7 +21,7 @@
 //! - `reaper`, `tree`, `cgroup`: ending what a call started, found by tag, by parents and by control group.
 //! - `watchdog`, `watchdog_keeper`: the process that ends the programs when the service is killed.
 //! - [`sandbox`]: confining programs.
-//! - `peer`: whose process is behind a connection.
+//! - `sockets`, `peer`, `listening`: whose process is behind a connection, and what the programs of a call listen on.
 //! - `temporary`, `terminal`, `this_process`: temporary folders, the terminal, and what the service does to itself.
 
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
@@ -30,6 +30,7 @@ mod cgroup;
 mod environment;
 mod input;
 mod launch;
+mod listening;
 mod notify;
 mod output;
 mod peer;
@@ -38,6 +39,7 @@ mod pty;
 mod reaper;
 mod running;
 pub mod sandbox;
+mod sockets;
 mod spawn;
 pub mod stderr_log;
 mod stdio_child;
@@ -54,6 +56,7 @@ mod watchdog_keeper;
 pub use environment::{Environment, Filter};
 pub use input::Input;
 pub use launch::{Cause, Ending, Exit, Launch, Process, Settings, StartError, Stdin, Usage};
+pub use listening::{CallPort, Listeners, Listening};
 pub use output::Output;
 pub use peer::{Peer, PeerOrigin};
 pub use programs::Programs;

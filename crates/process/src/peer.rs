@@ -12,16 +12,14 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{Dir, Mode, OFlags, openat, readlinkat};
-use rustix::net::netlink::SOCK_DIAG;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 
 use super::programs::Programs;
 use super::reaper::{ProcessTag, is_in_namespace};
+use super::sockets::{find_socket, holders};
 use super::sys::{self, TagReading};
 use super::{reaper, tree};
 
@@ -30,9 +28,6 @@ const READINGS: u32 = 16;
 
 /// The longest line of parents.
 const MAX_LINE: usize = 4096;
-
-/// Bytes of the kernel's answer about one socket.
-const ANSWER: usize = 4096;
 
 /// What a process is to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,12 +113,13 @@ impl Programs {
 
     /// Says who holds a socket. A stranger must be seen to hold it: it may be on its way from process to process.
     fn holder_of(&self, inode: u32) -> PeerOrigin {
-        let origin = holders(inode).into_iter().map(|pid| self.origin_of(pid));
+        let origin = holders(&[inode]).into_iter().map(|(_, pid)| self.origin_of(pid));
         let found = origin.reduce(|one, other| if one == PeerOrigin::Stranger { other } else { one });
         found.unwrap_or(PeerOrigin::Unknown)
     }
 
-    fn origin_of(&self, pid: Pid) -> PeerOrigin {
+    /// Says what a process is to the service.
+    pub(super) fn origin_of(&self, pid: Pid) -> PeerOrigin {
         let own = getpid();
         if pid == own {
             return PeerOrigin::Stranger;
@@ -248,199 +244,9 @@ fn is_in_group(pid: Pid, folder: &std::path::Path) -> bool {
     groups.lines().any(|line| line.split('/').any(|part| part == name))
 }
 
-/// What the kernel knows of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
-    user: u32,
-    /// 0 once nobody holds it.
-    inode: u32,
-}
-
-/// Finds the TCP socket that is bound to `from` and connected to `to`.
-fn find_socket(from: SocketAddr, to: SocketAddr) -> io::Result<Option<Found>> {
-    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    let (from, to) = (canonical(from), canonical(to));
-    match ask(from, to) {
-        Ok(Some(found)) => Ok(Some(found)),
-        // Also what a kernel says that was built without it.
-        Ok(None) | Err(_) => look_up(from, to),
-    }
-}
-
-/// Asks for one socket by `sock_diag`.
-fn ask(from: SocketAddr, to: SocketAddr) -> io::Result<Option<Found>> {
-    const REQUEST: u16 = 1;
-    const BY_FAMILY: u16 = 20;
-    const ERROR: u16 = 2;
-    const LISTEN: u8 = 10;
-    let kernel = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        Some(SOCK_DIAG),
-    )?;
-    let family = if from.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let mut message = Vec::with_capacity(72);
-    message.extend_from_slice(&72_u32.to_ne_bytes());
-    message.extend_from_slice(&BY_FAMILY.to_ne_bytes());
-    message.extend_from_slice(&REQUEST.to_ne_bytes());
-    message.extend_from_slice(&[0; 8]);
-    message.extend_from_slice(&[family.to_ne_bytes()[0], libc::IPPROTO_TCP.to_ne_bytes()[0], 0, 0]);
-    message.extend_from_slice(&u32::MAX.to_ne_bytes());
-    let id = socket_id(from, to);
-    message.extend_from_slice(&id);
-    // On any interface, with any cookie.
-    message.extend_from_slice(&0_u32.to_ne_bytes());
-    message.extend_from_slice(&[0xff; 8]);
-    send(&kernel, &message, SendFlags::empty())?;
-    let mut answer = vec![0; ANSWER];
-    let (length, _) = recv(&kernel, answer.as_mut_slice(), RecvFlags::DONTWAIT)?;
-    answer.truncate(length);
-    let word = |at: usize| -> Option<u32> { Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?)) };
-    let kind = answer
-        .get(4..6)
-        .and_then(|kind| kind.try_into().ok())
-        .map(u16::from_ne_bytes);
-    if kind == Some(ERROR) {
-        let code = word(16).map_or(0, |code| code.cast_signed().saturating_neg());
-        return match code {
-            libc::ENOENT => Ok(None),
-            code => Err(io::Error::from_raw_os_error(code)),
-        };
-    }
-    // A listening one is found in the place of one that is gone.
-    let is_meant = kind == Some(BY_FAMILY) && answer.get(17) != Some(&LISTEN) && answer.get(20..56) == Some(&id[..]);
-    let found = word(80).zip(word(84)).filter(|_| is_meant);
-    Ok(found.map(|(user, inode)| Found { user, inode }))
-}
-
-/// Ports and addresses as `sock_diag` has them.
-fn socket_id(from: SocketAddr, to: SocketAddr) -> [u8; 36] {
-    let mut id = [0; 36];
-    id[0..2].copy_from_slice(&from.port().to_be_bytes());
-    id[2..4].copy_from_slice(&to.port().to_be_bytes());
-    for (at, address) in [(4, from.ip()), (20, to.ip())] {
-        match address {
-            IpAddr::V4(address) => id[at..at + 4].copy_from_slice(&address.octets()),
-            IpAddr::V6(address) => id[at..at + 16].copy_from_slice(&address.octets()),
-        }
-    }
-    id
-}
-
-/// Looks for a socket in the lists of `/proc/net`.
-fn look_up(from: SocketAddr, to: SocketAddr) -> io::Result<Option<Found>> {
-    const LISTEN: &str = "0A";
-    for list in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let is_v6 = list.ends_with('6');
-        let (Some(from), Some(to)) = (listed(from, is_v6), listed(to, is_v6)) else {
-            continue;
-        };
-        let text = match fs::read_to_string(list) {
-            Ok(text) => text,
-            Err(error) if is_v6 && error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for line in text.lines().skip(1) {
-            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-            let [_, local, remote, state, _, _, _, user, _, inode, ..] = fields.as_slice() else {
-                continue;
-            };
-            if *local == from && *remote == to && *state != LISTEN {
-                let number = |text: &str| text.parse().map_err(io::Error::other);
-                let (user, inode) = (number(user)?, number(inode)?);
-                return Ok(Some(Found { user, inode }));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Writes an address as the lists do: words of the machine's own order; none if the list has no such addresses.
-fn listed(address: SocketAddr, is_v6: bool) -> Option<String> {
-    let octets = match (address.ip(), is_v6) {
-        (IpAddr::V4(address), false) => address.octets().to_vec(),
-        (IpAddr::V4(address), true) => address.to_ipv6_mapped().octets().to_vec(),
-        (IpAddr::V6(address), true) => address.octets().to_vec(),
-        (IpAddr::V6(_), false) => return None,
-    };
-    let words = octets.chunks_exact(4).map(|word| {
-        let word = word.try_into().map(u32::from_ne_bytes).unwrap_or_default();
-        format!("{word:08X}")
-    });
-    Some(format!("{}:{:04X}", words.collect::<String>(), address.port()))
-}
-
-/// Returns the processes that hold a socket, as far as we may see that.
-fn holders(inode: u32) -> Vec<Pid> {
-    let link = format!("socket:[{inode}]");
-    let holds = |pid: &Pid| holds(*pid, link.as_bytes()).unwrap_or(false);
-    tree::all().into_iter().filter(holds).collect()
-}
-
-fn holds(pid: Pid, link: &[u8]) -> io::Result<bool> {
-    let path = format!("/proc/{}/fd", pid.as_raw_nonzero());
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder: OwnedFd = openat(rustix::fs::CWD, path.as_str(), flags, Mode::empty())?;
-    let mut target = Vec::with_capacity(64);
-    for entry in Dir::read_from(&folder)? {
-        let entry = entry?;
-        // Closed meanwhile.
-        let Ok(read) = readlinkat(folder.as_fd(), entry.file_name(), std::mem::take(&mut target)) else {
-            continue;
-        };
-        if read.as_bytes() == link {
-            return Ok(true);
-        }
-        target = read.into_bytes();
-    }
-    Ok(false)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
-
-    #[test]
-    fn a_socket_is_found_by_both_ends() {
-        for (at, by) in [
-            ("127.0.0.1:0", "127.0.0.1"),
-            ("[::1]:0", "::1"),
-            ("[::]:0", "127.0.0.1"),
-        ] {
-            let Ok(listener) = TcpListener::bind(at) else {
-                eprintln!("no IPv6 here");
-                continue;
-            };
-            let port = listener.local_addr().unwrap().port();
-            let client = TcpStream::connect((by, port)).unwrap();
-            let (server, remote) = listener.accept().unwrap();
-            let local = server.local_addr().unwrap();
-            let folder = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&client))).unwrap();
-            let inode = folder
-                .to_str()
-                .unwrap()
-                .trim_start_matches("socket:[")
-                .trim_end_matches(']');
-            let inode = inode.parse().unwrap();
-            let user = fs::metadata("/proc/self").unwrap().uid();
-            let expected = Some(Found { user, inode });
-            assert_eq!(find_socket(remote, local).unwrap(), expected, "{at}");
-            let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-            assert_eq!(ask(canonical(remote), canonical(local)).unwrap(), expected, "{at}");
-            assert_eq!(look_up(canonical(remote), canonical(local)).unwrap(), expected, "{at}");
-            assert!(holders(inode).contains(&getpid()));
-            drop(client);
-            let gone = find_socket(remote, local).unwrap();
-            assert!(gone.is_none_or(|found| found.inode == 0), "{gone:?}");
-            // The listener is not taken for it.
-            let nobody = SocketAddr::new(local.ip(), 1);
-            assert_eq!(find_socket(nobody, local).unwrap(), None);
-        }
-    }
 
     #[test]
     fn limits_tell_foreigners_apart() {

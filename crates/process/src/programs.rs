@@ -37,9 +37,9 @@ const SWEEP_DELAY: Duration = Duration::from_millis(50);
 /// How long a watchdog may take to go.
 const WATCHDOG_STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many processes that a call left are told of, and how much of each command line.
-const MAX_LEFT: usize = 64;
-const MAX_LEFT_BYTES: usize = 512;
+/// How many processes of a call are told of, and how much of each command line.
+pub(super) const MAX_SHOWN: usize = 64;
+pub(super) const MAX_SHOWN_BYTES: usize = 512;
 
 /// Starts programs and ends them. Cheap to clone; dropping the last clone kills what is left.
 #[derive(Clone)]
@@ -179,7 +179,7 @@ impl Programs {
         if reaper.tags_of(has_left).is_empty() {
             return Vec::new();
         }
-        let look = move || reaper.left_by(|entry| entry.call == call, MAX_LEFT, MAX_LEFT_BYTES);
+        let look = move || reaper.left_by(|entry| entry.call == call, MAX_SHOWN, MAX_SHOWN_BYTES);
         // Fails only when the runtime shuts down.
         let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let process = |(pid, command): (rustix::process::Pid, String)| Process {

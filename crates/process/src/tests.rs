@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::cgroup::Groups;
 use super::*;
 
+mod listening;
 mod terminals;
 
 /// The variable by which a test finds its own processes, whoever their parents are.

@@ -41,22 +41,24 @@ use async_trait::async_trait;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
-use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits};
+use toolgate_engine::{self as engine, CallPrograms, Engine, EngineDeps, Limits, RunLimits};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::atomic;
 use toolgate_lsp::{self as lsp, ServerPool};
-use toolgate_model::{BackgroundProcess, CallId, InstanceId, Timestamp};
+use toolgate_model::{BackgroundProcess, CallId, InstanceId, ListeningPort, Timestamp};
 use toolgate_process::sandbox::{Kernel, Sandbox};
-use toolgate_process::{self as process, Programs};
+use toolgate_process::{self as process, Listeners, Programs};
 use toolgate_store::Store;
 use toolgate_store::audit::Recorder;
 use toolgate_store::local::{LocalStore, QuotaLimits};
 use toolgate_telemetry::{Admin, Telemetry};
 use toolgate_tool::Tool;
+use toolgate_tools::ports::listening;
 use toolgate_tools::skills::remote::FirstFetch;
 use toolgate_web::Network;
 
@@ -190,6 +192,7 @@ impl App {
             tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel)).await??;
         let network = Network::new(config.network.clone());
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
+        let ports = common.ports.clone();
         let uploads = uploads(&data_dir);
         let hosts = Arc::new(Hosts::default());
         let is_nested = environment.get(STARTED_AS_SERVER).is_some();
@@ -251,7 +254,7 @@ impl App {
             max_undo_bytes: config.limits.max_undo_bytes,
         };
         let beside = EngineDeps {
-            background: Some(Arc::new(LeftBehind(programs.clone()))),
+            programs: Some(Arc::new(ProgramsOfCalls(programs.clone()))),
             redactor,
             telemetry: telemetry.clone(),
         };
@@ -262,6 +265,8 @@ impl App {
             workspaces: Arc::new(workspaces.clone()),
             outputs: store.clone(),
             uploads,
+            ports,
+            tunnels: TaskTracker::new(),
             watches: Watches::default(),
             journal: store.clone(),
             audit: store.clone(),
@@ -427,11 +432,11 @@ impl App {
     }
 }
 
-/// What ended calls left running, for the engine, which knows of no programs.
-struct LeftBehind(Programs);
+/// The programs of calls, for the engine, which knows of none.
+struct ProgramsOfCalls(Programs);
 
 #[async_trait]
-impl LeftRunning for LeftBehind {
+impl CallPrograms for ProgramsOfCalls {
     async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
         self.0
             .left_by(call.as_str())
@@ -441,7 +446,17 @@ impl LeftRunning for LeftBehind {
             .collect()
     }
 
-    fn calls(&self) -> Vec<CallId> {
+    async fn listening(&self, call: &CallId) -> Vec<ListeningPort> {
+        match Listeners::look() {
+            Ok(listeners) => listening(&self.0, call, listeners).await,
+            Err(error) => {
+                tracing::warn!(%error, "what listens on this machine cannot be found out");
+                Vec::new()
+            }
+        }
+    }
+
+    fn calls_with_left(&self) -> Vec<CallId> {
         let calls = self.0.calls_with_left();
         calls.iter().map(|call| CallId::from(call.as_str())).collect()
     }

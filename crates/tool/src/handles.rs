@@ -14,7 +14,8 @@ use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
-    Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Resources, Signal, TerminalSize, Todo, WarningKind,
+    Ask, CallId, Consent, FileChange, JsonMap, ListeningPort, Model, Question, Resources, Signal, TerminalSize, Todo,
+    WarningKind,
 };
 use toolgate_permission::Refusal;
 
@@ -176,7 +177,9 @@ pub trait StdinHandle: Send + Sync + 'static {
     fn end(&self);
 }
 
-/// The program that a call runs, for clients that look at its terminal, change its size, and send signals.
+/// The program that a call runs, for clients that look at its terminal, change its size, send signals, and connect to what it
+/// listens on.
+#[async_trait]
 pub trait ProgramHandle: Send + Sync + 'static {
     /// Says that the program runs in a terminal, or is about to: what is written to the call's output from now on is what
     /// the terminal shows.
@@ -185,6 +188,17 @@ pub trait ProgramHandle: Send + Sync + 'static {
     /// Says that the program runs, and how to reach it. If the size of the terminal was changed meanwhile, the program is
     /// told.
     fn attach(&self, _program: Arc<dyn ProgramControl>) {}
+
+    /// Says that programs of the call have begun or ceased to listen, and on what all of them listen now.
+    async fn listens(&self, _ports: Vec<ListeningPort>) {}
+
+    /// Returns the whole id of another call of this workspace, whose programs are to be reached.
+    ///
+    /// # Errors
+    /// There is no such call in this workspace.
+    async fn call_to_reach(&self, call: &CallId) -> Result<CallId, ToolError> {
+        Ok(call.clone())
+    }
 }
 
 /// A program that runs. It may end at any moment.

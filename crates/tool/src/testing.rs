@@ -249,6 +249,7 @@ impl StdinHandle for FakeStdin {
 #[derive(Debug, Default)]
 pub struct FakeProgram;
 
+#[async_trait]
 impl ProgramHandle for FakeProgram {}
 
 /// The fakes whose state tests look at.

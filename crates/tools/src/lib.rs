@@ -34,6 +34,8 @@ pub mod list;
 pub mod lsp;
 pub mod multiedit;
 pub mod plan;
+pub mod port;
+pub mod ports;
 pub mod question;
 pub mod read;
 pub mod revert;

@@ -59,6 +59,7 @@ pub(crate) fn apply(record: &mut CallRecord, kinds: Vec<EventKind>) -> Vec<CallE
             | EventKind::Waiting { .. }
             | EventKind::Resumed { .. }
             | EventKind::Child { .. }
+            | EventKind::Listening { .. }
             | EventKind::Warning { .. } => {}
         }
         events.push(CallEvent {

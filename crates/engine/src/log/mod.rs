@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_model::redact::Redactor;
-use toolgate_model::{CallId, CallRecord, ServiceEvent, ServiceEventKind};
+use toolgate_model::{CallId, CallRecord, ListeningPort, ServiceEvent, ServiceEventKind};
 use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
 use toolgate_telemetry::Metrics;
 
@@ -103,5 +103,20 @@ impl CallLog {
         };
         self.store
             .record(ServiceEvent::in_session(record.origin.session_key(), kind));
+    }
+
+    /// Announces what the programs of a call listen on to those who follow the service's events.
+    pub(crate) fn announce_ports(&self, record: &CallRecord, ports: Vec<ListeningPort>) {
+        let call = record.id.clone();
+        let kind = ServiceEventKind::Listening { call, ports };
+        self.store
+            .record(ServiceEvent::in_session(record.origin.session_key(), kind));
+    }
+
+    /// Takes the secrets out of what is told of programs that listen.
+    pub(crate) fn redact_ports(&self, ports: &mut [ListeningPort]) {
+        for port in ports {
+            self.redactor.string(&mut port.command);
+        }
     }
 }

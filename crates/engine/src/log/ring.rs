@@ -148,6 +148,7 @@ fn weight(recorded: &LoggedEvent) -> u64 {
         | EventKind::Waiting { .. }
         | EventKind::Resumed { .. }
         | EventKind::Child { .. }
+        | EventKind::Listening { .. }
         | EventKind::Warning { .. }
         | EventKind::Ended(_) => 0,
     };

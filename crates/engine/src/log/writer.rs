@@ -10,8 +10,8 @@ use bytes::{Buf as _, Bytes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, CallState, Decision, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId,
-    PromptOutcome, Reply, Timestamp, WarningKind,
+    CallEvent, CallId, CallRecord, CallState, Decision, Ending, EventKind, InputEdit, JsonMap, ListeningPort, Prompt,
+    PromptId, PromptOutcome, Reply, Timestamp, WarningKind,
 };
 use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, StoreError};
 
@@ -71,6 +71,8 @@ pub(crate) enum Command {
         decision: Box<Decision>,
         stored: oneshot::Sender<bool>,
     },
+    /// A program of the call began or ceased to listen on a port.
+    Listening { ports: Vec<ListeningPort> },
     /// Something a person should know.
     Warning { kind: WarningKind, text: String },
     /// No more output comes: answered with the output, if there was any, and all metadata so far.
@@ -182,6 +184,12 @@ impl LogWriter {
             Command::Child { call, tool } => {
                 self.flush().await;
                 self.append(vec![EventKind::Child { call, tool }]).await;
+            }
+            Command::Listening { mut ports } => {
+                self.log.redact_ports(&mut ports);
+                self.flush().await;
+                self.append(vec![EventKind::Listening { ports: ports.clone() }]).await;
+                self.log.announce_ports(&self.record, ports);
             }
             Command::Waiting { prompt, stored } => {
                 self.flush().await;

@@ -16,9 +16,9 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, TerminalSize, Timestamp,
-    Todo, WarningKind,
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, ListeningPort, Model, Prompt, PromptId,
+    PromptOutcome, PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind,
+    TerminalSize, Timestamp, Todo, WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -582,6 +582,7 @@ impl StdinHandle for RunContext {
     }
 }
 
+#[async_trait]
 impl ProgramHandle for RunContext {
     fn open_terminal(&self, size: TerminalSize) {
         self.call.program.open_terminal(size);
@@ -589,6 +590,14 @@ impl ProgramHandle for RunContext {
 
     fn attach(&self, program: Arc<dyn ProgramControl>) {
         self.call.program.attach(program);
+    }
+
+    async fn listens(&self, ports: Vec<ListeningPort>) {
+        let _ = self.log.send(Command::Listening { ports }).await;
+    }
+
+    async fn call_to_reach(&self, call: &CallId) -> Result<CallId, ToolError> {
+        lookup::call_of(&self.parts, &self.record.origin.workspace, call).await
     }
 }
 

@@ -40,6 +40,8 @@ use toolgate_tools::list::List;
 use toolgate_tools::lsp::AskServers;
 use toolgate_tools::multiedit::MultiEdit;
 use toolgate_tools::plan::PlanSwitch;
+use toolgate_tools::port::Port;
+use toolgate_tools::ports::OpenPorts;
 use toolgate_tools::question::Question;
 use toolgate_tools::read::Read;
 use toolgate_tools::revert::Revert;
@@ -75,6 +77,9 @@ pub(super) struct Common {
     flags: Flags,
     files: Arc<Files>,
     uploads: Uploads,
+    programs: Programs,
+    /// The ports that are open.
+    pub(super) ports: OpenPorts,
     shell: Shell,
     webfetch: WebFetch,
     search: exa::Service,
@@ -95,6 +100,8 @@ impl Common {
         Self {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
             uploads: uploads(data_dir),
+            programs: programs.clone(),
+            ports: OpenPorts::default(),
             shell: Shell::new(programs.clone(), confine),
             webfetch: WebFetch::new(network.clone()),
             search: exa::Service::new(
@@ -128,6 +135,8 @@ fn builtin(
         flags,
         files,
         uploads,
+        programs,
+        ports,
         shell,
         webfetch,
         search,
@@ -156,6 +165,7 @@ fn builtin(
         Arc::new(Revert::new(files.clone(), feedback.clone())),
         Arc::new(ChangeFiles::new(files.clone(), uploads.clone(), feedback.clone())),
         Arc::new(Background::new(shell.clone())),
+        Arc::new(Port::new(programs.clone(), ports.clone())),
         Arc::new(ApplyPatch::new(files.clone(), feedback)),
     ];
     if flags.lsp && languages::IS_BUILT {

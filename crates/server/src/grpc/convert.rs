@@ -363,6 +363,17 @@ impl FromCore<call::BackgroundProcess> for proto::BackgroundProcess {
     }
 }
 
+impl FromCore<call::ListeningPort> for proto::ListeningPort {
+    fn from_core(listening: call::ListeningPort) -> Self {
+        Self {
+            port: listening.port.into(),
+            address: listening.address.to_string(),
+            pid: listening.pid.into(),
+            command: listening.command,
+        }
+    }
+}
+
 impl FromCore<call::FileChange> for proto::FileChange {
     fn from_core(change: call::FileChange) -> Self {
         Self {

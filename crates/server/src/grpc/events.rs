@@ -183,6 +183,9 @@ fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> E
             call_id: call.to_string(),
             tool,
         }),
+        EventKind::Listening { ports } => Event::Listening(proto::CallListening {
+            ports: ports.into_iter().map(proto::ListeningPort::from_core).collect(),
+        }),
         EventKind::Warning { kind, text } => {
             let kind = proto::WarningKind::from_core(kind).into();
             Event::Warning(proto::CallWarning { kind, text })

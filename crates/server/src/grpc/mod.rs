@@ -24,6 +24,9 @@ mod measure;
 mod origins;
 mod output_service;
 mod permission_service;
+mod port_service;
+mod ports;
+mod rpc_call;
 mod session_service;
 mod shared;
 mod status;
@@ -54,6 +57,7 @@ use toolgate_contract::host_service_server::HostServiceServer;
 use toolgate_contract::info_service_server::InfoServiceServer;
 use toolgate_contract::output_service_server::OutputServiceServer;
 use toolgate_contract::permission_service_server::PermissionServiceServer;
+use toolgate_contract::port_service_server::PortServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
 use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
@@ -159,6 +163,7 @@ impl Services {
             <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
             <FileServiceServer<file_service::WorkspaceFiles> as tonic::server::NamedService>::NAME,
+            <PortServiceServer<port_service::Ports> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
             <WorkspaceServiceServer<workspace_service::OpenWorkspaces> as tonic::server::NamedService>::NAME,
@@ -257,6 +262,7 @@ fn routes(
         .add_service(
             FileServiceServer::new(file_service::WorkspaceFiles(shared.clone())).max_decoding_message_size(limit),
         )
+        .add_service(PortServiceServer::new(port_service::Ports(shared.clone())))
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
         .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))

@@ -150,6 +150,10 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
             todos: todos.into_iter().map(Todo::from_core).collect(),
             call_id: call.to_string(),
         }),
+        ServiceEventKind::Listening { call, ports } => Kind::ListeningChanged(ListeningChanged {
+            call_id: call.to_string(),
+            ports: ports.into_iter().map(ListeningPort::from_core).collect(),
+        }),
         ServiceEventKind::ToolsChanged {
             added,
             removed,

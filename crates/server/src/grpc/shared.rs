@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::{Code, Status};
 use toolgate_engine::Engine;
 use toolgate_extensions::hosted::Hosts;
@@ -16,6 +17,7 @@ use toolgate_permission::wildcard;
 use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
 use toolgate_tools::bash::decides_what_runs;
+use toolgate_tools::ports::OpenPorts;
 
 use super::auth::{Authenticator, Caller};
 use super::limits::Traffic;
@@ -37,6 +39,10 @@ pub struct Shared {
     pub outputs: Arc<dyn Outputs>,
     /// Contents that clients send for calls.
     pub uploads: Uploads,
+    /// The ports that are open.
+    pub ports: OpenPorts,
+    /// What goes on beside the streams: connections to those ports.
+    pub tunnels: TaskTracker,
     /// The workspaces whose files are watched.
     pub watches: Watches,
     /// What happened in the service, as clients follow it.

@@ -15,6 +15,7 @@ use toolgate_extensions::hosted::HostError;
 use toolgate_fs::FileError;
 use toolgate_fs::roots::BelowError;
 use toolgate_store::StoreError;
+use toolgate_tools::ports::{ConnectError, MAX_CONNECTIONS};
 
 use super::workspaces::{CloseError, OpenError};
 
@@ -253,8 +254,8 @@ pub(crate) fn cursor_too_old() -> Status {
     Status::with_error_details(Code::OutOfRange, text, details(ErrorReason::CursorTooOld))
 }
 
-/// The call of a change of files failed.
-pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
+/// The call by which an RPC does its work failed.
+pub(crate) fn failed_call(call: &str, failed: &proto::CallFailed) -> Status {
     use proto::FailureReason as Reason;
     let problem = failed
         .metadata
@@ -285,6 +286,33 @@ pub(crate) fn failed_change(call: &str, failed: &proto::CallFailed) -> Status {
     };
     let details = details_with(reason, [("call_id", call.to_owned())]);
     Status::with_error_details(code, failed.error.clone(), details)
+}
+
+/// No connection was made to an opened port.
+pub(crate) fn connect(error: ConnectError, call: &str) -> Status {
+    let text = error.to_string();
+    match error {
+        ConnectError::Closed => precondition(ErrorReason::PortClosed, call, text),
+        ConnectError::NotListening => precondition(ErrorReason::NotListening, call, text),
+        ConnectError::TooMany => exhausted(
+            ErrorReason::TooManyConnections,
+            "connections",
+            MAX_CONNECTIONS.into(),
+            RETRY_DELAY,
+            text,
+        ),
+    }
+}
+
+/// The program has broken a connection.
+pub(crate) fn connection_lost(cause: &std::io::Error) -> Status {
+    let text = format!("the program has broken the connection: {cause}");
+    Status::with_error_details(Code::Aborted, text, details(ErrorReason::ConnectionLost))
+}
+
+/// The id of a call belongs to another request.
+pub(crate) fn id_taken(id: &str, problem: String) -> Status {
+    resource((Code::AlreadyExists, ErrorReason::CallIdTaken), "call", id, problem)
 }
 
 /// A sequence number that does not exist yet.
@@ -334,12 +362,7 @@ pub(crate) fn admit(error: AdmitError) -> Status {
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
         AdmitError::TaskEnded(id) => precondition(ErrorReason::TaskEnded, id.as_str(), message),
-        AdmitError::IdTaken(id) => resource(
-            (Code::AlreadyExists, ErrorReason::CallIdTaken),
-            "call",
-            id.as_str(),
-            message,
-        ),
+        AdmitError::IdTaken(id) => id_taken(id.as_str(), message),
         AdmitError::InputTooLarge { limit, .. } => {
             let mut details = quota(
                 ErrorReason::InputTooLarge,

@@ -1,5 +1,7 @@
 //! `ToolService`: lists tools, starts calls, lets clients watch and cancel them.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -273,6 +275,8 @@ impl ToolService for Tools {
         }
         let terminal = self.0.engine.calls().terminal_size(&id);
         call.terminal = terminal.filter(|_| call.ending.is_none()).map(TerminalSize::from_core);
+        let listening = self.0.engine.listening(&id).await;
+        call.listening = listening.into_iter().map(ListeningPort::from_core).collect();
         Ok(Response::new(GetCallResponse { call: Some(call) }))
     }
 
@@ -422,6 +426,14 @@ impl ToolService for Tools {
     }
 }
 
+/// How far a call has come.
+pub(super) enum Ran<T> {
+    /// To its end.
+    Ended(Box<Call>),
+    /// To what was waited for.
+    Reached(CallId, T),
+}
+
 /// Returns when to tell a client what its call waits for: shortly before it stops listening.
 fn early(deadline: Instant) -> Instant {
     let left = deadline.saturating_duration_since(Instant::now());
@@ -431,18 +443,39 @@ fn early(deadline: Instant) -> Instant {
 }
 
 impl Tools {
-    /// Makes a call and returns its record when it has ended. When the client goes away this future is dropped, and with it the
-    /// hold that the client has on the call.
-    pub(super) async fn run(
+    /// Makes a call and returns its record when it has ended, as [`Self::run_until`].
+    async fn run(
         &self,
         caller: &Caller,
         default: &str,
         request: WireCall,
         deadline: Option<Instant>,
     ) -> Result<Call, Status> {
+        match self
+            .run_until(caller, default, request, deadline, |_| {
+                std::future::pending::<Infallible>()
+            })
+            .await?
+        {
+            Ran::Ended(call) => Ok(*call),
+            Ran::Reached(_, never) => match never {},
+        }
+    }
+
+    /// Makes a call, and returns when it has ended, or when `reached` returns, from when on the call goes on without its
+    /// client. When the client goes away this future is dropped, and with it the hold that the client has on the call.
+    pub(super) async fn run_until<T, F: Future<Output = T> + Send>(
+        &self,
+        caller: &Caller,
+        default: &str,
+        request: WireCall,
+        deadline: Option<Instant>,
+        reached: impl FnOnce(CallId) -> F + Send,
+    ) -> Result<Ran<T>, Status> {
         let deadline = deadline.map(early);
         let begun = self.begin_in(caller, default, request, OutputMode::None).await?;
         let (id, mut cursor, attached) = begun;
+        let mut reached = Box::pin(reached(id.clone()));
         let mut waits: Option<(PromptId, String)> = None;
         loop {
             let over = async {
@@ -452,6 +485,12 @@ impl Tools {
                 }
             };
             let item = tokio::select! {
+                what = &mut reached => {
+                    if let Some(attached) = attached {
+                        attached.release();
+                    }
+                    return Ok(Ran::Reached(id, what));
+                }
                 item = cursor.next() => item.map_err(status::watch)?,
                 () = over => {
                     let Some((prompt, what)) = &waits else { continue };
@@ -472,6 +511,7 @@ impl Tools {
                     | EventKind::Metadata { .. }
                     | EventKind::Output { .. }
                     | EventKind::Child { .. }
+                    | EventKind::Listening { .. }
                     | EventKind::Warning { .. }
                     | EventKind::Ended(_) => {}
                 },
@@ -479,7 +519,7 @@ impl Tools {
             }
         }
         drop(attached);
-        self.find(&id).await
+        self.find(&id).await.map(Box::new).map(Ran::Ended)
     }
 
     /// Says what a call waits for at a prompt; empty for none.

@@ -9,18 +9,23 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_model::{CommandResult, OutputText, Signal, TerminalSize, ToolOutput, ToolResult, json_map};
-use toolgate_process::{self as process, Control, ProgramSignal, PtySize, Stdin};
+use toolgate_process::{self as process, Control, Listeners, ProgramSignal, Programs, PtySize, Stdin};
 use toolgate_tool::{About, ChildCall, Offer, Outline, ProgramControl, Properties, ToolContext, ToolError, TypedTool};
 
 use super::input::{Input as BashInput, Limit, Terminal, check_command};
 use super::report::Report;
 use super::shell::{Shell, follow};
+use crate::ports::listening;
+
+/// How often it is looked what the programs listen on.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The `background` tool.
 pub struct Background {
@@ -113,6 +118,7 @@ impl Background {
         let ending = tokio::select! {
             ending = follow(running, &mut report, limit, ctx) => ending?,
             never = feed(program_input, ctx) => match never {},
+            never = tell_ports(self.shell.programs(), ctx) => match never {},
         };
         // It has read its input, so it cannot run again when the sandbox was in its way.
         prepared.finish(report, ending, limit).await
@@ -139,6 +145,28 @@ async fn feed(input: Option<process::Input>, ctx: &ToolContext) -> Infallible {
     }
     ctx.stdin.end();
     pending().await
+}
+
+/// Says what the programs of the call listen on, whenever that has changed.
+async fn tell_ports(programs: &Programs, ctx: &ToolContext) -> Infallible {
+    let (mut seen, mut told, mut looks) = (Listeners::default(), Vec::new(), 0);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Ok(now) = Listeners::look() else { continue };
+        if now != seen {
+            // Twice: whoever has begun to listen may be on its way from process to process.
+            (seen, looks) = (now, 2);
+        }
+        if looks == 0 {
+            continue;
+        }
+        looks -= 1;
+        let ports = listening(programs, &ctx.call, seen.clone()).await;
+        if ports != told {
+            ctx.program.listens(ports.clone()).await;
+            told = ports;
+        }
+    }
 }
 
 /// The program, as the engine reaches it.

@@ -32,6 +32,11 @@ impl Shell {
         Self { programs, confine }
     }
 
+    /// Returns who starts the programs.
+    pub(super) fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
     /// Asks for all that a command line needs, and says what to start then.
     pub(super) async fn prepare(
         &self,

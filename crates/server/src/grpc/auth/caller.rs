@@ -18,7 +18,7 @@ use crate::grpc::status;
 pub(crate) const ALL: &str = "-";
 
 /// The scopes that exist, as they are written.
-const NAMES: [(&str, Scope); 10] = [
+const NAMES: [(&str, Scope); 11] = [
     ("calls.execute", Scope::CallsExecute),
     ("calls.read", Scope::CallsRead),
     ("prompts.reply", Scope::PromptsReply),
@@ -28,6 +28,7 @@ const NAMES: [(&str, Scope); 10] = [
     ("files.read", Scope::FilesRead),
     ("files.write", Scope::FilesWrite),
     ("workspaces.manage", Scope::WorkspacesManage),
+    ("ports.connect", Scope::PortsConnect),
     ("admin", Scope::Admin),
 ];
 

@@ -10,19 +10,16 @@ use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
-use toolgate_contract::call::Ending;
 use toolgate_contract::*;
 use toolgate_fs::FileError;
 use toolgate_fs::uploads::Upload;
-use toolgate_model::{CallId, RawInput};
 
 use super::look;
 use super::permitted::{self, named};
 use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
-use crate::grpc::convert::{self, WireCall};
+use crate::grpc::rpc_call::RpcCall;
 use crate::grpc::status::{self, bad_field};
-use crate::grpc::tool_service::Tools;
 
 /// The tool that changes files.
 const TOOL: &str = "files";
@@ -66,13 +63,7 @@ pub(super) fn pieces<P: Piece>(first: Bytes, others: Streaming<P>) -> Content {
 }
 
 /// A change that is to be made.
-pub(super) struct Change<'a> {
-    shared: &'a Arc<Shared>,
-    caller: &'a Caller,
-    workspace: String,
-    call: CallOptions,
-    deadline: Option<Instant>,
-}
+pub(super) struct Change<'a>(RpcCall<'a>);
 
 /// Adds to an input the SHA-256 that a file must have, if one is named.
 pub(super) fn expect_sha256(input: &mut Value, sha256: &str) -> Result<(), Status> {
@@ -94,20 +85,7 @@ impl<'a> Change<'a> {
         call: Option<CallOptions>,
         deadline: Option<Instant>,
     ) -> Result<Self, Status> {
-        let mut call = call.unwrap_or_default();
-        let named = call.context.as_ref().map_or("", |context| &context.workspace);
-        let workspace = caller.place(&shared.engine, named)?.workspace.name().to_owned();
-        if call.call_id.is_empty() {
-            call.call_id = CallId::generate().to_string();
-        }
-        convert::call_id("call.call_id", &call.call_id)?;
-        Ok(Self {
-            shared,
-            caller,
-            workspace,
-            call,
-            deadline,
-        })
+        RpcCall::new(shared, caller, TOOL, call, deadline).map(Self)
     }
 
     /// Writes a content, and returns the call and the file as it is then.
@@ -134,52 +112,30 @@ impl<'a> Change<'a> {
 
     /// Keeps a content for the call, makes that, and returns its id.
     pub(super) async fn send(&self, mut input: Value, content: Content) -> Result<String, Status> {
-        let uploads = &self.shared.uploads;
+        let (uploads, call) = (&self.0.shared.uploads, &self.0);
         let upload = uploads.begin().await.map_err(not_kept)?;
         let upload = receive(upload, content).await?;
-        let kept = upload.keep(&self.workspace, &self.call.call_id).await;
+        let kept = upload.keep(call.workspace(), call.id()).await;
         let (sha256, bytes) = kept.map_err(not_kept)?;
         input["sha256"] = json!(sha256);
         input["bytes"] = json!(bytes);
-        let made = self.make(input).await;
+        let made = call.make(input).await;
         // A call of the next run of the service, or another one of the same id, may still want it; then time takes it away.
         let is_over = |status: &Status| !matches!(status.code(), Code::Unavailable | Code::AlreadyExists);
         if made.as_ref().err().is_none_or(is_over) {
-            uploads.forget(&self.workspace, &self.call.call_id, &sha256).await;
+            uploads.forget(call.workspace(), call.id(), &sha256).await;
         }
         made
     }
 
     /// Makes the call, and returns its id if it did what it is for.
     pub(super) async fn make(&self, input: Value) -> Result<String, Status> {
-        let CallOptions {
-            context,
-            call_id,
-            unattended,
-            wait_timeout,
-        } = self.call.clone();
-        let request = WireCall {
-            context,
-            id_field: "call.call_id",
-            call_id,
-            tool: TOOL.to_owned(),
-            input: RawInput::Value(input),
-            timeout: None,
-            on_disconnect: OnDisconnect::Cancel.into(),
-            unanswered: Some(convert::unanswered(unattended, wait_timeout.as_ref())?),
-        };
-        let tools = Tools(self.shared.clone());
-        let made = tools.run(self.caller, &self.workspace, request, self.deadline).await?;
-        match &made.ending {
-            Some(Ending::Completed(_)) => Ok(made.call_id),
-            Some(Ending::Failed(failed)) => Err(status::failed_change(&made.call_id, failed)),
-            None => Err(status::draining()),
-        }
+        self.0.make(input).await
     }
 
     /// Returns a file as the change has left it; nothing if it may not be shown, or is gone already.
     pub(super) async fn result(&self, path: &str, with_sha256: bool) -> Option<FileInfo> {
-        let glance = permitted::glance(self.shared, self.caller, self.call.context.clone())
+        let glance = permitted::glance(self.0.shared, self.0.caller, self.0.context())
             .await
             .ok()?;
         look::stat(&glance, path, with_sha256).await.ok()

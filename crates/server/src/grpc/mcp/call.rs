@@ -282,6 +282,7 @@ impl<'s> Following<'s> {
                     self.items.push(items(call.clone(), cursor));
                 }
             }
+            EventKind::Listening { .. } => {}
             EventKind::Warning { text, .. } => self.notes.say(text.clone()).await,
             EventKind::Ended(ending) if *call == self.id => return Some((**ending).clone()),
             EventKind::Ended(_) => {}

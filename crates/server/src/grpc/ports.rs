@@ -1,0 +1,4 @@
+//! `/ports/SECRET/`.
+
+/// Where opened ports are.
+pub(super) const PATH: &str = "/ports/";
