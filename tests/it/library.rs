@@ -3,6 +3,7 @@
 mod background;
 mod files;
 mod places;
+pub(crate) mod ports;
 
 use toolgate_client::{Client, Error};
 

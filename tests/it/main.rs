@@ -33,6 +33,7 @@ mod feedback;
 mod file_commands;
 mod files;
 mod floods;
+mod forward;
 mod hooks;
 mod hostile;
 mod hosts;

@@ -19,8 +19,8 @@ use crate::request::completed;
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is run"]
 pub struct CallRequest<R> {
-    pub(crate) client: Client,
-    context: CallContext,
+    client: Client,
+    pub(crate) context: CallContext,
     options: CallOptions,
     pub(crate) request: R,
 }

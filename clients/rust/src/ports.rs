@@ -52,7 +52,12 @@ impl CallRequest<OpenPortRequest> {
     /// Opens the port, and returns when that was allowed. An error has the service's reason. Dropping what this returns
     /// leaves the port open.
     pub async fn run(self) -> Result<OpenedPort, Error> {
-        let (client, call, request) = self.into_parts();
+        let (workspace, directory) = (self.context.workspace.clone(), self.context.directory.clone());
+        let (client, mut call, request) = self.into_parts();
+        if let Some(context) = &mut call.context {
+            // Where the client works otherwise does not matter: without a workspace, that of the call to reach is meant.
+            (context.workspace, context.directory) = (workspace, directory);
+        }
         let request = OpenPortRequest {
             call: Some(call),
             ..request

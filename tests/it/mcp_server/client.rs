@@ -308,6 +308,8 @@ pub(super) async fn serve(inside: &Inside) -> Service {
     let closing = CancellationToken::new();
     let shared = Arc::new(Shared {
         uploads: toolgate_fs::uploads::Uploads::new("/nonexistent".into()),
+        ports: Default::default(),
+        tunnels: Default::default(),
         watches: toolgate_server::grpc::Watches::default(),
         engine: inside.engine.clone(),
         outputs: inside.store.clone(),
