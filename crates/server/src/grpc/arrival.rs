@@ -20,6 +20,7 @@ use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 use toolgate_model::{CallId, SessionId};
 
 use super::delegate::write_to_connection;
+use super::takeover::{Connection, Takeover};
 
 /// How many connections may be traced at a time; more wait in the system's queue.
 const MAX_TRACES: usize = 256;
@@ -88,6 +89,7 @@ pub(crate) enum Way {
 pub(crate) struct Arrival {
     pub(crate) way: Way,
     pub(crate) behind: Behind,
+    pub(super) takeover: Takeover,
 }
 
 impl Arrival {
@@ -152,8 +154,8 @@ impl Door for TlsStream<TcpStream> {
 }
 
 /// A connection that was traced.
-pub(crate) struct Traced<S> {
-    connection: S,
+pub(crate) struct Traced {
+    connection: Connection,
     arrival: Arrival,
 }
 
@@ -162,8 +164,8 @@ pub(crate) fn traced<S: Door + Sync>(
     incoming: impl Stream<Item = io::Result<S>> + Send + Unpin,
     tracer: Arc<dyn Tracer>,
     open: bool,
-) -> impl Stream<Item = io::Result<Traced<S>>> {
-    let traces: JoinSet<Traced<S>> = JoinSet::new();
+) -> impl Stream<Item = io::Result<Traced>> {
+    let traces: JoinSet<Traced> = JoinSet::new();
     stream::unfold(
         (incoming, traces, false),
         move |(mut incoming, mut traces, mut ended)| {
@@ -180,8 +182,9 @@ pub(crate) fn traced<S: Door + Sync>(
                                 let tracer = tracer.clone();
                                 traces.spawn(async move {
                                     let behind = connection.trace(tracer.as_ref(), open).await;
-                                    let arrival = Arrival { way: connection.way(), behind };
-                                    Traced { connection, arrival }
+                                    let way = connection.way();
+                                    let takeover = Takeover::default();
+                                    Traced { connection: Box::new(connection), arrival: Arrival { way, behind, takeover } }
                                 });
                             }
                             Some(Err(error)) => return Some((Err(error), (incoming, traces, ended))),
@@ -195,7 +198,7 @@ pub(crate) fn traced<S: Door + Sync>(
     )
 }
 
-impl<S> Connected for Traced<S> {
+impl Connected for Traced {
     type ConnectInfo = Arrival;
 
     fn connect_info(&self) -> Arrival {
@@ -203,10 +206,16 @@ impl<S> Connected for Traced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Traced<S> {
+impl AsyncRead for Traced {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.connection).poll_read(cx, buffer)
     }
 }
 
-write_to_connection!(Traced);
+write_to_connection!(plain Traced);
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.arrival.takeover.hand_over(&mut self.connection);
+    }
+}

@@ -20,6 +20,8 @@ use tonic::codegen::http::header::{
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{Layer, Service};
 
+use super::answers::plain;
+
 /// Where the page is.
 pub(crate) const PATH: &str = "/console/";
 
@@ -148,7 +150,7 @@ fn answer(files: &[File], request: &Request<Body>) -> Option<Response<Body>> {
         return ["/", "/console"].contains(&path).then(to_the_page);
     };
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "the console is only read\n");
+        let mut response = told(StatusCode::METHOD_NOT_ALLOWED, "the console is only read\n");
         response
             .headers_mut()
             .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -157,22 +159,18 @@ fn answer(files: &[File], request: &Request<Body>) -> Option<Response<Body>> {
     let file = files.iter().find(|file| file.name == name);
     Some(match file {
         Some(file) => file.response(request),
-        None => plain(StatusCode::NOT_FOUND, "the console has no such file\n"),
+        None => told(StatusCode::NOT_FOUND, "the console has no such file\n"),
     })
 }
 
 fn to_the_page() -> Response<Body> {
-    let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "the console is at /console/\n");
+    let mut response = told(StatusCode::TEMPORARY_REDIRECT, "the console is at /console/\n");
     response.headers_mut().insert(LOCATION, HeaderValue::from_static(PATH));
     response
 }
 
-fn plain(code: StatusCode, text: &str) -> Response<Body> {
-    let mut response = Response::new(Body::new(text.to_owned()));
-    *response.status_mut() = code;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    guard(response)
+fn told(code: StatusCode, text: &str) -> Response<Body> {
+    guard(plain(code, text))
 }
 
 fn guard(mut response: Response<Body>) -> Response<Body> {

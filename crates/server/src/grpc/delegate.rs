@@ -1,9 +1,15 @@
 //! For connections that change what is read and leave what is written as it is.
 
-/// Implements `AsyncWrite` for a wrapper by its field `connection`.
+/// Implements `AsyncWrite` for a wrapper by its field `connection`; `plain` if that is of one type only.
 macro_rules! write_to_connection {
     ($wrapper:ident) => {
-        impl<S: ::tokio::io::AsyncWrite + Unpin> ::tokio::io::AsyncWrite for $wrapper<S> {
+        write_to_connection!(@implement [S: ::tokio::io::AsyncWrite + Unpin] $wrapper<S>);
+    };
+    (plain $wrapper:ident) => {
+        write_to_connection!(@implement [] $wrapper);
+    };
+    (@implement [$($generics:tt)*] $wrapper:ty) => {
+        impl<$($generics)*> ::tokio::io::AsyncWrite for $wrapper {
             fn poll_write(
                 mut self: ::std::pin::Pin<&mut Self>,
                 cx: &mut ::std::task::Context<'_>,

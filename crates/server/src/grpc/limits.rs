@@ -19,6 +19,7 @@ use toolgate_contract as proto;
 use toolgate_telemetry::Metrics;
 
 use super::mcp::PATH as MCP_PATH;
+use super::ports::PATH as PORTS_PATH;
 use super::{measure, status};
 
 /// Principals that the rate is remembered of before those that were silent are forgotten.
@@ -145,7 +146,7 @@ impl Traffic {
     fn is_stream<B>(&self, request: &Request<B>) -> bool {
         match request.uri().path() {
             MCP_PATH => request.method() != Method::DELETE,
-            path => self.streaming.contains(path),
+            path => path.starts_with(PORTS_PATH) || self.streaming.contains(path),
         }
     }
 

@@ -26,11 +26,9 @@ use std::time::Duration;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use tonic::codegen::http::header::{ALLOW, RETRY_AFTER};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
 use self::context::McpContext;
@@ -38,6 +36,7 @@ pub(crate) use self::endpoint::{PATH, SESSION};
 use self::handler::Handler;
 use self::sessions::{Sessions, Stream};
 use super::Shared;
+use super::answers::{plain, refused};
 use super::auth::{Caller, Gate, GateLayer};
 
 /// Bytes of JSON around the input of a call.
@@ -226,41 +225,6 @@ impl Service<Request<Body>> for Mcp {
         let mcp = self.clone();
         Box::pin(async move { Ok(mcp.serve(request).await) })
     }
-}
-
-/// Says in HTTP what the gate says in gRPC.
-fn refused(status: Status) -> Response<Body> {
-    use tonic::Code;
-    #[allow(clippy::wildcard_enum_match_arm)] // what the gate and the checks here can say
-    let code = match status.code() {
-        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::PermissionDenied => StatusCode::FORBIDDEN,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::InvalidArgument => StatusCode::BAD_REQUEST,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let mut response = plain(code, &format!("{}\n", status.message()));
-    let retry = status.get_details_retry_info().and_then(|retry| retry.retry_delay);
-    if let Some(wait) = retry {
-        // In whole seconds, and never too early.
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if code == StatusCode::UNAUTHORIZED {
-        let bearer = HeaderValue::from_static("Bearer realm=\"toolgate\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
-    }
-    response
-}
-
-fn plain(code: StatusCode, text: &str) -> Response<Body> {
-    let mut response = Response::new(Body::new(text.to_owned()));
-    *response.status_mut() = code;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
 }
 
 /// Returns a header, if it is text.

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
+mod answers;
 pub mod arrival;
 mod audit_service;
 pub mod auth;
@@ -30,6 +31,7 @@ mod rpc_call;
 mod session_service;
 mod shared;
 mod status;
+mod takeover;
 mod tool_service;
 mod values;
 mod watches;
@@ -43,6 +45,7 @@ use futures_util::TryStreamExt as _;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::codegen::http::Method;
 use tonic::codegen::http::header::HeaderName;
 use tonic::service::Routes;
@@ -74,6 +77,7 @@ use self::limits::Traffic;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
+use self::ports::PortsLayer;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 pub use self::watches::Watches;
 pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
@@ -112,6 +116,9 @@ pub enum ServeError {
 pub struct Services {
     routes: Routes,
     mcp: McpLayer,
+    ports: PortsLayer,
+    /// What goes on beside the streams.
+    tunnels: TaskTracker,
     measure: MeasureLayer,
     health: HealthReporter,
     origins: Arc<[String]>,
@@ -135,6 +142,8 @@ impl Services {
             traffic: shared.traffic.clone(),
             tracer: Arc::new(Untraced),
             mcp: McpLayer::new(shared.clone()),
+            ports: PortsLayer::new(shared.clone()),
+            tunnels: shared.tunnels.clone(),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
             health,
@@ -181,6 +190,8 @@ impl Services {
         let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let router = server(self.traffic.limits().streams_per_connection)
+            // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
+            .layer(self.ports)
             .layer(only_origins)
             .layer(cors(&self.origins))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
@@ -210,6 +221,8 @@ impl Services {
             }
         }
         self.mcp.finish().await;
+        self.tunnels.close();
+        self.tunnels.wait().await;
         Ok(())
     }
 }
