@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout};
 use toolgate_contract::*;
 
-use crate::library::ports::listens;
+use crate::library::ports::{listens, open_air};
 use crate::support::*;
 
 /// The command while it forwards.
@@ -52,7 +52,11 @@ impl Forwarding {
 #[test]
 fn local_connections_reach_the_program_until_an_interrupt() {
     test(async {
-        let mut server = Server::with(Setup::tcp()).await;
+        let mut server = Server::with(Setup {
+            tcp: true,
+            ..open_air("allow")
+        })
+        .await;
         let port = listens(&server, "c").await.to_string();
         let mut forwarding = Forwarding::start(&server, &["c", &port]).await;
         let http = forwarding.lines.next_line().await.unwrap().unwrap();
@@ -88,7 +92,7 @@ fn local_connections_reach_the_program_until_an_interrupt() {
 #[test]
 fn it_ends_with_the_program() {
     test(async {
-        let server = Server::start().await;
+        let server = Server::with(open_air("allow")).await;
         let port = listens(&server, "c").await.to_string();
         let mut forwarding = Forwarding::start(&server, &["c", &port, "--listen", "localhost:0"]).await;
         let http = forwarding.lines.next_line().await.unwrap().unwrap();
@@ -104,7 +108,7 @@ fn it_ends_with_the_program() {
 #[test]
 fn what_cannot_be_forwarded_to_has_an_exit_code() {
     test(async {
-        let server = Server::with(Setup::permission(serde_json::json!({"port": "ask"}))).await;
+        let server = Server::with(open_air("ask")).await;
         let port = listens(&server, "c").await.to_string();
         let url = server.url();
         let check = async |args: &[&str], code: i32, part: &str| {
@@ -132,7 +136,7 @@ fn what_cannot_be_forwarded_to_has_an_exit_code() {
 #[test]
 fn what_calls_listen_on_is_listed() {
     test(async {
-        let server = Server::start().await;
+        let server = Server::with(open_air("allow")).await;
         let port = listens(&server, "c").await;
         let url = server.url();
         let run = async |args: &[&str]| {

@@ -28,6 +28,12 @@ while True:
     threading.Thread(target=serve, args=listening.accept()[:1], daemon=True).start()
 "#;
 
+/// Settings for a service whose commands have no walls, which would keep them from listening; `port` is what a rule says of
+/// ports.
+pub(crate) fn open_air(port: &str) -> Setup {
+    Setup::permission(json!({"*": "allow", "port": port}))
+}
+
 /// Starts the program in the background, and returns the port that it listens on.
 pub(crate) async fn listens(server: &Server, id: &str) -> u16 {
     std::fs::write(server.work().join("program.py"), PROGRAM).unwrap();
@@ -56,7 +62,7 @@ async fn open(client: &Client, call: &str, port: u16) -> OpenedPort {
 #[test]
 fn each_side_of_a_connection_ends_by_itself() {
     test(async {
-        let mut server = Server::start().await;
+        let mut server = Server::with(open_air("allow")).await;
         let port = listens(&server, "c").await;
         // Where the client works otherwise is no matter.
         let client = Client::builder(&server.url())
@@ -102,7 +108,7 @@ fn each_side_of_a_connection_ends_by_itself() {
 #[test]
 fn a_connection_that_the_program_breaks_is_an_error() {
     test(async {
-        let server = Server::start().await;
+        let server = Server::with(open_air("allow")).await;
         let port = listens(&server, "c").await;
         let opened = open(&connected(&server).await, "c", port).await;
         let mut connection = opened.connect().await.unwrap();
@@ -131,7 +137,7 @@ fn a_connection_that_the_program_breaks_is_an_error() {
 #[test]
 fn what_is_not_allowed_or_not_there_is_not_opened() {
     test(async {
-        let server = Server::with(Setup::permission(json!({"port": "ask"}))).await;
+        let server = Server::with(open_air("ask")).await;
         let port = listens(&server, "c").await;
         let client = connected(&server).await;
         refused_for(client.open_port("c", port).run().await, "PERMISSION_NEEDED");
