@@ -60,7 +60,7 @@ func WithRecursive() CallOption {
 }
 
 // changeOf says how a change is made.
-func (f *Files) changeOf(options []CallOption) (changeConfig, *toolgatev1.CallOptions, error) {
+func (f *Files) changeOf(options []CallOption) (changeConfig, *toolgatev1.CallStart, error) {
 	var all []CallOption
 	for _, option := range f.options {
 		all = append(all, option)

@@ -319,12 +319,12 @@ func (c callConfig) timeoutProto() *durationpb.Duration {
 }
 
 // proto makes what an RPC that makes its call itself is told of it.
-func (c callConfig) proto() (*toolgatev1.CallOptions, error) {
+func (c callConfig) proto() (*toolgatev1.CallStart, error) {
 	context, err := c.context.proto()
 	if err != nil {
 		return nil, err
 	}
-	options := &toolgatev1.CallOptions{Context: context, CallId: c.callID}
+	options := &toolgatev1.CallStart{Context: context, CallId: c.callID}
 	if c.waits {
 		options.Unattended = toolgatev1.Unattended_UNATTENDED_WAIT
 		if c.waitTimeout != 0 {

@@ -45,7 +45,7 @@ func (c *Client) OpenPort(ctx context.Context, callID string, port int, options 
 		return nil, err
 	}
 	response, err := c.ports.OpenPort(ctx, &toolgatev1.OpenPortRequest{
-		Call: message, TargetCallId: callID, Port: int32(port),
+		Call: message, CallId: callID, Port: int32(port),
 	})
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func mayRetry(method string, request any) bool {
 	case *toolgatev1.RunToolRequest:
 		return request.GetCallId() != ""
 	case interface {
-		GetCall() *toolgatev1.CallOptions
+		GetCall() *toolgatev1.CallStart
 	}:
 		return request.GetCall().GetCallId() != ""
 	}

@@ -215,9 +215,9 @@ func TestWhatMayBeRepeatedIsRetried(t *testing.T) {
 		request any
 		want    bool
 	}{
-		{&toolgatev1.WriteFileRequest{Call: &toolgatev1.CallOptions{CallId: "a"}}, true},
+		{&toolgatev1.WriteFileRequest{Call: &toolgatev1.CallStart{CallId: "a"}}, true},
 		{&toolgatev1.WriteFileRequest{}, false},
-		{&toolgatev1.OpenPortRequest{Call: &toolgatev1.CallOptions{CallId: "a"}}, true},
+		{&toolgatev1.OpenPortRequest{Call: &toolgatev1.CallStart{CallId: "a"}}, true},
 		{&toolgatev1.RunToolRequest{}, false},
 	} {
 		if got := mayRetry("", one.request); got != one.want {

@@ -17,17 +17,14 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tonic::Code;
-use toolgate_client::{Client, Error, Follower};
+use toolgate_client::{CallInput, Client, Error, Follower};
 use toolgate_contract::call_event::Event;
-use toolgate_contract::{
-    CallEvent, GetTerminalRequest, GetTerminalResponse, OutputMode, ResizeTerminalRequest, TerminalSize,
-};
+use toolgate_contract::{CallEvent, GetTerminalResponse, OutputMode};
 
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::send::Sender;
 use super::terminal::{Terminal, visible};
 use super::words;
 
@@ -115,7 +112,7 @@ impl Attached<'_> {
         let mut interrupts = Interrupts::listen()?;
         let mut sizes = signal(SignalKind::window_change()).map_err(Failure::Terminal)?;
         let (typed, waiting) = mpsc::channel(WAITING_KEYS);
-        let mut sending = pin!(forward(waiting, Sender::new(self.client.clone(), &self.call)));
+        let mut sending = pin!(forward(waiting, self.client.input(&self.call)));
         let mut follower = self.draw().await?;
         loop {
             let keys = async {
@@ -161,29 +158,19 @@ impl Attached<'_> {
     /// Gives the call's terminal the size of this one.
     async fn resize(&self) -> Result<(), Failure> {
         let size = tcgetwinsize(io::stdout()).map_err(|error| Failure::Terminal(error.into()))?;
-        let request = ResizeTerminalRequest {
-            call_id: self.call.clone(),
-            size: Some(TerminalSize {
-                columns: known(size.ws_col, USUAL.0).min(MOST.0).into(),
-                rows: known(size.ws_row, USUAL.1).min(MOST.1).into(),
-            }),
-        };
-        self.client.tool_service().resize_terminal(request).await?;
-        Ok(())
+        let columns = known(size.ws_col, USUAL.0).min(MOST.0).into();
+        let rows = known(size.ws_row, USUAL.1).min(MOST.1).into();
+        Ok(self.client.resize_terminal(&self.call, columns, rows).await?)
     }
 
     /// Shows what the call's terminal shows, and returns what comes after.
     async fn draw(&mut self) -> Result<Follower, Failure> {
-        let request = GetTerminalRequest {
-            call_id: self.call.clone(),
-        };
-        let picture = self.client.tool_service().get_terminal(request).await?.into_inner();
         let GetTerminalResponse {
             contents,
             output_offset,
             last_sequence,
             ..
-        } = picture;
+        } = self.client.get_terminal(&self.call).await?;
         let call = self.client.get_call(&self.call).await?;
         let mut screen = [RESET.as_bytes(), CLEAR.as_bytes(), &contents].concat();
         self.is_noted = !call.waiting_for.is_empty();
@@ -230,13 +217,13 @@ fn known(size: u16, usual: u16) -> u16 {
 }
 
 /// Sends what is typed, until nothing more is.
-async fn forward(mut typed: mpsc::Receiver<Vec<u8>>, mut sender: Sender) -> Result<(), Failure> {
+async fn forward(mut typed: mpsc::Receiver<Vec<u8>>, mut input: CallInput) -> Result<(), Failure> {
     let mut is_read = true;
     while let Some(keys) = typed.recv().await {
         if keys.is_empty() || !is_read {
             continue;
         }
-        match send(&mut sender, keys).await {
+        match send(&mut input, keys).await {
             // The command has ended, or is about to: the call's events say so.
             Err(Failure::Client(Error::Status(status))) if status.code() == Code::FailedPrecondition => is_read = false,
             sent => sent?,
@@ -245,10 +232,10 @@ async fn forward(mut typed: mpsc::Receiver<Vec<u8>>, mut sender: Sender) -> Resu
     Ok(())
 }
 
-async fn send(sender: &mut Sender, keys: Vec<u8>) -> Result<(), Failure> {
+async fn send(input: &mut CallInput, keys: Vec<u8>) -> Result<(), Failure> {
     // Others may type too: where the input goes on is asked for each time.
-    sender.catch_up().await?;
-    sender.send(keys, false).await?;
+    input.catch_up().await?;
+    input.send(keys).await?;
     Ok(())
 }
 

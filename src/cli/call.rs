@@ -24,12 +24,13 @@ use toolgate_contract::{
 };
 use toolgate_permission::hints::nearest;
 
+use super::answers::{PromptArgs, Prompts};
 use super::arguments;
 use super::connection::Connection;
+use super::dry_run;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::keyboard::Keyboard;
 use super::prompt;
 use super::terminal::{Look, Terminal, visible};
 use super::tools::{self, Viewpoint};
@@ -63,44 +64,6 @@ impl OutputChoice {
     }
 }
 
-/// Who answers what the call asks.
-#[derive(Clone, Debug, Args)]
-pub(super) struct PromptArgs {
-    /// Allow, once, whatever is asked.
-    #[arg(long, short, group = "prompts")]
-    yes: bool,
-    /// Refuse whatever is asked.
-    #[arg(long, short, group = "prompts")]
-    no: bool,
-    /// Ask in the terminal; without a terminal, refuse. This is the default.
-    #[arg(long, group = "prompts")]
-    ask: bool,
-    /// Leave what is asked to approvers elsewhere (`toolgate approve`).
-    #[arg(long, group = "prompts")]
-    wait: bool,
-}
-
-impl PromptArgs {
-    /// Returns whether the prompts are left to others.
-    pub(super) fn leaves(&self) -> bool {
-        self.wait
-    }
-
-    fn prompts(&self, terminal: &Terminal) -> Prompts {
-        match (self.yes, self.no, self.wait) {
-            (true, _, _) => Prompts::Allow,
-            (_, true, _) => Prompts::Refuse("because of --no"),
-            (_, _, true) => Prompts::Leave,
-            (false, false, false) => match Keyboard::open().filter(|_| terminal.shows_notes) {
-                Some(keyboard) => Prompts::Ask(keyboard),
-                None => Prompts::Refuse(
-                    "because there is no terminal to ask on; --yes allows, --wait leaves it to another approver",
-                ),
-            },
-        }
-    }
-}
-
 /// The tool, its arguments, and how to run it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -108,10 +71,11 @@ Examples:
   toolgate call read filePath=/etc/hosts limit=5
   toolgate call bash command='make test' description='Runs the tests' --exit-code
   toolgate call edit --input-file edit.json --yes
+  toolgate call bash command='rm -r build' description='Cleans up' --dry-run
   git log -1 --format=%B | jq -Rs '{content: ., filePath: \"msg.txt\"}' | toolgate call write --input-file -
 
 Exit codes: 0 completed, 1 failed, 2 usage, 3 denied or rejected, 4 cancelled or timed out, 5 no server or RPC error,
-130 interrupted.")]
+6 a person would be asked (--dry-run), 130 interrupted.")]
 pub(super) struct CallArgs {
     /// The tool's name; `toolgate tools` lists them.
     tool: String,
@@ -156,6 +120,10 @@ pub(super) struct CallArgs {
     /// Exit with the exit code of the command that the tool ran.
     #[arg(long)]
     exit_code: bool,
+    /// Make no call, and say what it would ask: each permission with its parts, the verdict, and the rule or standing approval
+    /// that decides.
+    #[arg(long, conflicts_with_all = ["prompts", "keep", "exit_code", "call_id", "timeout", "output"])]
+    dry_run: bool,
 }
 
 impl CallArgs {
@@ -198,6 +166,13 @@ impl CallArgs {
             request = self.request(connection, text) => request?,
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
+        if self.dry_run {
+            let evaluated = dry_run::show(&connection.client, request, terminal);
+            return tokio::select! {
+                exit = evaluated => exit,
+                () = interrupts.next() => Ok(Exit::Interrupted),
+            };
+        }
         let start = Start::Execute(Box::new(request));
         let mut conversation = Conversation::new(connection, start.call_id(), &self.tool, terminal, &self.prompts);
         conversation.command_exit_code = self.exit_code;
@@ -291,14 +266,6 @@ fn odd_argument<'a>(tool: &str, schema: &Value, mut given: impl Iterator<Item = 
         None => format!("it takes {}", names.join(", ")),
     };
     Some(format!("`{odd}` is not an argument of {tool}; {hint}"))
-}
-
-/// Who answers the prompts of the call.
-enum Prompts {
-    Allow,
-    Refuse(&'static str),
-    Ask(Keyboard),
-    Leave,
 }
 
 type Asking = Pin<Box<dyn Future<Output = std::io::Result<Decision>> + Send>>;

@@ -95,6 +95,14 @@ pub(super) async fn connect_for(globals: &Globals, call: &str) -> Result<Client,
 
 /// Connects as [`connect_all`], to the first service that has something; to the first of all if none has.
 pub(super) async fn connect_where(globals: &Globals, has: impl AsyncFn(&Client) -> bool) -> Result<Client, Failure> {
+    Ok(find_where(globals, has).await?.1)
+}
+
+/// Connects as [`connect_where`], and says where that service is.
+pub(super) async fn find_where(
+    globals: &Globals,
+    has: impl AsyncFn(&Client) -> bool,
+) -> Result<(Instance, Client), Failure> {
     let mut clients = connect_all(globals).await?;
     let mut chosen = 0;
     if clients.len() > 1 {
@@ -105,7 +113,7 @@ pub(super) async fn connect_where(globals: &Globals, has: impl AsyncFn(&Client) 
             }
         }
     }
-    Ok(clients.swap_remove(chosen).1)
+    Ok(clients.swap_remove(chosen))
 }
 
 /// Connects to a server by its address.

@@ -27,6 +27,8 @@ pub enum Exit {
     Cancelled,
     /// The server cannot be reached or started, or an RPC failed.
     Unreachable,
+    /// A person would be asked.
+    Asked,
     /// The user interrupted.
     Interrupted,
     /// The exit code of the command that a call ran.
@@ -43,6 +45,7 @@ impl Exit {
             Self::Denied => 3,
             Self::Cancelled => 4,
             Self::Unreachable => 5,
+            Self::Asked => 6,
             Self::Interrupted => 130,
             Self::Command(code) => code,
         }
@@ -62,6 +65,21 @@ impl Exit {
             | FailureReason::Quota
             | FailureReason::Lost
             | FailureReason::Internal => Self::Failed,
+        }
+    }
+
+    /// Returns how a file that cannot be shown or changed, or a port that cannot be opened, ends the program.
+    fn of_refusal(status: &Status) -> Self {
+        let reason = status.get_details_error_info().map(|info| info.reason);
+        match (status.code(), reason.as_deref()) {
+            (Code::InvalidArgument, _) => Self::Usage,
+            (Code::PermissionDenied, Some("SCOPE_MISSING" | "WORKSPACES_LIMITED" | "FOREIGN_HOST")) => {
+                Self::Unreachable
+            }
+            (Code::PermissionDenied, Some(_)) => Self::Denied,
+            (Code::Cancelled | Code::DeadlineExceeded, Some(_)) => Self::Cancelled,
+            (Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted, Some(_)) => Self::Failed,
+            _ => Self::Unreachable,
         }
     }
 }
@@ -87,6 +105,9 @@ pub(super) enum Failure {
     /// The library could not do it: an RPC failed, nothing answers, a stream was lost.
     #[error(transparent)]
     Client(Error),
+    /// A file cannot be shown or changed, or a port cannot be opened.
+    #[error(transparent)]
+    Refused(Error),
     /// Whoever made a call may not answer what it asks.
     #[error("the call is cancelled, because its prompt cannot be answered from here: {0}")]
     MayNotReply(String),
@@ -96,9 +117,12 @@ pub(super) enum Failure {
     /// A file could not be read.
     #[error("cannot read {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The program could not be copied.
+    /// A file could not be written.
     #[error("cannot write {}", .path.display())]
-    Install { path: PathBuf, source: io::Error },
+    WriteFile { path: PathBuf, source: io::Error },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen { address: String, source: io::Error },
     /// The terminal or its signals are not to be had.
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
@@ -111,17 +135,28 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Says of a status of a service that it is about a file or a port, which has exit codes of its own.
+    pub(super) fn into_refusal(self) -> Self {
+        if let Self::Client(error @ Error::Status(_)) = self {
+            Self::Refused(error)
+        } else {
+            self
+        }
+    }
+
     /// Returns how the program ends for it.
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Configuration(_) | Self::Read { .. } => Exit::Usage,
+            Self::Refused(Error::Status(status)) => Exit::of_refusal(status),
+            Self::Client(Error::Save { .. } | Error::Write(_)) => Exit::Failed,
             Self::Client(Error::Status(status)) if status.code() == Code::InvalidArgument => Exit::Usage,
             Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
             | Self::Json(_) => Exit::Unreachable,
-            Self::Client(_) => Exit::Usage,
+            Self::Client(_) | Self::Refused(_) => Exit::Usage,
             Self::MayNotReply(_) => Exit::Denied,
-            Self::Install { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
+            Self::WriteFile { .. } | Self::Listen { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
             Self::BrokenPipe => Exit::Completed,
         }
     }
@@ -136,7 +171,7 @@ impl Failure {
             Self::Client(Error::Unreachable { .. }) => {
                 text.push_str("\nStart a server with `toolgate serve`, or name a running one with --server URL.");
             }
-            Self::Client(Error::Status(status)) => {
+            Self::Client(Error::Status(status)) | Self::Refused(Error::Status(status)) => {
                 let more = details(&status.get_error_details(), status.message(), verbose);
                 text.push_str(&more);
             }
@@ -150,12 +185,14 @@ impl Failure {
                 text.push_str("\nWith --wait the call waits for an approver elsewhere (`toolgate approve`).");
             }
             Self::Client(_)
+            | Self::Refused(_)
             | Self::Usage(_)
             | Self::Configuration(_)
             | Self::Start(_)
             | Self::Json(_)
             | Self::Read { .. }
-            | Self::Install { .. }
+            | Self::WriteFile { .. }
+            | Self::Listen { .. }
             | Self::Terminal(_)
             | Self::BrokenPipe
             | Self::Write(_) => {}
@@ -257,6 +294,27 @@ mod tests {
         check(&Failure::from(Status::not_found("x")), 5);
         check(&Failure::from(Status::invalid_argument("x")), 2);
         check(&Failure::BrokenPipe, 0);
+    }
+
+    #[test]
+    fn refusals_of_files_have_exit_codes() {
+        fn check(code: Code, reason: Option<&str>, expected: u8) {
+            let mut details = ErrorDetails::new();
+            if let Some(reason) = reason {
+                details.set_error_info(reason, "toolgate", std::collections::HashMap::new());
+            }
+            let failure = Failure::from(Status::with_error_details(code, "x", details));
+            assert_eq!(failure.into_refusal().exit().code(), expected, "{code:?} {reason:?}");
+        }
+        check(Code::NotFound, Some("NOT_FOUND"), 1);
+        check(Code::FailedPrecondition, Some("CONTENT_DIFFERS"), 1);
+        check(Code::InvalidArgument, Some("INVALID_FIELD"), 2);
+        check(Code::PermissionDenied, Some("DENIED_BY_RULE"), 3);
+        check(Code::PermissionDenied, Some("OUTSIDE_WORKSPACE"), 3);
+        check(Code::PermissionDenied, Some("SCOPE_MISSING"), 5);
+        check(Code::Cancelled, Some("CANCELLED"), 4);
+        check(Code::Cancelled, None, 5);
+        check(Code::Unavailable, Some("DRAINING"), 5);
     }
 
     #[test]

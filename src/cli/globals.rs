@@ -13,8 +13,8 @@ use super::terminal::Colour;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
-    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it, `call` uses the service that has the folder, or
-    /// starts one for itself, as `mcp`, `revert` and `tools` always do. The other commands find the services of yours that run on
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it, `call` and `files` use the service that has the folder,
+    /// or start one for themselves, as `mcp`, `revert` and `tools` always do. The other commands find the services of yours that run on
     /// this machine, else they try the configured socket, then http://127.0.0.1:50551.
     #[arg(
         long,
@@ -33,8 +33,8 @@ pub(super) struct Globals {
         hide_env_values = true
     )]
     pub(super) config: Option<PathBuf>,
-    /// Print one JSON object per line: messages of the contract as protobuf JSON, as grpcurl prints them. `serve`, `config` and
-    /// `audit verify` print objects of their own.
+    /// Print one JSON object per line: messages of the contract as protobuf JSON, as grpcurl prints them. `serve`, `forward`,
+    /// `config` and `audit verify` print objects of their own.
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// When to use colour; NO_COLOR is respected.

@@ -32,7 +32,7 @@ impl InstallArgs {
         } else {
             self.file
         };
-        install(Path::new(OWN_PROGRAM), &path).map_err(|source| Failure::Install {
+        install(Path::new(OWN_PROGRAM), &path).map_err(|source| Failure::WriteFile {
             path: path.clone(),
             source,
         })?;

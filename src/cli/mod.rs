@@ -8,11 +8,13 @@
 //! | 3 | denied by a rule, rejected by a person, or nobody was there to allow it |
 //! | 4 | cancelled or timed out |
 //! | 5 | the server cannot be reached or started, or an RPC failed |
+//! | 6 | a person would be asked (`call --dry-run`) |
 //! | 130 | interrupted |
 //!
 //! *Invariant:* what a command knows of a running service, it knows through the library `toolgate-client`; only `service`
 //! starts one. Nothing here ends the process: `main` does.
 
+mod answers;
 mod approve;
 mod arguments;
 mod attach;
@@ -22,8 +24,11 @@ mod calls;
 mod config;
 mod connection;
 mod credentials;
+mod dry_run;
 mod events;
 mod exit;
+mod files;
+mod forward;
 mod globals;
 mod grants;
 mod health;
@@ -38,6 +43,7 @@ mod mcp;
 #[path = "mcp_absent.rs"]
 mod mcp;
 mod output;
+mod ports;
 mod prompt;
 mod revert;
 mod scope;
@@ -70,6 +76,7 @@ Exit codes:
   3    denied by a rule, rejected by a person, or nobody was there to allow it
   4    cancelled or timed out
   5    the server cannot be reached or started, or an RPC failed
+  6    a person would be asked (call --dry-run)
   130  interrupted
 
 Results go to standard output, everything else to standard error. TOOLGATE_LOG filters the log
@@ -111,6 +118,12 @@ enum Command {
     Revert(revert::RevertArgs),
     /// Read, search or delete the whole output of a call.
     Output(output::OutputArgs),
+    /// Show, watch and change the files of a workspace.
+    Files(files::FilesArgs),
+    /// List the ports that programs of calls listen on.
+    Ports(ports::PortsArgs),
+    /// Forward connections to a port that a program of a call listens on, until interrupted.
+    Forward(forward::ForwardArgs),
     /// List standing approvals, or revoke them.
     Grants(grants::GrantsArgs),
     /// List sessions, the one with the latest call first.
@@ -173,7 +186,12 @@ impl Cli {
         // Only commands that run a service have anything to hide; what is wrong with the settings they report themselves.
         let runs_service = matches!(
             self.command,
-            Command::Serve(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_) | Command::Mcp(_)
+            Command::Serve(_)
+                | Command::Call(_)
+                | Command::Files(_)
+                | Command::Tools(_)
+                | Command::Revert(_)
+                | Command::Mcp(_)
         );
         let redactor = runs_service.then(|| service::redactor(self.globals.config.clone()));
         LogWriter::new(redactor.flatten().unwrap_or_default())
@@ -184,7 +202,9 @@ impl Cli {
             (0, Command::Serve(_)) => "info",
             // They may start a service: what its rules do not mean, and which of its tools are left out. A client keeps what
             // `mcp` says.
-            (0, Command::Mcp(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_)) => "warn",
+            (0, Command::Mcp(_) | Command::Call(_) | Command::Files(_) | Command::Tools(_) | Command::Revert(_)) => {
+                "warn"
+            }
             (0, _) => "error",
             (1, Command::Serve(_)) => "toolgate=debug,info",
             (1, _) => "warn",
@@ -208,6 +228,9 @@ impl Command {
             Self::Attach(args) => args.run(globals, terminal).await,
             Self::Revert(args) => args.run(globals, terminal).await,
             Self::Output(args) => args.run(globals, terminal).await,
+            Self::Files(args) => args.run(globals, terminal).await,
+            Self::Ports(args) => args.run(globals, terminal).await,
+            Self::Forward(args) => args.run(globals, terminal).await,
             Self::Grants(args) => args.run(globals, terminal).await,
             Self::Sessions(args) => args.run(globals, terminal).await,
             Self::Session(args) => args.run(globals, terminal).await,

@@ -153,18 +153,23 @@ fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
     }
 }
 
-/// Shows a part with the verdict on it, and after that what is not seen from its text.
-fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
-    let is_allowed = part.action() == PermissionAction::Allow;
-    let (look, verdict) = match (is_allowed, part.granted) {
-        (true, true) => (Look::Green, "granted"),
-        (true, false) => (Look::Green, "allowed"),
-        (false, _) => (Look::Yellow, "asks   "),
+/// Returns the word for a verdict, as wide as the others.
+pub(super) fn verdict(action: PermissionAction, granted: bool, paint: Paint) -> String {
+    let (look, word) = match (action, granted) {
+        (PermissionAction::Allow, true) => (Look::Green, "granted"),
+        (PermissionAction::Allow, false) => (Look::Green, "allowed"),
+        (PermissionAction::Deny, _) => (Look::Red, "denied "),
+        (PermissionAction::Ask | PermissionAction::Unspecified, _) => (Look::Yellow, "asks   "),
     };
+    paint.text(look, word)
+}
+
+/// Shows a part with the verdict on it, and after that what is not seen from its text.
+pub(super) fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
     let _ = write!(
         text,
         "\n    {} {}",
-        paint.text(look, verdict),
+        verdict(part.action(), part.granted, paint),
         indented(&visible(&part.text), "            ")
     );
     if !part.unclear.is_empty() {

@@ -6,7 +6,8 @@ use clap::Args;
 use toolgate_client::{Follower, Start};
 use toolgate_contract::RevertCallRequest;
 
-use super::call::{Conversation, PromptArgs, on_disconnect};
+use super::answers::PromptArgs;
+use super::call::{Conversation, on_disconnect};
 use super::connection::Connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;

@@ -157,13 +157,13 @@ impl Terminal {
         }
     }
 
-    /// Writes rows below their headings, columns aligned.
+    /// Writes rows below their headings, if there are any, columns aligned.
     pub(super) fn table(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
         let heading = align(&[headings.iter().map(|text| (*text).to_owned()).collect()], rows);
         let body = align(rows, &[headings.iter().map(|text| (*text).to_owned()).collect()]);
         let mut text = String::new();
-        for line in heading {
-            let _ = writeln!(text, "{}", self.out.text(Look::Bold, &line));
+        for line in heading.iter().filter(|_| !headings.is_empty()) {
+            let _ = writeln!(text, "{}", self.out.text(Look::Bold, line));
         }
         for line in body {
             let _ = writeln!(text, "{line}");

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
-    CallCompleted, CallOutcome, CallState, FailureReason, ListeningPort, PromptState, ReplyResult, ToolEffect,
-    ToolSource, ToolSourceState, WorkspaceChange,
+    CallCompleted, CallOutcome, CallState, FailureReason, FileKind, ListeningPort, PromptState, ReplyResult,
+    ToolEffect, ToolSource, ToolSourceState, WorkspaceChange,
 };
 
 macro_rules! words {
@@ -21,6 +21,7 @@ macro_rules! words {
 
 words! {
     call_state: CallState, "CALL_STATE_";
+    file_kind: FileKind, "FILE_KIND_";
     failure_reason: FailureReason, "FAILURE_REASON_";
     tool_source: ToolSource, "TOOL_SOURCE_";
     tool_source_state: ToolSourceState, "TOOL_SOURCE_STATE_";

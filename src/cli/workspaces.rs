@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use toolgate_client::{Client, Error};
-use toolgate_contract::{
-    CloseWorkspaceRequest, GetWorkspaceRequest, ListWorkspacesRequest, OpenWorkspaceRequest, WorkspaceInfo,
-};
+use toolgate_contract::{ListWorkspacesResponse, OpenWorkspaceRequest, WorkspaceInfo};
 
 use super::connection;
 use super::exit::{Exit, Failure};
@@ -68,20 +66,7 @@ impl WorkspacesArgs {
 }
 
 async fn list(client: &Client, terminal: &Terminal) -> Result<(), Failure> {
-    let mut request = ListWorkspacesRequest::default();
-    let mut workspaces = Vec::new();
-    let roots = loop {
-        let page = client
-            .workspace_service()
-            .list_workspaces(request.clone())
-            .await?
-            .into_inner();
-        workspaces.extend(page.workspaces);
-        if page.next_page_token.is_empty() {
-            break page.roots;
-        }
-        request.page_token = page.next_page_token;
-    };
+    let ListWorkspacesResponse { workspaces, roots, .. } = client.list_workspaces().await?;
     if terminal.json {
         return workspaces.iter().try_for_each(|workspace| terminal.message(workspace));
     }
@@ -106,9 +91,7 @@ fn row(workspace: &WorkspaceInfo) -> Vec<String> {
 }
 
 async fn show(client: &Client, workspace: String, terminal: &Terminal) -> Result<(), Failure> {
-    let request = GetWorkspaceRequest { workspace };
-    let response = client.workspace_service().get_workspace(request).await?.into_inner();
-    let workspace = response.workspace.ok_or(Error::Protocol("workspace"))?;
+    let workspace = client.get_workspace(workspace).await?;
     if terminal.json {
         return terminal.message(&workspace);
     }
@@ -138,7 +121,7 @@ async fn open(
         directory: directory.to_owned(),
         create,
     };
-    let response = client.workspace_service().open_workspace(request).await?.into_inner();
+    let response = client.open_workspace(request).await?;
     if terminal.json {
         return terminal.message(&response);
     }
@@ -154,10 +137,7 @@ async fn open(
 }
 
 async fn close(client: &Client, workspace: String, terminal: &Terminal) -> Result<(), Failure> {
-    let request = CloseWorkspaceRequest {
-        workspace: workspace.clone(),
-    };
-    let closed = client.workspace_service().close_workspace(request).await?.into_inner();
+    let closed = client.close_workspace(&workspace).await?;
     if terminal.json {
         return terminal.message(&closed);
     }

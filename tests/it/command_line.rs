@@ -12,7 +12,7 @@ use toolgate_contract::*;
 use crate::support::*;
 
 impl Server {
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match &self.tcp {
             Some(address) => format!("http://{address}"),
             None => format!("unix:{}", self.folder().join("s").display()),

@@ -46,7 +46,7 @@ export async function openPort(call: Call, port: number): Promise<void> {
         callId,
         unattended: Unattended.WAIT,
       },
-      targetCallId: call.callId,
+      callId: call.callId,
       port,
     });
     set(key, { state: "open", callId, path: httpPath, wrong: "" });

@@ -32,7 +32,7 @@ async def test_a_port_is_opened_again_as_the_same_call() -> None:
         port = await client.open_port("c", 80, unattended="wait", wait_timeout=1.5)
         first, second = fake.named("OpenPort")
         assert first == second
-        assert (first.target_call_id, first.port, first.call.call_id) == ("c", 80, port.call_id)
+        assert (first.call_id, first.port, first.call.call_id) == ("c", 80, port.call_id)
         assert first.call.wait_timeout.ToTimedelta().total_seconds() == 1.5
 
 

@@ -16,10 +16,12 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 use toolgate_contract::audit_service_client::AuditServiceClient;
+use toolgate_contract::file_service_client::FileServiceClient;
 use toolgate_contract::host_service_client::HostServiceClient;
 use toolgate_contract::info_service_client::InfoServiceClient;
 use toolgate_contract::output_service_client::OutputServiceClient;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::port_service_client::PortServiceClient;
 use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
@@ -183,6 +185,10 @@ impl Client {
         info_service: InfoServiceClient;
         /// Returns the generated client for opening, closing and listing workspaces.
         workspace_service: WorkspaceServiceClient;
+        /// Returns the generated client for the files of workspaces.
+        file_service: FileServiceClient;
+        /// Returns the generated client for what programs listen on.
+        port_service: PortServiceClient;
     }
 
     /// Returns the version, limits and workspaces of the service.
@@ -286,7 +292,8 @@ impl Client {
         self.retry(request, Some(self.inner.rpc_timeout), rpc).await
     }
 
-    async fn retry<Q: Clone, A, F>(
+    /// Does an RPC that may be repeated, within a deadline for each attempt if there is one.
+    pub(crate) async fn retry<Q: Clone, A, F>(
         &self,
         request: Q,
         limit: Option<Duration>,

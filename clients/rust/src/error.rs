@@ -43,7 +43,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// An output could not be saved.
+    /// An output or a file could not be saved.
     #[error("cannot save to {}", .path.display())]
     Save {
         /// The file.
@@ -51,6 +51,12 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// What was to be sent could not be read.
+    #[error("cannot read the content to send")]
+    Content(#[source] io::Error),
+    /// What arrived could not be written.
+    #[error("cannot write what arrived")]
+    Write(#[source] io::Error),
     /// What arrived of an output does not have the digest that the service stored.
     #[error("the digest of output {output_id} is {found}, but the service stored {expected}")]
     Digest {
@@ -115,7 +121,9 @@ impl Error {
             Self::Denied(_) => Code::PermissionDenied,
             Self::Refused(_) => Code::FailedPrecondition,
             Self::Digest { .. } => Code::DataLoss,
-            Self::Read { .. } | Self::Save { .. } | Self::Protocol(_) => Code::Unknown,
+            Self::Read { .. } | Self::Save { .. } | Self::Content(_) | Self::Write(_) | Self::Protocol(_) => {
+                Code::Unknown
+            }
         }
     }
 

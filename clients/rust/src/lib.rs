@@ -15,38 +15,49 @@
 //! ```
 //!
 //! [`Client`] connects and makes calls, [`Execution`] follows one of them over connections that break, [`Approver`] answers
-//! what the service asks a person, [`Host`] lends functions of this program as tools, and [`Output`] reads what calls
-//! have printed. The messages of the contract are in [`v1`]; every RPC that has no method here can be called through the
+//! what the service asks a person, [`Host`] lends functions of this program as tools, [`Output`] reads what calls have printed,
+//! [`Files`] shows and changes the files of a workspace, and [`OpenedPort`] reaches what programs listen on. The messages of the contract are in [`v1`]; every RPC that has no method here can be called through the
 //! generated clients, for example [`Client::tool_service`].
 //!
 //! Files in reading order: `target` and `credentials` (where the service is, and who calls), `client` (the connection), `retry` and
 //! `error`, `context`, `request`, `follow`, `execution` and `result` (calls), `channel`, `prompt`, `decision` and `approve` (prompts), `tool`,
-//! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `listing` and `events`.
+//! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `evaluate`, `terminal`, `call_request`,
+//! `files`, `file_reader`, `file_watcher`, `archive` and `upload` (files), `ports`, `workspaces`, `listing` and `events`.
 //!
 //! *Invariant:* the library knows the service through the contract alone. It uses no other crate of this repository.
 
 mod approve;
+mod archive;
+mod call_request;
 mod channel;
 mod client;
 mod context;
 mod credentials;
 mod decision;
 mod error;
+mod evaluate;
 mod events;
 mod execution;
+mod file_reader;
+mod file_watcher;
+mod files;
 mod follow;
 mod host;
 mod hosting;
 mod invocation;
 mod listing;
 mod output;
+mod ports;
 mod prompt;
 mod request;
 mod result;
 mod retry;
 mod save;
 mod target;
+mod terminal;
 mod tool;
+mod upload;
+mod workspaces;
 
 /// The examples of the README are compiled.
 #[cfg(doctest)]
@@ -58,20 +69,29 @@ pub use toolgate_contract as v1;
 pub use toolgate_contract::json::{struct_from_json, struct_to_json};
 
 pub use approve::Approver;
+pub use archive::ArchiveReader;
+pub use call_request::CallRequest;
 pub use channel::{ChannelEvent, PromptChannel};
 pub use client::{AuthorizedChannel, Client, ClientBuilder};
 pub use credentials::{Bearer, CertificateAndKey, Credentials, Token};
 pub use decision::Decision;
 pub use error::{BoxError, Error};
+pub use evaluate::EvaluateRequest;
 pub use events::Events;
 pub use execution::Execution;
+pub use file_reader::FileReader;
+pub use file_watcher::{FileEvent, FileWatcher};
+pub use files::Files;
 pub use follow::{Follower, Start};
 pub use host::{HookEvent, Host, Subagent};
 pub use invocation::{Ask, Invocation};
 pub use output::{Output, OutputReader, Part};
+pub use ports::{OpenedPort, PortConnection};
 pub use prompt::{PermissionPrompt, Prompt, QuestionPrompt};
 pub use request::{ExecuteRequest, Input, OnDisconnect, RevertRequest};
 pub use result::CallResult;
 pub use retry::backoff;
 pub use target::DEFAULT_TARGET;
+pub use terminal::CallInput;
 pub use tool::{Tool, ToolResult};
+pub use upload::Upload;

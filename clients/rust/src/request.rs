@@ -89,7 +89,7 @@ fn or(value: String, base: &str) -> String {
 }
 
 /// Fills what a context leaves out with the client's.
-fn completed(context: CallContext, client: &Client) -> CallContext {
+pub(crate) fn completed(context: CallContext, client: &Client) -> CallContext {
     let base = client.context();
     CallContext {
         // A folder of one workspace is none of another.

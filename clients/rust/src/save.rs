@@ -1,6 +1,6 @@
-//! Saves an output to a file.
+//! Saves an output, or a file of a workspace, to a file on this machine.
 //!
-//! *Invariant:* the file has its name only when everything is there and has the digest that the service stored.
+//! *Invariant:* the file has its name only when everything is there; an output also has the digest that the service stored.
 
 #![allow(clippy::disallowed_methods)] // the user's own file, on the user's machine
 
@@ -13,6 +13,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::client::new_id;
 use crate::error::Error;
+use crate::file_reader::FileReader;
 use crate::output::{Output, Part};
 
 /// A file that is removed unless it was given its name.
@@ -61,6 +62,27 @@ impl Output {
                 found,
                 expected: info.sha256,
             });
+        }
+        file.sync_all().await.map_err(failed)?;
+        tokio::fs::rename(&unfinished.0, path).await.map_err(failed)?;
+        Ok(written)
+    }
+}
+
+impl FileReader {
+    /// Writes all that is left to a file and returns how many bytes that is. They go to a temporary file beside it, which
+    /// takes its name when everything is there.
+    pub async fn save(mut self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        let path = path.as_ref();
+        let failed = |source: io::Error| Error::Save {
+            path: path.to_path_buf(),
+            source,
+        };
+        let (mut file, unfinished) = create_beside(path).await.map_err(failed)?;
+        let mut written = 0;
+        while let Some(piece) = self.next().await? {
+            file.write_all(&piece).await.map_err(failed)?;
+            written += piece.len() as u64;
         }
         file.sync_all().await.map_err(failed)?;
         tokio::fs::rename(&unfinished.0, path).await.map_err(failed)?;

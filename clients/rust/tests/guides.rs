@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 const RULES: &str = r#"{"permission": {"bash": {"*": "ask", "seq *": "allow", "sleep *": "allow"}}}"#;
 
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("list-tools", "list_tools"),
     ("execute", "execute"),
     ("watch", "watch"),
     ("approve", "approve"),
     ("host", "host"),
+    ("files", "files"),
     ("output", "output"),
     ("errors", "errors"),
 ];

@@ -226,7 +226,7 @@ export class Client implements AsyncDisposable {
   async openPort(callId: string, port: number, options: OpenPortOptions = {}): Promise<OpenedPort> {
     // An empty workspace is that of the call to reach.
     const context = contextMessage({ ...this.#options, workspace: undefined }, this.#ids, options);
-    const request = { call: callMessage(context, options), targetCallId: callId, port };
+    const request = { call: callMessage(context, options), callId, port };
     const answer = await this.#link.retrying((call) => this.rpc.ports.openPort(request, call), {
       signal: options.signal,
       timeoutMs: ANY_TIME,

@@ -2,7 +2,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type CallContextSchema,
-  type CallOptionsSchema,
+  type CallStartSchema,
   OnDisconnect,
   OutputMode,
   Unattended,
@@ -50,7 +50,7 @@ export function contextMessage(
 export function callMessage(
   context: MessageInitShape<typeof CallContextSchema>,
   options: ChangeOptions,
-): MessageInitShape<typeof CallOptionsSchema> {
+): MessageInitShape<typeof CallStartSchema> {
   return {
     context,
     callId: options.callId ?? uuidv7(),

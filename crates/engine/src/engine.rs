@@ -22,7 +22,7 @@ use crate::admission::Admission;
 use crate::admission::refusal::AdmitError;
 use crate::admission::started::Started;
 use crate::audit::Refusals;
-use crate::call_programs::{CallPrograms, NoPrograms};
+use crate::call_programs::{CallPrograms, NoPrograms, ProgramUsage};
 use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::doom_loop::LoopGuard;
@@ -324,6 +324,31 @@ impl Engine {
         let mut ports = self.parts.programs.listening(call).await;
         self.parts.log.redact_ports(&mut ports);
         ports
+    }
+
+    /// Returns how many calls of a workspace run or wait at this moment, and what their programs use, those included that ended
+    /// calls left running.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn usage(&self, workspace: &str) -> Result<(usize, ProgramUsage), StoreError> {
+        let live = self.parts.calls.all();
+        let live = live
+            .iter()
+            .map(|call| call.record())
+            .filter(|record| record.origin.workspace == workspace);
+        let mut calls: Vec<CallId> = live.map(|record| record.id.clone()).collect();
+        let running = calls.len();
+        for call in self.parts.programs.calls_with_left() {
+            if self
+                .origin_of(&call)
+                .await?
+                .is_some_and(|origin| origin.workspace == workspace)
+            {
+                calls.push(call);
+            }
+        }
+        Ok((running, self.parts.programs.usage(calls).await))
     }
 
     /// Returns a session's list of tasks; empty if it has none.

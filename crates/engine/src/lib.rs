@@ -62,7 +62,7 @@ mod subagent;
 pub use admission::refusal::AdmitError;
 pub use admission::started::Started;
 pub use audit::Refusals;
-pub use call_programs::CallPrograms;
+pub use call_programs::{CallPrograms, ProgramUsage};
 pub use calls::Calls;
 pub use catalog::record_tool_changes;
 pub use catalogs::{Catalogs, Gate, OpenedBy, WorkspaceRuntime};

@@ -46,7 +46,7 @@ use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
-use toolgate_engine::{self as engine, CallPrograms, Engine, EngineDeps, Limits, RunLimits};
+use toolgate_engine::{self as engine, CallPrograms, Engine, EngineDeps, Limits, ProgramUsage, RunLimits};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::atomic;
 use toolgate_lsp::{self as lsp, ServerPool};
@@ -460,6 +460,20 @@ impl CallPrograms for ProgramsOfCalls {
                 tracing::warn!(%error, "what listens on this machine cannot be found out");
                 Vec::new()
             }
+        }
+    }
+
+    async fn usage(&self, calls: Vec<CallId>) -> ProgramUsage {
+        let programs = self.0.clone();
+        let calls: Vec<String> = calls.iter().map(|call| call.as_str().to_owned()).collect();
+        let look = tokio::task::spawn_blocking(move || programs.usage_of(&calls));
+        // Fails only when the runtime shuts down.
+        let usage = look.await.unwrap_or_default();
+        ProgramUsage {
+            processes: usage.processes,
+            memory_bytes: usage.memory_bytes,
+            user: usage.user,
+            system: usage.system,
         }
     }
 

@@ -219,7 +219,7 @@ impl OpenPort {
         Ok(Connection {
             stream,
             port: self.clone(),
-            closed: Box::pin(self.closed.clone().cancelled_owned()),
+            closed: [(); 2].map(|()| Box::pin(self.closed.clone().cancelled_owned())),
             _room: room,
         })
     }
@@ -229,13 +229,14 @@ impl OpenPort {
 pub struct Connection {
     stream: TcpStream,
     port: Arc<OpenPort>,
-    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// One for each direction: a future wakes only who asked it last.
+    closed: [Pin<Box<WaitForCancellationFutureOwned>>; 2],
     _room: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.closed.as_mut().poll(cx) {
+    fn check(&mut self, direction: usize, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.closed[direction].as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, ConnectError::Closed)),
             Poll::Pending => Ok(()),
         }
@@ -244,7 +245,7 @@ impl Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
+        self.check(0, cx)?;
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = (buffer.filled().len() - before) as u64;
@@ -255,7 +256,7 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
+        self.check(1, cx)?;
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         self.port.traffic.sent.fetch_add(written as u64, Ordering::Relaxed);
         Poll::Ready(Ok(written))

@@ -127,9 +127,9 @@ def call_options(
     call_id: str | None,
     unattended: Unattended,
     wait_timeout: float | timedelta | None,
-) -> call_pb2.CallOptions:
+) -> call_pb2.CallStart:
     """Makes the message of the contract: how a request makes the call that does its work."""
-    return call_pb2.CallOptions(
+    return call_pb2.CallStart(
         context=context,
         call_id=call_id or uuid7(),
         unattended=call_pb2.Unattended.Value(f"UNATTENDED_{unattended.upper()}"),

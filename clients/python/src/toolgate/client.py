@@ -387,7 +387,7 @@ class AsyncClient:
         """
         context = self._defaults.context(session=session, workspace=workspace, agent=agent)
         call = call_options(context, port_call_id, unattended, wait_timeout)
-        request = port_service_pb2.OpenPortRequest(call=call, target_call_id=call_id, port=port)
+        request = port_service_pb2.OpenPortRequest(call=call, call_id=call_id, port=port)
         return await open_port(self._connection, request)
 
     def approvals(

@@ -379,7 +379,7 @@ class Files:
             finally:
                 stream.close()
 
-    def _call(self, call_id: str | None) -> call_pb2.CallOptions:
+    def _call(self, call_id: str | None) -> call_pb2.CallStart:
         return call_options(self._context, call_id, self._unattended, self._wait_timeout)
 
 

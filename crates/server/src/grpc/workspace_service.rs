@@ -9,7 +9,7 @@ use toolgate_contract::*;
 use toolgate_engine::WorkspaceRuntime;
 
 use super::auth::Caller;
-use super::convert::{int32, page_size};
+use super::convert::{duration, int, int32, page_size};
 use super::info_service::{language_server, workspace};
 use super::workspaces::{OpenError, WantedWorkspace};
 use super::{Shared, status};
@@ -86,8 +86,20 @@ impl WorkspaceService for OpenWorkspaces {
     ) -> Result<Response<GetWorkspaceResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let place = caller.place(&self.0.engine, &request.workspace)?;
+        let used = self.0.engine.usage(place.workspace.name()).await;
+        let (running_calls, used) = used.map_err(status::store)?;
+        let workspace = WorkspaceInfo {
+            usage: Some(WorkspaceUsage {
+                running_calls: int32(running_calls),
+                processes: int32(used.processes),
+                memory_bytes: int(used.memory_bytes),
+                user_time: Some(duration(used.user)),
+                system_time: Some(duration(used.system)),
+            }),
+            ..self.whole(&place).await?
+        };
         Ok(Response::new(GetWorkspaceResponse {
-            workspace: Some(self.whole(&place).await?),
+            workspace: Some(workspace),
         }))
     }
 
