@@ -282,7 +282,19 @@ public final class WorkspaceFiles {
      * @return the call, and the file as it is then
      */
     public WriteFileResponse write(String path, String text) {
-        return write(path, text.getBytes(StandardCharsets.UTF_8), WriteOptions.anyway());
+        return write(path, text, WriteOptions.anyway());
+    }
+
+    /**
+     * Writes a text.
+     *
+     * @param path the file; folders above it are made
+     * @param text the whole content
+     * @param how what the file must be before, and what it is then
+     * @return the call, and the file as it is then
+     */
+    public WriteFileResponse write(String path, String text, WriteOptions how) {
+        return write(path, text.getBytes(StandardCharsets.UTF_8), how);
     }
 
     /**
