@@ -33,9 +33,12 @@ class ReadmeTest {
         assertTrue(blocks.get(0).lines().count() <= FIRST_PROGRAM_LINES, "the first program is short");
         try (TestServer server = new TestServer();
                 CuttingProxy proxy = new CuttingProxy(server.socket(), Long.MAX_VALUE)) {
+            Files.createDirectories(server.roots().resolve("shop"));
             List<Path> sources = new ArrayList<>();
             for (int index = 0; index < blocks.size(); index++) {
-                String block = blocks.get(index).replace("http://127.0.0.1:50551", proxy.target());
+                String block = blocks.get(index)
+                        .replace("http://127.0.0.1:50551", proxy.target())
+                        .replace("/srv/checkouts", server.roots().toRealPath().toString());
                 sources.add(write(folder, index, block));
             }
             compile(folder, sources);
