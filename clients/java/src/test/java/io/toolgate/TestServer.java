@@ -15,10 +15,12 @@ import java.util.stream.Stream;
 final class TestServer implements AutoCloseable {
     private static final String CONFIG = """
             {"permission": {
-              "bash": {"*": "allow", "touch *": "ask", "rm *": "deny"},
+              "bash": {"*": "allow", "touch *": "ask", "* Echo.java": "ask", "rm *": "deny"},
               "edit": {"*": "ask", "notes/*": "allow", "sealed/*": "deny"},
               "read": {"*": "allow", "sealed/*": "deny", "asked/*": "ask"}},
-             "agent": {"reader": {"permission": {"edit": "deny"}}}}
+             "agent": {
+               "reader": {"permission": {"edit": "deny", "port": {"*": "deny", "1": "ask"}}},
+               "careful": {"permission": {"port": "ask"}}}}
             """;
 
     private final Path folder;
