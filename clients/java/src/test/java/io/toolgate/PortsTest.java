@@ -14,6 +14,7 @@ import io.toolgate.v1.CallState;
 import io.toolgate.v1.Event;
 import io.toolgate.v1.ListeningPort;
 import io.toolgate.v1.OpenPortRequest;
+import io.toolgate.v1.Unattended;
 import io.toolgate.v1.WatchEventsRequest;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
@@ -65,6 +66,12 @@ class PortsTest {
                 .setTargetCallId(call)
                 .setPort(port)
                 .build();
+    }
+
+    private static OpenPortRequest waiting(OpenPortRequest request) {
+        OpenPortRequest.Builder waiting = request.toBuilder();
+        waiting.getCallBuilder().setUnattended(Unattended.UNATTENDED_WAIT);
+        return waiting.build();
     }
 
     @Test
@@ -140,20 +147,22 @@ class PortsTest {
 
     @Test
     void rulesAndPeopleDecide() throws Exception {
-        refused(Status.Code.PERMISSION_DENIED, "DENIED_BY_RULE", () -> client.openPort(as("reader", "ports")));
-        refused(Status.Code.PERMISSION_DENIED, "PERMISSION_NEEDED", () -> client.openPort(as("careful", "ports")));
-        ApprovalOptions options = ApprovalOptions.named("ann").session("ports");
-        try (Approvals approvals = client.approvals(options, prompt -> Decision.once());
-                OpenedPort opened = client.openPort(as("careful", "ports"));
+        refused(Status.Code.PERMISSION_DENIED, "DENIED_BY_RULE", () -> client.openPort(as("reader", "denied")));
+        refused(Status.Code.PERMISSION_DENIED, "PERMISSION_NEEDED", () -> client.openPort(as("careful", "alone")));
+        ApprovalOptions options =
+                ApprovalOptions.named("ann").session("allowed").session("rejected");
+        PromptHandler handler = prompt ->
+                prompt.proto().getSessionId().equals("allowed") ? Decision.once() : Decision.reject("not that port");
+        try (Approvals approvals = client.approvals(options, handler);
+                OpenedPort opened = client.openPort(waiting(as("careful", "allowed")));
                 PortConnection connection = opened.connect()) {
             connection.output().write('x');
             connection.halfClose();
             assertEquals('x', connection.input().read());
-            assertFalse(approvals.done().isDone());
-        }
-        PromptHandler rejecting = prompt -> Decision.reject("not that port");
-        try (Approvals approvals = client.approvals(options, rejecting)) {
-            refused(Status.Code.PERMISSION_DENIED, "REJECTED", () -> client.openPort(as("careful", "ports")));
+            refused(
+                    Status.Code.PERMISSION_DENIED,
+                    "REJECTED",
+                    () -> client.openPort(waiting(as("careful", "rejected"))));
             assertFalse(approvals.done().isDone());
         }
     }
