@@ -19,7 +19,7 @@ final class TestServer implements AutoCloseable {
               "edit": {"*": "ask", "notes/*": "allow", "sealed/*": "deny"},
               "read": {"*": "allow", "sealed/*": "deny", "asked/*": "ask"}},
              "agent": {
-               "reader": {"permission": {"edit": "deny", "port": {"*": "deny", "1": "ask"}}},
+               "reader": {"permission": {"edit": "deny", "port": "deny"}},
                "careful": {"permission": {"port": "ask"}}}}
             """;
 
