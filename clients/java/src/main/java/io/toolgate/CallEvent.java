@@ -1,10 +1,12 @@
 package io.toolgate;
 
 import com.google.protobuf.ByteString;
+import io.toolgate.v1.ListeningPort;
 import io.toolgate.v1.PromptResolution;
 import io.toolgate.v1.PromptState;
 import io.toolgate.v1.WarningKind;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
@@ -301,6 +303,22 @@ public sealed interface CallEvent {
          */
         public String tool() {
             return proto.getChild().getTool();
+        }
+    }
+
+    /**
+     * A program of the call began or ceased to listen on a port.
+     *
+     * @param proto the message
+     */
+    record Listening(io.toolgate.v1.CallEvent proto) implements CallEvent {
+        /**
+         * Returns all that the call's programs listen on now.
+         *
+         * @return the ports, for {@link ToolgateClient#openPort(String, int)}; none any more if empty
+         */
+        public List<ListeningPort> ports() {
+            return proto.getListening().getPortsList();
         }
     }
 

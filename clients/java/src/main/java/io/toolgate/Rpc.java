@@ -11,6 +11,9 @@ import java.util.concurrent.TimeUnit;
 
 /** How this client makes RPCs: deadlines, retries, and what counts as a lost stream. */
 final class Rpc {
+    /** The silence of a stream that has no heartbeats; the connection's keepalive notices its loss. */
+    static final Duration ANY_SILENCE = Duration.ofMillis(Long.MAX_VALUE);
+
     private static final int MOST_ATTEMPTS = 6;
 
     private final Channel channel;
@@ -26,6 +29,12 @@ final class Rpc {
      * @param freshTokens whether another token may be had when one has expired
      */
     record Settings(Duration deadline, Duration reconnectTimeout, Duration silence, boolean freshTokens) {}
+
+    /** Something that may be made again when it has failed with a {@link ToolgateException}. */
+    @FunctionalInterface
+    interface Attempt<T, E extends Exception> {
+        T make() throws E;
+    }
 
     /** {@code reconnect} makes the channel try at once, instead of when its own pause is over. */
     Rpc(Channel channel, Runnable reconnect, Settings settings) {
@@ -48,12 +57,40 @@ final class Rpc {
 
     /** Makes a unary RPC that its contract lets be retried. */
     <Q, R> R call(MethodDescriptor<Q, R> method, Q request) {
-        Backoff backoff = new Backoff(settings.deadline());
-        for (int attempt = 1; ; attempt++) {
+        return retried(new Backoff(settings.deadline()), () -> once(method, request));
+    }
+
+    /** As {@link #call}, for an RPC that returns when its call has ended: a person may be asked, so it has no deadline. */
+    <Q, R> R await(MethodDescriptor<Q, R> method, Q request) {
+        return retried(() -> blocking(method, CallOptions.DEFAULT, request));
+    }
+
+    /** Makes a unary RPC that its contract does not let be retried. */
+    <Q, R> R once(MethodDescriptor<Q, R> method, Q request) {
+        CallOptions options =
+                CallOptions.DEFAULT.withDeadlineAfter(settings.deadline().toMillis(), TimeUnit.MILLISECONDS);
+        return blocking(method, options, request);
+    }
+
+    private <Q, R> R blocking(MethodDescriptor<Q, R> method, CallOptions options, Q request) {
+        try {
+            return ClientCalls.blockingUnaryCall(channel, method, options, request);
+        } catch (StatusRuntimeException failure) {
+            throw ToolgateException.of(failure);
+        }
+    }
+
+    /** Makes what may be repeated, until it succeeds or has failed too often. */
+    <T, E extends Exception> T retried(Attempt<T, E> attempt) throws E {
+        return retried(new Backoff(null), attempt);
+    }
+
+    private <T, E extends Exception> T retried(Backoff backoff, Attempt<T, E> attempt) throws E {
+        for (int made = 1; ; made++) {
             try {
-                return once(method, request);
+                return attempt.make();
             } catch (ToolgateException failure) {
-                if (attempt == MOST_ATTEMPTS
+                if (made == MOST_ATTEMPTS
                         || !retryable(failure)
                         || Thread.currentThread().isInterrupted()) {
                     throw failure;
@@ -61,16 +98,6 @@ final class Rpc {
                 pause(backoff.after(failure));
                 reconnect();
             }
-        }
-    }
-
-    private <Q, R> R once(MethodDescriptor<Q, R> method, Q request) {
-        CallOptions options =
-                CallOptions.DEFAULT.withDeadlineAfter(settings.deadline().toMillis(), TimeUnit.MILLISECONDS);
-        try {
-            return ClientCalls.blockingUnaryCall(channel, method, options, request);
-        } catch (StatusRuntimeException failure) {
-            throw ToolgateException.of(failure);
         }
     }
 

@@ -27,6 +27,10 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
     private final CompletableFuture<Void> opened = new CompletableFuture<>();
     private final Object writing = new Object();
     private boolean over;
+    /** Nothing more is to be sent. */
+    private boolean halfClosed;
+
+    private ToolgateException failure;
 
     private RpcStream(ClientCall<Q, R> call) {
         this.call = call;
@@ -52,13 +56,13 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
         return opened;
     }
 
-    /** Sends a message once there is room for it; false if the stream is over. */
+    /** Sends a message once there is room for it; false if the stream is over, or this side of it. */
     boolean send(Q message) throws InterruptedException {
         synchronized (writing) {
-            while (!over && !call.isReady()) {
+            while (!over && !halfClosed && !call.isReady()) {
                 writing.wait();
             }
-            if (over) {
+            if (over || halfClosed) {
                 return false;
             }
             call.sendMessage(message);
@@ -66,10 +70,19 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
         }
     }
 
+    /** Why the stream is over; null if it goes on, ended in order or was cancelled here. */
+    ToolgateException failure() {
+        synchronized (writing) {
+            return failure;
+        }
+    }
+
     void halfClose() {
         synchronized (writing) {
-            if (!over) {
+            if (!over && !halfClosed) {
+                halfClosed = true;
                 call.halfClose();
+                writing.notifyAll();
             }
         }
     }
@@ -126,6 +139,9 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
     public void onClose(Status status, Metadata trailers) {
         ToolgateException failure = status.isOk() ? null : ToolgateException.of(status, trailers);
         synchronized (writing) {
+            if (!over) {
+                this.failure = failure;
+            }
             over = true;
             writing.notifyAll();
         }

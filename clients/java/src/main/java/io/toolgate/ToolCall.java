@@ -1,6 +1,7 @@
 package io.toolgate;
 
 import io.toolgate.v1.CallContext;
+import io.toolgate.v1.EvaluateCallRequest;
 import io.toolgate.v1.ExecuteToolRequest;
 import io.toolgate.v1.ModelRef;
 import io.toolgate.v1.OnDisconnect;
@@ -196,6 +197,19 @@ public final class ToolCall {
         }
         sent.setOnDisconnect(sent(request.getOnDisconnect()));
         return sent.build();
+    }
+
+    /** Makes the request that asks what the call would ask. */
+    EvaluateCallRequest evaluation(CallContext defaults) {
+        EvaluateCallRequest.Builder evaluated = EvaluateCallRequest.newBuilder()
+                .setContext(filled(request.getContext(), defaults))
+                .setTool(request.getTool());
+        switch (request.getArgumentsCase()) {
+            case INPUT_JSON -> evaluated.setInputJson(request.getInputJson());
+            case INPUT -> evaluated.setInput(request.getInput());
+            case ARGUMENTS_NOT_SET -> {}
+        }
+        return evaluated.build();
     }
 
     /** A lost stream is taken up again, so it must not end the call; this library cancels by itself. */

@@ -6,22 +6,32 @@ import io.grpc.ClientInterceptors;
 import io.grpc.ManagedChannel;
 import io.toolgate.v1.Call;
 import io.toolgate.v1.CallContext;
+import io.toolgate.v1.CallEvaluation;
+import io.toolgate.v1.CallOptions;
 import io.toolgate.v1.CancelCallRequest;
 import io.toolgate.v1.ExecuteToolRequest;
 import io.toolgate.v1.ExecuteToolResponse;
 import io.toolgate.v1.GetCallRequest;
 import io.toolgate.v1.GetServerInfoRequest;
 import io.toolgate.v1.GetServerInfoResponse;
+import io.toolgate.v1.GetTerminalRequest;
+import io.toolgate.v1.GetTerminalResponse;
 import io.toolgate.v1.InfoServiceGrpc;
 import io.toolgate.v1.ListCallsRequest;
 import io.toolgate.v1.ListToolsRequest;
 import io.toolgate.v1.OnDisconnect;
+import io.toolgate.v1.OpenPortRequest;
 import io.toolgate.v1.OutputMode;
+import io.toolgate.v1.PortServiceGrpc;
 import io.toolgate.v1.PromptFilter;
+import io.toolgate.v1.ResizeTerminalRequest;
 import io.toolgate.v1.RevertCallRequest;
 import io.toolgate.v1.RevertCallResponse;
 import io.toolgate.v1.SendInputRequest;
 import io.toolgate.v1.SendInputResponse;
+import io.toolgate.v1.Signal;
+import io.toolgate.v1.SignalCallRequest;
+import io.toolgate.v1.TerminalSize;
 import io.toolgate.v1.ToolServiceGrpc;
 import io.toolgate.v1.WatchEventsRequest;
 import java.time.Duration;
@@ -188,6 +198,28 @@ public final class ToolgateClient implements AutoCloseable {
     }
 
     /**
+     * Says what a call would ask before it does anything, and what rules and standing approvals say to that.
+     *
+     * @param tool the tool's name
+     * @param input a map, a record or a bean
+     * @return the verdict, and each question with its own; nothing is run, and nobody is asked
+     */
+    public CallEvaluation evaluate(String tool, Object input) {
+        return evaluate(ToolCall.of(tool, input));
+    }
+
+    /**
+     * Says what a call would ask before it does anything, and what rules and standing approvals say to that.
+     *
+     * @param call what would be executed, and in whose name
+     * @return the verdict, and each question with its own; nothing is run, and nobody is asked
+     */
+    public CallEvaluation evaluate(ToolCall call) {
+        return rpc.call(ToolServiceGrpc.getEvaluateCallMethod(), call.evaluation(context))
+                .getEvaluation();
+    }
+
+    /**
      * Watches a call, running or ended, from its first event on. Closing the execution does not touch the call.
      *
      * @param callId the call
@@ -317,6 +349,112 @@ public final class ToolgateClient implements AutoCloseable {
     }
 
     /**
+     * Sends bytes to the standard input of a running command in the background, behind those that were accepted before.
+     *
+     * @param callId the call, of the tool {@code background}
+     * @param data at most 1 MiB; when two send at the same moment, bytes of one of them may be taken for those of the other
+     * @return how far the input has come
+     */
+    public SendInputResponse sendInput(String callId, byte[] data) {
+        long offset = sendInput(callId, 0, new byte[0], false).getNextOffset();
+        return sendInput(callId, offset, data, false);
+    }
+
+    /**
+     * Changes the size of the terminal of a running command in the background.
+     *
+     * @param callId the call, of the tool {@code background} with {@code terminal} in its input
+     * @param columns 1 to 500
+     * @param rows 1 to 200
+     */
+    public void resizeTerminal(String callId, int columns, int rows) {
+        ResizeTerminalRequest request = ResizeTerminalRequest.newBuilder()
+                .setCallId(callId)
+                .setSize(TerminalSize.newBuilder().setColumns(columns).setRows(rows))
+                .build();
+        rpc.call(ToolServiceGrpc.getResizeTerminalMethod(), request);
+    }
+
+    /**
+     * Returns what the terminal of a running command in the background shows, for who comes to it late or again.
+     *
+     * @param callId the call
+     * @return what draws it, and where its output goes on: watch the call after {@code last_sequence}, and skip the output
+     *     before {@code output_offset}
+     */
+    public GetTerminalResponse terminal(String callId) {
+        GetTerminalRequest request =
+                GetTerminalRequest.newBuilder().setCallId(callId).build();
+        return rpc.call(ToolServiceGrpc.getGetTerminalMethod(), request);
+    }
+
+    /**
+     * Sends a signal to a command in the background, in a terminal to what is in its foreground. It is sent once: after a
+     * failure with the code {@code UNAVAILABLE} it may have been sent.
+     *
+     * @param callId the call
+     * @param signal the signal
+     */
+    public void signal(String callId, Signal signal) {
+        SignalCallRequest request = SignalCallRequest.newBuilder()
+                .setCallId(callId)
+                .setSignal(signal)
+                .build();
+        rpc.once(ToolServiceGrpc.getSignalCallMethod(), request);
+    }
+
+    /**
+     * Opens a port that a program of a call listens on, and returns when that was allowed.
+     *
+     * @param callId the call whose program listens
+     * @param port the port, 1 to 65535
+     * @return the opened port; close it
+     */
+    public OpenedPort openPort(String callId, int port) {
+        return openPort(OpenPortRequest.newBuilder()
+                .setTargetCallId(callId)
+                .setPort(port)
+                .build());
+    }
+
+    /**
+     * Opens a port as the request says: waiting for a person who is not there yet, for instance.
+     *
+     * @param request which port; what it leaves out of the call is the client's
+     * @return the opened port; close it
+     */
+    public OpenedPort openPort(OpenPortRequest request) {
+        OpenPortRequest sent = request.toBuilder()
+                .setCall(WorkspaceFiles.filled(request.getCall(), callOptions()))
+                .build();
+        OpenedPort opened = new OpenedPort(rpc, rpc.await(PortServiceGrpc.getOpenPortMethod(), sent), open::remove);
+        open.add(opened);
+        return opened;
+    }
+
+    private CallOptions callOptions() {
+        return CallOptions.newBuilder().setContext(context).build();
+    }
+
+    /**
+     * Gives access to the files of the client's workspace, as the client's agent sees them.
+     *
+     * @return the files; nothing is fetched yet
+     */
+    public WorkspaceFiles files() {
+        return new WorkspaceFiles(rpc, callOptions(), open);
+    }
+
+    /**
+     * Gives access to the workspaces of the service.
+     *
+     * @return the workspaces; nothing is fetched yet
+     */
+    public Workspaces workspaces() {
+        return new Workspaces(rpc);
+    }
+
+    /**
      * Answers the prompts of this client's calls with a handler until it is closed.
      *
      * @param handler decides; runs for several prompts at the same time
@@ -404,7 +542,7 @@ public final class ToolgateClient implements AutoCloseable {
         return opened;
     }
 
-    /** Cancels the calls that this client executes, ends approvals and hosts, and closes the connection. */
+    /** Cancels the calls that this client executes, ends approvals, hosts, watches and opened ports, and closes the connection. */
     @Override
     public void close() {
         for (AutoCloseable each : open) {

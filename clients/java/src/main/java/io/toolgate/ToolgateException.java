@@ -20,7 +20,7 @@ import java.util.Set;
  *
  * <p>A call that failed is not an error: its {@link CallResult} says why, for the model to read.
  */
-public final class ToolgateException extends RuntimeException {
+public sealed class ToolgateException extends RuntimeException permits CursorTooOldException {
     private static final long serialVersionUID = 1L;
 
     private static final Set<Status.Code> BROKEN_CONNECTION =
@@ -32,7 +32,7 @@ public final class ToolgateException extends RuntimeException {
     private final transient Map<String, String> metadata;
     private final Duration retryDelay;
 
-    private ToolgateException(Status status, String message, ErrorInfo info, Duration retryDelay) {
+    ToolgateException(Status status, String message, ErrorInfo info, Duration retryDelay) {
         super(message, status.getCause());
         this.code = status.getCode();
         this.reason = info.getReason();
@@ -41,7 +41,13 @@ public final class ToolgateException extends RuntimeException {
     }
 
     static ToolgateException of(Status.Code code, String message) {
-        return new ToolgateException(code.toStatus(), message, ErrorInfo.getDefaultInstance(), null);
+        return of(code, "", message);
+    }
+
+    /** Makes an error of this library's that has a reason as those of the service have. */
+    static ToolgateException of(Status.Code code, String reason, String message) {
+        ErrorInfo info = ErrorInfo.newBuilder().setReason(reason).build();
+        return new ToolgateException(code.toStatus(), message, info, null);
     }
 
     /**
@@ -61,7 +67,10 @@ public final class ToolgateException extends RuntimeException {
                 .filter(RetryInfo::hasRetryDelay)
                 .map(retry -> Protos.duration(retry.getRetryDelay()))
                 .orElse(null);
-        return new ToolgateException(status, message(status, info), info, delay);
+        String message = message(status, info);
+        return info.getReason().equals(CursorTooOldException.REASON)
+                ? new CursorTooOldException(status, message, info, delay)
+                : new ToolgateException(status, message, info, delay);
     }
 
     private static <M extends Message> Optional<M> detail(com.google.rpc.Status status, Class<M> type) {

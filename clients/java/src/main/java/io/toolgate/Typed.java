@@ -18,6 +18,7 @@ final class Typed {
             case RESUMED -> new CallEvent.Resumed(proto);
             case WARNING -> new CallEvent.Warning(proto);
             case CHILD -> new CallEvent.Child(proto);
+            case LISTENING -> new CallEvent.Listening(proto);
             case GAP -> new CallEvent.Gap(proto);
             case COMPLETED ->
                 isInvalid(proto.getCompleted()) ? new CallEvent.Failed(proto) : new CallEvent.Completed(proto);

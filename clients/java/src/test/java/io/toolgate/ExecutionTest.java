@@ -5,6 +5,7 @@ import static io.toolgate.FakeService.Act.ending;
 import static io.toolgate.FakeService.Act.silent;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -14,8 +15,11 @@ import io.toolgate.v1.Call;
 import io.toolgate.v1.CallCompleted;
 import io.toolgate.v1.CallGap;
 import io.toolgate.v1.CallHeartbeat;
+import io.toolgate.v1.CallListening;
 import io.toolgate.v1.CallOutput;
+import io.toolgate.v1.ListeningPort;
 import io.toolgate.v1.OnDisconnect;
+import io.toolgate.v1.Signal;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -144,6 +148,33 @@ class ExecutionTest {
             assertEquals(rpcs, service.rpcs);
             assertEquals("whole", execution.result().text());
             assertFalse(service.cancelled.isDone(), "a call that has ended is not cancelled");
+        }
+    }
+
+    @Test
+    void portsThatAreListenedOnAreAnEvent() throws Exception {
+        ListeningPort port =
+                ListeningPort.newBuilder().setPort(8080).setAddress("127.0.0.1").build();
+        io.toolgate.v1.CallEvent listening = io.toolgate.v1.CallEvent.newBuilder()
+                .setSequence(1)
+                .setListening(CallListening.newBuilder().addPorts(port))
+                .build();
+        try (FakeService service = new FakeService(ending(listening, end(2)));
+                ToolgateClient client = service.client(LONG, LONG);
+                Execution execution = client.execute(CALL)) {
+            CallEvent event = execution.iterator().next();
+            assertEquals(
+                    List.of(port),
+                    assertInstanceOf(CallEvent.Listening.class, event).ports());
+        }
+    }
+
+    @Test
+    void aSignalIsSentOnce() throws Exception {
+        try (FakeService service = new FakeService();
+                ToolgateClient client = service.client(LONG, LONG)) {
+            assertThrows(ToolgateException.class, () -> client.signal("c", Signal.SIGNAL_INT));
+            assertEquals(List.of("signal c"), service.rpcs);
         }
     }
 

@@ -1,5 +1,6 @@
 package io.toolgate;
 
+import io.grpc.BindableService;
 import io.grpc.ManagedChannel;
 import io.grpc.Server;
 import io.grpc.Status;
@@ -14,6 +15,8 @@ import io.toolgate.v1.ExecuteToolRequest;
 import io.toolgate.v1.ExecuteToolResponse;
 import io.toolgate.v1.GetCallRequest;
 import io.toolgate.v1.GetCallResponse;
+import io.toolgate.v1.SignalCallRequest;
+import io.toolgate.v1.SignalCallResponse;
 import io.toolgate.v1.ToolServiceGrpc;
 import io.toolgate.v1.WatchCallRequest;
 import io.toolgate.v1.WatchCallResponse;
@@ -51,9 +54,15 @@ final class FakeService extends ToolServiceGrpc.ToolServiceImplBase implements A
     volatile Call record = Call.getDefaultInstance();
 
     FakeService(Act... acts) throws IOException {
-        this.acts.addAll(List.of(acts));
-        this.server =
-                InProcessServerBuilder.forName(name).addService(this).build().start();
+        this(List.of(acts), List.of());
+    }
+
+    /** Serves others beside what plays streams. */
+    FakeService(List<Act> acts, List<? extends BindableService> others) throws IOException {
+        this.acts.addAll(acts);
+        InProcessServerBuilder builder = InProcessServerBuilder.forName(name).addService(this);
+        others.forEach(builder::addService);
+        this.server = builder.build().start();
     }
 
     /** Makes a client of this service that gives up after some time and finds silence suspicious. */
@@ -108,6 +117,12 @@ final class FakeService extends ToolServiceGrpc.ToolServiceImplBase implements A
         cancelled.complete(request.getCallId());
         answer.onNext(CancelCallResponse.getDefaultInstance());
         answer.onCompleted();
+    }
+
+    @Override
+    public void signalCall(SignalCallRequest request, StreamObserver<SignalCallResponse> answer) {
+        rpcs.add("signal " + request.getCallId());
+        answer.onError(Status.UNAVAILABLE.asRuntimeException());
     }
 
     @Override

@@ -39,7 +39,7 @@ class GuidesTest {
             printed.put(name.group(1), program.group(2));
             sources.add(Files.writeString(folder.resolve(name.group(1) + ".java"), program.group(1)));
         }
-        assertTrue(printed.size() >= 7, "there are programs");
+        assertTrue(printed.size() >= 8, "there are programs");
         ReadmeTest.compile(folder, sources);
         try (TestServer server = new TestServer()) {
             for (Map.Entry<String, String> each : printed.entrySet()) {

@@ -32,10 +32,17 @@ class ReadmeTest {
         List<String> blocks = blocks();
         assertTrue(blocks.get(0).lines().count() <= FIRST_PROGRAM_LINES, "the first program is short");
         try (TestServer server = new TestServer();
-                CuttingProxy proxy = new CuttingProxy(server.socket(), Long.MAX_VALUE)) {
+                CuttingProxy proxy = new CuttingProxy(server.socket(), Long.MAX_VALUE);
+                ToolgateClient client = server.client()) {
+            String call = EchoProgram.begin(server, client);
+            int port = EchoProgram.listening(client, call).getPort();
+            Files.createDirectories(server.roots().resolve("shop"));
             List<Path> sources = new ArrayList<>();
             for (int index = 0; index < blocks.size(); index++) {
-                String block = blocks.get(index).replace("http://127.0.0.1:50551", proxy.target());
+                String block = blocks.get(index)
+                        .replace("http://127.0.0.1:50551", proxy.target())
+                        .replace("/srv/checkouts", server.roots().toRealPath().toString())
+                        .replace("\"CALL\", 8000", "\"" + call + "\", " + port);
                 sources.add(write(folder, index, block));
             }
             compile(folder, sources);
@@ -43,6 +50,7 @@ class ReadmeTest {
                 run(folder, name, proxy.target());
             }
             assertTrue(Files.exists(server.work().resolve("made")), "the first program's command ran");
+            client.cancel(call);
         }
     }
 

@@ -7,11 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.v1.CallEvaluation;
 import io.toolgate.v1.FailureReason;
 import io.toolgate.v1.GetSessionRequest;
 import io.toolgate.v1.HostWelcome;
 import io.toolgate.v1.ListCallsRequest;
 import io.toolgate.v1.ModelRef;
+import io.toolgate.v1.PermissionAction;
 import io.toolgate.v1.PromptReplyResult;
 import io.toolgate.v1.ReplyResult;
 import io.toolgate.v1.SessionServiceGrpc;
@@ -261,6 +263,30 @@ class ServerTest {
         }
         execution.close();
         assertFalse(ProcessHandle.of(pid).isPresent());
+    }
+
+    @Test
+    void whatACallWouldAskIsToldWithoutMakingIt() {
+        CallEvaluation allowed = client.evaluate("bash", bash("echo hello"));
+        assertEquals(PermissionAction.PERMISSION_ACTION_ALLOW, allowed.getAction());
+        assertTrue(allowed.getComplete());
+        CallEvaluation asked = client.evaluate("bash", bash("touch evaluated"));
+        assertEquals(PermissionAction.PERMISSION_ACTION_ASK, asked.getAction());
+        assertEquals("bash", asked.getRequests(0).getPermission().getPermission());
+        assertFalse(Files.exists(server.work().resolve("evaluated")));
+        CallEvaluation denied = client.evaluate(
+                ToolCall.ofJson("bash", Json.text(bash("rm it"))).agent("plan"));
+        assertEquals(PermissionAction.PERMISSION_ACTION_DENY, denied.getAction());
+        assertEquals("invalid", client.evaluate("nothing", Map.of()).getTool());
+        var struct = io.toolgate.v1.ExecuteToolRequest.newBuilder()
+                .setTool("bash")
+                .setInput(Protos.struct(bash("touch evaluated")))
+                .build();
+        assertEquals(
+                asked.getInputDigest(), client.evaluate(ToolCall.of(struct)).getInputDigest());
+        ToolCall nobodys = ToolCall.of("bash", bash("true")).agent("nobody");
+        ToolgateException refused = assertThrows(ToolgateException.class, () -> client.evaluate(nobodys));
+        assertEquals("INVALID_FIELD", refused.reason());
     }
 
     @Test

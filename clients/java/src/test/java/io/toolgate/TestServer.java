@@ -14,7 +14,13 @@ import java.util.stream.Stream;
 /** The real program ({@code TOOLGATE_BIN}) in folders of its own. */
 final class TestServer implements AutoCloseable {
     private static final String CONFIG = """
-            {"permission": {"bash": {"*": "allow", "touch *": "ask", "rm *": "deny"}, "edit": "ask"}}
+            {"permission": {
+              "bash": {"*": "allow", "touch *": "ask", "* Echo.java": "ask", "rm *": "deny"},
+              "edit": {"*": "ask", "notes/*": "allow", "sealed/*": "deny"},
+              "read": {"*": "allow", "sealed/*": "deny", "asked/*": "ask"}},
+             "agent": {
+               "reader": {"permission": {"edit": "deny", "port": "deny"}},
+               "careful": {"permission": {"port": "ask"}}}}
             """;
 
     private final Path folder;
@@ -23,6 +29,7 @@ final class TestServer implements AutoCloseable {
     TestServer() throws IOException, InterruptedException {
         folder = Files.createTempDirectory("toolgate-java");
         Files.createDirectories(work());
+        Files.createDirectories(roots());
         Path config = Files.createDirectories(folder.resolve("home/.config/opencode"));
         Files.writeString(config.resolve("opencode.json"), CONFIG);
         start();
@@ -48,6 +55,7 @@ final class TestServer implements AutoCloseable {
                 "--workspace",
                 "default=" + work());
         builder.environment().put("HOME", folder.resolve("home").toString());
+        builder.environment().put("TOOLGATE_WORKSPACE_ROOTS", roots().toString());
         builder.environment().remove("XDG_CONFIG_HOME");
         builder.redirectErrorStream(true)
                 .redirectOutput(
@@ -75,6 +83,11 @@ final class TestServer implements AutoCloseable {
 
     Path work() {
         return folder.resolve("work");
+    }
+
+    /** The folder below which workspaces may be opened. */
+    Path roots() {
+        return folder.resolve("roots");
     }
 
     Path socket() {

@@ -9,14 +9,17 @@ import io.toolgate.Tool;
 import io.toolgate.ToolList;
 import io.toolgate.ToolgateClient;
 import io.toolgate.v1.AuditServiceGrpc;
+import io.toolgate.v1.FileServiceGrpc;
 import io.toolgate.v1.HostServiceGrpc;
 import io.toolgate.v1.InfoServiceGrpc;
 import io.toolgate.v1.ListToolsRequest;
 import io.toolgate.v1.OutputServiceGrpc;
 import io.toolgate.v1.PermissionServiceGrpc;
+import io.toolgate.v1.PortServiceGrpc;
 import io.toolgate.v1.SearchOutputRequest;
 import io.toolgate.v1.SessionServiceGrpc;
 import io.toolgate.v1.ToolServiceGrpc;
+import io.toolgate.v1.WorkspaceServiceGrpc;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -30,12 +33,15 @@ final class Queries {
     private static final int PIECE_BYTES = 64 << 10;
     private static final List<ServiceDescriptor> SERVICES = List.of(
             AuditServiceGrpc.getServiceDescriptor(),
+            FileServiceGrpc.getServiceDescriptor(),
             HostServiceGrpc.getServiceDescriptor(),
             InfoServiceGrpc.getServiceDescriptor(),
             OutputServiceGrpc.getServiceDescriptor(),
             PermissionServiceGrpc.getServiceDescriptor(),
+            PortServiceGrpc.getServiceDescriptor(),
             SessionServiceGrpc.getServiceDescriptor(),
-            ToolServiceGrpc.getServiceDescriptor());
+            ToolServiceGrpc.getServiceDescriptor(),
+            WorkspaceServiceGrpc.getServiceDescriptor());
 
     private Queries() {}
 
