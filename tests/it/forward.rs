@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout};
 use toolgate_contract::*;
 
-use crate::library::ports::{listens, open_air};
+use crate::library::{listens, open_air};
 use crate::support::*;
 
 /// The command while it forwards.
