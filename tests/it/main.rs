@@ -46,6 +46,7 @@ mod mcp;
 mod mcp_server;
 mod outputs;
 mod peers;
+mod ports;
 mod prompts;
 mod readme;
 mod reference;

@@ -20,7 +20,7 @@ use prost::Message as _;
 use super::setup::*;
 use crate::support::{self, Server, Setup, refused, test, watch_all};
 
-const SCOPES: [&str; 9] = [
+const SCOPES: [&str; 10] = [
     "calls.execute",
     "calls.read",
     "prompts.reply",
@@ -29,6 +29,7 @@ const SCOPES: [&str; 9] = [
     "files.read",
     "files.write",
     "workspaces.manage",
+    "ports.connect",
     "admin",
 ];
 

@@ -150,6 +150,16 @@ fn a_file_comes_in_pieces() {
 }
 
 #[test]
+fn a_rule_that_denies_all_changes_is_told() {
+    test(async {
+        let place = Place::ruled(json!({"edit": "deny"})).await;
+        let written = place.client().write_file(write("a", b"x")).await;
+        refused(written, Code::PermissionDenied, "DENIED_BY_RULE");
+        assert!(!place.is_there("a"));
+    });
+}
+
+#[test]
 fn the_same_request_is_made_once() {
     test(async {
         let place = Place::new().await;

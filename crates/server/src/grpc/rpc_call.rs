@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tonic::Status;
 use toolgate_contract::call::Ending;
-use toolgate_contract::{CallContext, CallOptions, OnDisconnect};
+use toolgate_contract::{CallContext, CallOptions, CallOutcome, ErrorReason, OnDisconnect};
 use toolgate_model::{CallId, RawInput};
 
 use super::Shared;
@@ -103,6 +103,11 @@ impl<'a> RpcCall<'a> {
         match ran.await? {
             Ran::Reached(id, what) => Ok((id.to_string(), Some(what))),
             Ran::Ended(call) => match &call.ending {
+                // What a rule denies whatever the pattern is no tool of the agent's.
+                Some(Ending::Completed(result)) if result.outcome() == CallOutcome::Invalid => {
+                    let problem = format!("a rule denies the tool {} for this agent", self.tool);
+                    Err(status::refused(ErrorReason::DeniedByRule, problem))
+                }
                 Some(Ending::Completed(_)) => Ok((call.call_id, None)),
                 Some(Ending::Failed(failed)) => Err(status::failed_call(&call.call_id, failed)),
                 None => Err(status::draining()),
