@@ -122,6 +122,7 @@ fn what_cannot_be_forwarded_to_has_an_exit_code() {
         check(&["none", &port], 1, "none").await;
         check(&["c", "0"], 2, "0").await;
         check(&["c", &port, "--listen", "nowhere"], 1, "cannot listen on nowhere").await;
+        check(&["c", &port, "--yes", "--agent", "nobody"], 2, "nobody").await;
         let asked = ["--server", &url, "forward", "c", &port];
         let mut person = Pty::start(&asked);
         person.shows("port asks for permission: port").await;

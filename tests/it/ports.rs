@@ -239,8 +239,9 @@ fn what_comes_and_goes_and_what_is_left_running_is_seen() {
         }
         assert_eq!(told, [1, 0]);
         place.server.cancel("comes").await;
-        let command =
-            format!("setsid -f python3 {script} talk >port 2>&1; timeout 20 sh -c 'until grep -q port port; do sleep 0.05; done'");
+        let command = format!(
+            "setsid -f python3 {script} talk >port 2>&1; timeout 20 sh -c 'until grep -q port port; do sleep 0.05; done'"
+        );
         let left = place
             .server
             .run("bash", json!({"command": command, "description": "a test"}))

@@ -121,3 +121,13 @@ fn what_is_not_allowed_or_not_there_is_not_opened() {
         assert_eq!(again.http_path(), opened.http_path());
     });
 }
+
+#[test]
+fn what_a_rule_denies_is_not_opened() {
+    test(async {
+        let server = Server::with(open_air("deny")).await;
+        let port = listens(&server, "c").await;
+        let client = connected(&server).await;
+        refused_for(client.open_port("c", port).run().await, "DENIED_BY_RULE");
+    });
+}
