@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout};
 use toolgate_contract::*;
 
-use crate::library::ports::{listens, open_air};
+use crate::library::{listens, open_air};
 use crate::support::*;
 
 /// The command while it forwards.
@@ -122,6 +122,7 @@ fn what_cannot_be_forwarded_to_has_an_exit_code() {
         check(&["none", &port], 1, "none").await;
         check(&["c", "0"], 2, "0").await;
         check(&["c", &port, "--listen", "nowhere"], 1, "cannot listen on nowhere").await;
+        check(&["c", &port, "--yes", "--agent", "nobody"], 2, "nobody").await;
         let asked = ["--server", &url, "forward", "c", &port];
         let mut person = Pty::start(&asked);
         person.shows("port asks for permission: port").await;

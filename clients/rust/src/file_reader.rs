@@ -23,6 +23,8 @@ pub struct FileReader {
     client: Client,
     request: ReadFileRequest,
     file: Option<FileInfo>,
+    /// A piece that came with what the service says of the file.
+    early: Option<ReadFileResponse>,
     /// Where the last piece ended.
     reached: i64,
     /// Behind the last byte to read, if that is known.
@@ -47,6 +49,7 @@ impl FileReader {
             client: client.clone(),
             request,
             file: None,
+            early: None,
             reached: offset,
             end: (limit > 0).then(|| offset.saturating_add(limit)),
             stream: None,
@@ -63,13 +66,10 @@ impl FileReader {
     /// Returns what the service says of the file, and asks for it if nothing was read yet.
     pub async fn info(&mut self) -> Result<FileInfo, Error> {
         while self.file.is_none() {
-            // The first message says it; a piece that came with it is read again.
             let Some(message) = self.message().await? else {
                 return Err(Error::Protocol("file"));
             };
-            if !message.data.is_empty() {
-                self.stream = None;
-            }
+            self.early = Some(message);
         }
         self.file.clone().ok_or(Error::Protocol("file"))
     }
@@ -77,7 +77,11 @@ impl FileReader {
     /// Returns the next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         while self.end.is_none_or(|end| self.reached < end) {
-            let Some(message) = self.message().await? else { break };
+            let message = match self.early.take() {
+                Some(early) => Some(early),
+                None => self.message().await?,
+            };
+            let Some(message) = message else { break };
             if !message.data.is_empty() {
                 self.reached = message.offset + i64::try_from(message.data.len()).unwrap_or(i64::MAX);
                 return Ok(Some(message.data));

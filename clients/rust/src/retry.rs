@@ -1,5 +1,8 @@
 //! How long and how often a lost connection is tried again.
 //!
+//! Where an RPC is called it is said whether it is repeated: by `unary!`, `list!`, `Client::retry` and requests that
+//! name their call. Those are the ones that the contract marks as idempotent or whose comment says that they may be retried.
+//!
 //! *Invariant:* attempts are bounded by time, and by number where that is set; a success starts the count anew.
 
 use std::time::{Duration, Instant};

@@ -1,59 +1,11 @@
 //! Ports of commands in the background: opened, connected to and closed.
 
-use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use toolgate_client::{Client, OpenedPort};
 use toolgate_contract::*;
 
-use super::{connected, refused_for};
+use super::{connected, listens, open_air, refused_for};
 use crate::support::*;
-
-/// Answers each connection when its end has come: how many bytes came, and then they themselves. `break` breaks it.
-const PROGRAM: &str = r#"
-import socket, struct, threading
-listening = socket.create_server(("127.0.0.1", 0))
-def serve(connection):
-    came = b""
-    while True:
-        piece = connection.recv(65536)
-        if piece == b"break":
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            return connection.close()
-        if not piece:
-            break
-        came += piece
-    connection.sendall(b"%d bytes\n" % len(came) + came)
-    connection.close()
-while True:
-    threading.Thread(target=serve, args=listening.accept()[:1], daemon=True).start()
-"#;
-
-/// Settings for a service whose commands have no walls, which would keep them from listening; `port` is what a rule says of
-/// ports.
-pub(crate) fn open_air(port: &str) -> Setup {
-    Setup::permission(json!({"*": "allow", "port": port}))
-}
-
-/// Starts the program in the background, and returns the port that it listens on.
-pub(crate) async fn listens(server: &Server, id: &str) -> u16 {
-    std::fs::write(server.work().join("program.py"), PROGRAM).unwrap();
-    let input = json!({"command": "python3 program.py", "description": "Listens"});
-    let request = kept(id, request("background", input));
-    let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
-    next_such(&mut stream, |event| matches!(event, call_event::Event::Running(_))).await;
-    let mut port = 0;
-    eventually("the program listens", async || {
-        port = server
-            .get(id)
-            .await
-            .listening
-            .first()
-            .map_or(0, |listening| listening.port);
-        port != 0
-    })
-    .await;
-    u16::try_from(port).unwrap()
-}
 
 async fn open(client: &Client, call: &str, port: u16) -> OpenedPort {
     client.open_port(call, port).run().await.unwrap()
@@ -167,5 +119,15 @@ fn what_is_not_allowed_or_not_there_is_not_opened() {
             .await
             .unwrap();
         assert_eq!(again.http_path(), opened.http_path());
+    });
+}
+
+#[test]
+fn what_a_rule_denies_is_not_opened() {
+    test(async {
+        let server = Server::with(open_air("deny")).await;
+        let port = listens(&server, "c").await;
+        let client = connected(&server).await;
+        refused_for(client.open_port("c", port).run().await, "DENIED_BY_RULE");
     });
 }
