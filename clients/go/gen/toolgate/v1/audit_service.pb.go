@@ -338,10 +338,10 @@ const file_toolgate_v1_audit_service_proto_rawDesc = "" +
 	"\x04hash\x18\x03 \x01(\tR\x04hash\x12\x15\n" +
 	"\x06key_id\x18\x04 \x01(\tR\x05keyId\x12\x12\n" +
 	"\x04seal\x18\x05 \x01(\tR\x04seal\x12)\n" +
-	"\x10removed_sequence\x18\x06 \x01(\x03R\x0fremovedSequence2\xc7\x01\n" +
-	"\fAuditService\x12Z\n" +
-	"\vExportAudit\x12\x1f.toolgate.v1.ExportAuditRequest\x1a .toolgate.v1.ExportAuditResponse\"\x06\xb8T\x06\x90\x02\x010\x01\x12[\n" +
-	"\fGetAuditHead\x12 .toolgate.v1.GetAuditHeadRequest\x1a!.toolgate.v1.GetAuditHeadResponse\"\x06\xb8T\x06\x90\x02\x01B\x99\x01\n" +
+	"\x10removed_sequence\x18\x06 \x01(\x03R\x0fremovedSequence2\xc9\x01\n" +
+	"\fAuditService\x12[\n" +
+	"\vExportAudit\x12\x1f.toolgate.v1.ExportAuditRequest\x1a .toolgate.v1.ExportAuditResponse\"\a\xf2U\x01\x06\x90\x02\x010\x01\x12\\\n" +
+	"\fGetAuditHead\x12 .toolgate.v1.GetAuditHeadRequest\x1a!.toolgate.v1.GetAuditHeadResponse\"\a\xf2U\x01\x06\x90\x02\x01B\x99\x01\n" +
 	"\x0eio.toolgate.v1B\x11AuditServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

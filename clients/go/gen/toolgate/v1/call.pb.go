@@ -156,8 +156,8 @@ func (ToolEffect) EnumDescriptor() ([]byte, []int) {
 	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{1}
 }
 
-// What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
-// a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+// What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who may
+// answer prompts (scope `prompts.reply`) and has a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
 // has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
 type Unattended int32
 
@@ -393,7 +393,7 @@ func (CallState) EnumDescriptor() ([]byte, []int) {
 type FailureReason int32
 
 const (
-	// Never sent.
+	// It has not failed.
 	FailureReason_FAILURE_REASON_UNSPECIFIED FailureReason = 0
 	// The input does not satisfy the tool's schema.
 	FailureReason_FAILURE_REASON_INVALID_ARGUMENTS FailureReason = 1
@@ -752,7 +752,8 @@ type CallContext struct {
 	// A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
 	// are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
 	// neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
-	// there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+	// there is one in the same workspace, else the workspace's directory. The record keeps it relative to that. Prompts show it,
+	// and the digest of the input covers it.
 	Directory string `protobuf:"bytes,11,opt,name=directory,proto3" json:"directory,omitempty"`
 	// Variables for the programs that the call starts, in the place of the service's own: commands of `bash` and executables of
 	// the workspace. A call that is made on behalf of another one and has none gets those of that one. Prompts show them, and
@@ -881,11 +882,12 @@ func (x *CallContext) GetEnvironment() map[string]string {
 }
 
 // How an RPC makes the call that does its work: FileService for a change, PortService to open a port.
-type CallOptions struct {
+type CallStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In whose name.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7.
+	// The call's id, as in ExecuteToolRequest; with one the call goes on when its client is gone, who may come back with the same
+	// request. Empty: the service makes a UUIDv7, and a lost client cancels the call.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// What becomes of prompts that nobody answers.
 	Unattended Unattended `protobuf:"varint,3,opt,name=unattended,proto3,enum=toolgate.v1.Unattended" json:"unattended,omitempty"`
@@ -895,20 +897,20 @@ type CallOptions struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallOptions) Reset() {
-	*x = CallOptions{}
+func (x *CallStart) Reset() {
+	*x = CallStart{}
 	mi := &file_toolgate_v1_call_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallOptions) String() string {
+func (x *CallStart) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallOptions) ProtoMessage() {}
+func (*CallStart) ProtoMessage() {}
 
-func (x *CallOptions) ProtoReflect() protoreflect.Message {
+func (x *CallStart) ProtoReflect() protoreflect.Message {
 	mi := &file_toolgate_v1_call_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -920,33 +922,33 @@ func (x *CallOptions) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallOptions.ProtoReflect.Descriptor instead.
-func (*CallOptions) Descriptor() ([]byte, []int) {
+// Deprecated: Use CallStart.ProtoReflect.Descriptor instead.
+func (*CallStart) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *CallOptions) GetContext() *CallContext {
+func (x *CallStart) GetContext() *CallContext {
 	if x != nil {
 		return x.Context
 	}
 	return nil
 }
 
-func (x *CallOptions) GetCallId() string {
+func (x *CallStart) GetCallId() string {
 	if x != nil {
 		return x.CallId
 	}
 	return ""
 }
 
-func (x *CallOptions) GetUnattended() Unattended {
+func (x *CallStart) GetUnattended() Unattended {
 	if x != nil {
 		return x.Unattended
 	}
 	return Unattended_UNATTENDED_UNSPECIFIED
 }
 
-func (x *CallOptions) GetWaitTimeout() *durationpb.Duration {
+func (x *CallStart) GetWaitTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.WaitTimeout
 	}
@@ -1310,8 +1312,9 @@ type Call struct {
 	RequestedTool string `protobuf:"bytes,4,opt,name=requested_tool,json=requestedTool,proto3" json:"requested_tool,omitempty"`
 	// The frozen input: canonical JSON (RFC 8785).
 	InputJson string `protobuf:"bytes,5,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// SHA-256 of `input_json`, 64 hexadecimal digits. If the call sets variables (`environment`), a line feed and they as
-	// canonical JSON follow `input_json` in what is digested. So it is with every `input_digest`.
+	// The digest of what runs, 64 hexadecimal digits: the SHA-256 of `input_json`. If the context has a `directory` or an
+	// `environment`, a line feed and an object of those that are there, as canonical JSON, follow `input_json` in what is
+	// digested, and so will what is added to it. So compare digests, and compute none. So it is with every `input_digest`.
 	InputDigest string `protobuf:"bytes,6,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// Where the call is.
 	State CallState `protobuf:"varint,7,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
@@ -1352,7 +1355,7 @@ type Call struct {
 	Requester string `protobuf:"bytes,20,opt,name=requester,proto3" json:"requester,omitempty"`
 	// The input as it was admitted, if a person replaced it (PROMPT_DECISION_INSTEAD); `input_json` is what runs then.
 	OriginalInputJson string `protobuf:"bytes,21,opt,name=original_input_json,json=originalInputJson,proto3" json:"original_input_json,omitempty"`
-	// Its SHA-256, or empty.
+	// Its digest, or empty.
 	OriginalInputDigest string `protobuf:"bytes,22,opt,name=original_input_digest,json=originalInputDigest,proto3" json:"original_input_digest,omitempty"`
 	// What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
 	// wait. Set by GetCall and ListCalls only.
@@ -2321,7 +2324,7 @@ type CallRunning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The frozen input: canonical JSON (RFC 8785).
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// SHA-256 of `input_json`, 64 hexadecimal digits.
+	// The digest of what runs; see Call.
 	InputDigest string `protobuf:"bytes,2,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// The title so far.
 	Title         string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
@@ -2938,8 +2941,8 @@ type CallCompleted struct {
 	Timing *Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
 	// How the result is to be read, in one word.
 	Outcome CallOutcome `protobuf:"varint,7,opt,name=outcome,proto3,enum=toolgate.v1.CallOutcome" json:"outcome,omitempty"`
-	// What the tool knows of its result, for programs. Built-in tools set it; absent for tools from elsewhere, whose
-	// `metadata` is what they return. Lists have it without diffs.
+	// What the tool knows of its result, for programs. Set by the tools that are named here; what others say is in
+	// `metadata`. Lists have it without diffs.
 	//
 	// Types that are valid to be assigned to Result:
 	//
@@ -3104,7 +3107,7 @@ type CallCompleted_Command struct {
 }
 
 type CallCompleted_Files struct {
-	// Of `edit`, `multiedit`, `write`, `apply_patch` and `revert`.
+	// Of `edit`, `multiedit`, `write`, `apply_patch`, `revert` and `files`.
 	Files *FilesResult `protobuf:"bytes,9,opt,name=files,proto3,oneof"`
 }
 
@@ -3279,8 +3282,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\venvironment\x18\f \x03(\v2).toolgate.v1.CallContext.EnvironmentEntryR\venvironment\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x01\n" +
-	"\vCallOptions\x122\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x01\n" +
+	"\tCallStart\x122\n" +
 	"\acontext\x18\x01 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x127\n" +
 	"\n" +
@@ -3557,7 +3560,7 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(*ModelRef)(nil),              // 8: toolgate.v1.ModelRef
 	(*ToolDefinition)(nil),        // 9: toolgate.v1.ToolDefinition
 	(*CallContext)(nil),           // 10: toolgate.v1.CallContext
-	(*CallOptions)(nil),           // 11: toolgate.v1.CallOptions
+	(*CallStart)(nil),             // 11: toolgate.v1.CallStart
 	(*Attachment)(nil),            // 12: toolgate.v1.Attachment
 	(*Truncation)(nil),            // 13: toolgate.v1.Truncation
 	(*Timing)(nil),                // 14: toolgate.v1.Timing
@@ -3604,9 +3607,9 @@ var file_toolgate_v1_call_proto_depIdxs = []int32{
 	8,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
 	37, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
 	36, // 4: toolgate.v1.CallContext.environment:type_name -> toolgate.v1.CallContext.EnvironmentEntry
-	10, // 5: toolgate.v1.CallOptions.context:type_name -> toolgate.v1.CallContext
-	2,  // 6: toolgate.v1.CallOptions.unattended:type_name -> toolgate.v1.Unattended
-	38, // 7: toolgate.v1.CallOptions.wait_timeout:type_name -> google.protobuf.Duration
+	10, // 5: toolgate.v1.CallStart.context:type_name -> toolgate.v1.CallContext
+	2,  // 6: toolgate.v1.CallStart.unattended:type_name -> toolgate.v1.Unattended
+	38, // 7: toolgate.v1.CallStart.wait_timeout:type_name -> google.protobuf.Duration
 	38, // 8: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
 	38, // 9: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
 	38, // 10: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration

@@ -47,7 +47,7 @@ const (
 	ErrorReason_ERROR_REASON_NOT_TRACED ErrorReason = 6
 	// PERMISSION_DENIED: the request was sent to a name that is not this machine's.
 	ErrorReason_ERROR_REASON_FOREIGN_HOST ErrorReason = 7
-	// PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names.
+	// PERMISSION_DENIED: the caller has none of the scopes that `scope` in the metadata names, separated by a space.
 	ErrorReason_ERROR_REASON_SCOPE_MISSING ErrorReason = 8
 	// PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others.
 	ErrorReason_ERROR_REASON_WORKSPACES_LIMITED ErrorReason = 9
@@ -146,8 +146,8 @@ const (
 	ErrorReason_ERROR_REASON_BAD_ARCHIVE ErrorReason = 54
 	// FAILED_PRECONDITION: the system has no room for watching files.
 	ErrorReason_ERROR_REASON_WATCHES_EXHAUSTED ErrorReason = 55
-	// OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
-	// one.
+	// OUT_OF_RANGE: what happened since the cursor, or the sequence, is not known any more. Look at everything again, and watch
+	// without one.
 	ErrorReason_ERROR_REASON_CURSOR_TOO_OLD ErrorReason = 56
 	// FAILED_PRECONDITION: the change of a file failed; the message says why.
 	ErrorReason_ERROR_REASON_NOT_DONE ErrorReason = 57
@@ -184,6 +184,10 @@ const (
 	ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS ErrorReason = 72
 	// ABORTED: the program has broken the connection.
 	ErrorReason_ERROR_REASON_CONNECTION_LOST ErrorReason = 73
+	// ABORTED: the service ended while the call ran. What it did is not known: look before you make another one.
+	ErrorReason_ERROR_REASON_CALL_LOST ErrorReason = 74
+	// PERMISSION_DENIED: the call is somebody else's, and the caller may not answer its prompts either.
+	ErrorReason_ERROR_REASON_FOREIGN_CALL ErrorReason = 75
 )
 
 // Enum value maps for ErrorReason.
@@ -263,6 +267,8 @@ var (
 		71: "ERROR_REASON_PORT_CLOSED",
 		72: "ERROR_REASON_TOO_MANY_CONNECTIONS",
 		73: "ERROR_REASON_CONNECTION_LOST",
+		74: "ERROR_REASON_CALL_LOST",
+		75: "ERROR_REASON_FOREIGN_CALL",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -339,6 +345,8 @@ var (
 		"ERROR_REASON_PORT_CLOSED":           71,
 		"ERROR_REASON_TOO_MANY_CONNECTIONS":  72,
 		"ERROR_REASON_CONNECTION_LOST":       73,
+		"ERROR_REASON_CALL_LOST":             74,
+		"ERROR_REASON_FOREIGN_CALL":          75,
 	}
 )
 
@@ -373,7 +381,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xef\x12\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xaa\x13\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -449,7 +457,9 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_NOT_LISTENING\x10F\x12\x1c\n" +
 	"\x18ERROR_REASON_PORT_CLOSED\x10G\x12%\n" +
 	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10H\x12 \n" +
-	"\x1cERROR_REASON_CONNECTION_LOST\x10IB\x98\x01\n" +
+	"\x1cERROR_REASON_CONNECTION_LOST\x10I\x12\x1a\n" +
+	"\x16ERROR_REASON_CALL_LOST\x10J\x12\x1d\n" +
+	"\x19ERROR_REASON_FOREIGN_CALL\x10KB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

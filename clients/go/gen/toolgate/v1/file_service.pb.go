@@ -208,7 +208,7 @@ func (x *FileInfo) GetUnreadable() bool {
 // Names a path.
 type StatFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose name. Of it count the workspace, the session, the agent and the parent.
+	// In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The path; empty for the workspace's folder.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -318,7 +318,7 @@ func (x *StatFileResponse) GetFile() *FileInfo {
 // Says what to list.
 type ListFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose name. Of it count the workspace, the session, the agent and the parent.
+	// In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The folder; empty for the workspace's.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -465,7 +465,7 @@ func (x *ListFilesResponse) GetNextPageToken() string {
 // Says what to read.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose name. Of it count the workspace, the session, the agent and the parent.
+	// In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The file.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -602,7 +602,7 @@ func (x *ReadFileResponse) GetData() []byte {
 // Says what to watch.
 type WatchFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose name. Of it count the workspace, the session, the agent and the parent.
+	// In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The folder; empty for the workspace's.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -1056,7 +1056,7 @@ func (x *WriteTarget) GetIfAbsent() bool {
 type WriteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Where.
 	Target *WriteTarget `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The whole content, as large as a message may be (`limits.max_message_bytes`).
@@ -1095,7 +1095,7 @@ func (*WriteFileRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *WriteFileRequest) GetCall() *CallOptions {
+func (x *WriteFileRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
@@ -1175,7 +1175,7 @@ func (x *WriteFileResponse) GetFile() *FileInfo {
 type UploadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How; in the first message only.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Where; in the first message, and in no other.
 	Target *WriteTarget `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The next bytes of the content.
@@ -1214,7 +1214,7 @@ func (*UploadFileRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *UploadFileRequest) GetCall() *CallOptions {
+func (x *UploadFileRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
@@ -1294,7 +1294,7 @@ func (x *UploadFileResponse) GetFile() *FileInfo {
 type CreateFolderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// The folder.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1331,7 +1331,7 @@ func (*CreateFolderRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *CreateFolderRequest) GetCall() *CallOptions {
+func (x *CreateFolderRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
@@ -1404,7 +1404,7 @@ func (x *CreateFolderResponse) GetFile() *FileInfo {
 type MoveFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// What to move.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Its new path, not only the folder that it comes into.
@@ -1445,7 +1445,7 @@ func (*MoveFileRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *MoveFileRequest) GetCall() *CallOptions {
+func (x *MoveFileRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
@@ -1523,7 +1523,7 @@ func (x *MoveFileResponse) GetCallId() string {
 type DeleteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// What to delete.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Whether to delete a folder, with all that is in it. Without, a folder is FAILED_PRECONDITION, reason IS_FOLDER.
@@ -1564,7 +1564,7 @@ func (*DeleteFileRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *DeleteFileRequest) GetCall() *CallOptions {
+func (x *DeleteFileRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
@@ -1641,7 +1641,7 @@ func (x *DeleteFileResponse) GetCallId() string {
 // Names a folder to send.
 type DownloadArchiveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose name. Of it count the workspace, the session, the agent and the parent.
+	// In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The folder; empty for the workspace's. The names in the archive are relative to it.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -1871,7 +1871,7 @@ func (x *ArchiveTarget) GetIfAbsent() bool {
 type UploadArchiveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How; in the first message only.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Where; in the first message, and in no other.
 	Target *ArchiveTarget `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// The next bytes of the archive.
@@ -1910,7 +1910,7 @@ func (*UploadArchiveRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_file_service_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *UploadArchiveRequest) GetCall() *CallOptions {
+func (x *UploadArchiveRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
@@ -2050,36 +2050,36 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"\x04mode\x18\x02 \x01(\rH\x00R\x04mode\x88\x01\x01\x12\x1b\n" +
 	"\tif_sha256\x18\x03 \x01(\tR\bifSha256\x12\x1b\n" +
 	"\tif_absent\x18\x04 \x01(\bR\bifAbsentB\a\n" +
-	"\x05_mode\"\x8c\x01\n" +
-	"\x10WriteFileRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x120\n" +
+	"\x05_mode\"\x8a\x01\n" +
+	"\x10WriteFileRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.toolgate.v1.WriteTargetR\x06target\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\"W\n" +
 	"\x11WriteFileResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12)\n" +
-	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x8d\x01\n" +
-	"\x11UploadFileRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x120\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x8b\x01\n" +
+	"\x11UploadFileRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.toolgate.v1.WriteTargetR\x06target\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\"X\n" +
 	"\x12UploadFileResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12)\n" +
-	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"W\n" +
-	"\x13CreateFolderRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"U\n" +
+	"\x13CreateFolderRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"Z\n" +
 	"\x14CreateFolderResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12)\n" +
-	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x8b\x01\n" +
-	"\x0fMoveFileRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.toolgate.v1.FileInfoR\x04file\"\x89\x01\n" +
+	"\x0fMoveFileRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\bnew_path\x18\x03 \x01(\tR\anewPath\x12\x1b\n" +
 	"\tif_sha256\x18\x04 \x01(\tR\bifSha256\"+\n" +
 	"\x10MoveFileResponse\x12\x17\n" +
-	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x90\x01\n" +
-	"\x11DeleteFileRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12\x12\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x8e\x01\n" +
+	"\x11DeleteFileRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x1b\n" +
 	"\tif_sha256\x18\x04 \x01(\tR\bifSha256\"-\n" +
@@ -2098,9 +2098,9 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"\romitted_paths\x18\x02 \x03(\tR\fomittedPaths\"@\n" +
 	"\rArchiveTarget\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1b\n" +
-	"\tif_absent\x18\x02 \x01(\bR\bifAbsent\"\x8c\x01\n" +
-	"\x14UploadArchiveRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x122\n" +
+	"\tif_absent\x18\x02 \x01(\bR\bifAbsent\"\x8a\x01\n" +
+	"\x14UploadArchiveRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x122\n" +
 	"\x06target\x18\x02 \x01(\v2\x1a.toolgate.v1.ArchiveTargetR\x06target\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\"0\n" +
 	"\x15UploadArchiveResponse\x12\x17\n" +
@@ -2110,22 +2110,22 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"\x0eFILE_KIND_FILE\x10\x01\x12\x14\n" +
 	"\x10FILE_KIND_FOLDER\x10\x02\x12\x12\n" +
 	"\x0eFILE_KIND_LINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_KIND_OTHER\x10\x042\xc8\a\n" +
-	"\vFileService\x12O\n" +
-	"\bStatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse\"\x06\xb8T\b\x90\x02\x01\x12R\n" +
-	"\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse\"\x06\xb8T\b\x90\x02\x01\x12Q\n" +
-	"\bReadFile\x12\x1c.toolgate.v1.ReadFileRequest\x1a\x1d.toolgate.v1.ReadFileResponse\"\x06\xb8T\b\x90\x02\x010\x01\x12W\n" +
+	"\x0fFILE_KIND_OTHER\x10\x042\xd6\a\n" +
+	"\vFileService\x12P\n" +
+	"\bStatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse\"\a\xf2U\x01\b\x90\x02\x01\x12S\n" +
+	"\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse\"\a\xf2U\x01\b\x90\x02\x01\x12R\n" +
+	"\bReadFile\x12\x1c.toolgate.v1.ReadFileRequest\x1a\x1d.toolgate.v1.ReadFileResponse\"\a\xf2U\x01\b\x90\x02\x010\x01\x12X\n" +
 	"\n" +
-	"WatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse\"\x06\xb8T\b\x90\x02\x010\x01\x12O\n" +
-	"\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse\"\x03\xb8T\t\x12T\n" +
+	"WatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse\"\a\xf2U\x01\b\x90\x02\x010\x01\x12P\n" +
+	"\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse\"\x04\xf2U\x01\t\x12U\n" +
 	"\n" +
-	"UploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x03\xb8T\t(\x01\x12X\n" +
-	"\fCreateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\x03\xb8T\t\x12L\n" +
-	"\bMoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse\"\x03\xb8T\t\x12R\n" +
+	"UploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x04\xf2U\x01\t(\x01\x12\\\n" +
+	"\fCreateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\a\xf2U\x01\t\x90\x02\x02\x12M\n" +
+	"\bMoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse\"\x04\xf2U\x01\t\x12S\n" +
 	"\n" +
-	"DeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse\"\x03\xb8T\t\x12f\n" +
-	"\x0fDownloadArchive\x12#.toolgate.v1.DownloadArchiveRequest\x1a$.toolgate.v1.DownloadArchiveResponse\"\x06\xb8T\b\x90\x02\x010\x01\x12]\n" +
-	"\rUploadArchive\x12!.toolgate.v1.UploadArchiveRequest\x1a\".toolgate.v1.UploadArchiveResponse\"\x03\xb8T\t(\x01B\x98\x01\n" +
+	"DeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse\"\x04\xf2U\x01\t\x12g\n" +
+	"\x0fDownloadArchive\x12#.toolgate.v1.DownloadArchiveRequest\x1a$.toolgate.v1.DownloadArchiveResponse\"\a\xf2U\x01\b\x90\x02\x010\x01\x12^\n" +
+	"\rUploadArchive\x12!.toolgate.v1.UploadArchiveRequest\x1a\".toolgate.v1.UploadArchiveResponse\"\x04\xf2U\x01\t(\x01B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10FileServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
@@ -2177,7 +2177,7 @@ var file_toolgate_v1_file_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
 	(*CallContext)(nil),             // 32: toolgate.v1.CallContext
 	(*ByteRange)(nil),               // 33: toolgate.v1.ByteRange
-	(*CallOptions)(nil),             // 34: toolgate.v1.CallOptions
+	(*CallStart)(nil),               // 34: toolgate.v1.CallStart
 }
 var file_toolgate_v1_file_service_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.FileInfo.kind:type_name -> toolgate.v1.FileKind
@@ -2195,19 +2195,19 @@ var file_toolgate_v1_file_service_proto_depIdxs = []int32{
 	12, // 12: toolgate.v1.WatchFilesResponse.missed:type_name -> toolgate.v1.FilesMissed
 	13, // 13: toolgate.v1.WatchFilesResponse.heartbeat:type_name -> toolgate.v1.FilesHeartbeat
 	1,  // 14: toolgate.v1.FilesChanged.files:type_name -> toolgate.v1.FileInfo
-	34, // 15: toolgate.v1.WriteFileRequest.call:type_name -> toolgate.v1.CallOptions
+	34, // 15: toolgate.v1.WriteFileRequest.call:type_name -> toolgate.v1.CallStart
 	14, // 16: toolgate.v1.WriteFileRequest.target:type_name -> toolgate.v1.WriteTarget
 	1,  // 17: toolgate.v1.WriteFileResponse.file:type_name -> toolgate.v1.FileInfo
-	34, // 18: toolgate.v1.UploadFileRequest.call:type_name -> toolgate.v1.CallOptions
+	34, // 18: toolgate.v1.UploadFileRequest.call:type_name -> toolgate.v1.CallStart
 	14, // 19: toolgate.v1.UploadFileRequest.target:type_name -> toolgate.v1.WriteTarget
 	1,  // 20: toolgate.v1.UploadFileResponse.file:type_name -> toolgate.v1.FileInfo
-	34, // 21: toolgate.v1.CreateFolderRequest.call:type_name -> toolgate.v1.CallOptions
+	34, // 21: toolgate.v1.CreateFolderRequest.call:type_name -> toolgate.v1.CallStart
 	1,  // 22: toolgate.v1.CreateFolderResponse.file:type_name -> toolgate.v1.FileInfo
-	34, // 23: toolgate.v1.MoveFileRequest.call:type_name -> toolgate.v1.CallOptions
-	34, // 24: toolgate.v1.DeleteFileRequest.call:type_name -> toolgate.v1.CallOptions
+	34, // 23: toolgate.v1.MoveFileRequest.call:type_name -> toolgate.v1.CallStart
+	34, // 24: toolgate.v1.DeleteFileRequest.call:type_name -> toolgate.v1.CallStart
 	32, // 25: toolgate.v1.DownloadArchiveRequest.context:type_name -> toolgate.v1.CallContext
 	27, // 26: toolgate.v1.DownloadArchiveResponse.end:type_name -> toolgate.v1.ArchiveEnd
-	34, // 27: toolgate.v1.UploadArchiveRequest.call:type_name -> toolgate.v1.CallOptions
+	34, // 27: toolgate.v1.UploadArchiveRequest.call:type_name -> toolgate.v1.CallStart
 	28, // 28: toolgate.v1.UploadArchiveRequest.target:type_name -> toolgate.v1.ArchiveTarget
 	2,  // 29: toolgate.v1.FileService.StatFile:input_type -> toolgate.v1.StatFileRequest
 	4,  // 30: toolgate.v1.FileService.ListFiles:input_type -> toolgate.v1.ListFilesRequest

@@ -40,8 +40,8 @@ const (
 //
 // Shows and changes the files of a workspace: for front ends that show a tree, an editor, an attachment.
 //
-// A path is relative to the workspace's folder, or absolute and inside it; `.` and `..` are taken out of it as it is written.
-// Links are followed as far as they stay inside. A path that leads out of the workspace, by itself or by a link, is
+// A path is relative to the workspace's folder (to its `directory`, if the context names one: what is said of that folder below
+// is said of this one then), or absolute and inside the workspace; `.` and `..` are taken out of it as it is written. Links are followed as far as they stay inside. A path that leads out of the workspace, by itself or by a link, is
 // PERMISSION_DENIED, reason OUTSIDE_WORKSPACE, whether anything is there or not: who needs such a file makes a call of a
 // tool, which asks. Only regular files and folders are opened; a pipe, a socket or a device is FAILED_PRECONDITION, reason
 // NOT_A_FILE, at once. What is put in the way of a path while it is used is ABORTED, reason PATH_CHANGED, and not followed.
@@ -67,10 +67,11 @@ const (
 //     or of its path is of another kind (NOT_A_FILE, NOT_A_FOLDER), it is too large (FILE_TOO_LARGE), it is the workspace's
 //     own folder (WORKSPACE_FOLDER), or the operating system refuses (NOT_DONE).
 //   - ABORTED, reason PATH_CHANGED: somebody has changed it meanwhile. Look again.
-//   - RESOURCE_EXHAUSTED, UNAVAILABLE, CANCELLED, DEADLINE_EXCEEDED: as RunTool.
+//   - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
+//   - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 //
-// With a `call_id` of the client's the RPC may be retried after any failure of the connection: the same request attaches to
-// the same call.
+// With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
+// the same request attaches to it. Without one a lost client cancels the call.
 type FileServiceClient interface {
 	// Says what is at a path. Asks for the permission `read`.
 	//
@@ -309,8 +310,8 @@ type FileService_UploadArchiveClient = grpc.ClientStreamingClient[UploadArchiveR
 //
 // Shows and changes the files of a workspace: for front ends that show a tree, an editor, an attachment.
 //
-// A path is relative to the workspace's folder, or absolute and inside it; `.` and `..` are taken out of it as it is written.
-// Links are followed as far as they stay inside. A path that leads out of the workspace, by itself or by a link, is
+// A path is relative to the workspace's folder (to its `directory`, if the context names one: what is said of that folder below
+// is said of this one then), or absolute and inside the workspace; `.` and `..` are taken out of it as it is written. Links are followed as far as they stay inside. A path that leads out of the workspace, by itself or by a link, is
 // PERMISSION_DENIED, reason OUTSIDE_WORKSPACE, whether anything is there or not: who needs such a file makes a call of a
 // tool, which asks. Only regular files and folders are opened; a pipe, a socket or a device is FAILED_PRECONDITION, reason
 // NOT_A_FILE, at once. What is put in the way of a path while it is used is ABORTED, reason PATH_CHANGED, and not followed.
@@ -336,10 +337,11 @@ type FileService_UploadArchiveClient = grpc.ClientStreamingClient[UploadArchiveR
 //     or of its path is of another kind (NOT_A_FILE, NOT_A_FOLDER), it is too large (FILE_TOO_LARGE), it is the workspace's
 //     own folder (WORKSPACE_FOLDER), or the operating system refuses (NOT_DONE).
 //   - ABORTED, reason PATH_CHANGED: somebody has changed it meanwhile. Look again.
-//   - RESOURCE_EXHAUSTED, UNAVAILABLE, CANCELLED, DEADLINE_EXCEEDED: as RunTool.
+//   - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
+//   - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 //
-// With a `call_id` of the client's the RPC may be retried after any failure of the connection: the same request attaches to
-// the same call.
+// With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
+// the same request attaches to it. Without one a lost client cancels the call.
 type FileServiceServer interface {
 	// Says what is at a path. Asks for the permission `read`.
 	//

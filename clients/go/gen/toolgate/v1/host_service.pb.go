@@ -2096,12 +2096,12 @@ const file_toolgate_v1_host_service_proto_rawDesc = "" +
 	"\vserver_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"serverTime\x12'\n" +
 	"\x0fignored_reports\x18\x02 \x01(\x03R\x0eignoredReports\x12\x1a\n" +
-	"\bdraining\x18\x03 \x01(\bR\bdraining2\x8f\x02\n" +
-	"\vHostService\x12D\n" +
-	"\x04Host\x12\x18.toolgate.v1.HostRequest\x1a\x19.toolgate.v1.HostResponse\"\x03\xb8T\x04(\x010\x01\x12T\n" +
+	"\bdraining\x18\x03 \x01(\bR\bdraining2\x92\x02\n" +
+	"\vHostService\x12E\n" +
+	"\x04Host\x12\x18.toolgate.v1.HostRequest\x1a\x19.toolgate.v1.HostResponse\"\x04\xf2U\x01\x04(\x010\x01\x12U\n" +
 	"\n" +
-	"ServeTools\x12\x1e.toolgate.v1.ServeToolsRequest\x1a\x1f.toolgate.v1.ServeToolsResponse\"\x03\xb8T\x040\x01\x12d\n" +
-	"\x10ReportInvocation\x12$.toolgate.v1.ReportInvocationRequest\x1a%.toolgate.v1.ReportInvocationResponse\"\x03\xb8T\x04B\x98\x01\n" +
+	"ServeTools\x12\x1e.toolgate.v1.ServeToolsRequest\x1a\x1f.toolgate.v1.ServeToolsResponse\"\x04\xf2U\x01\x040\x01\x12e\n" +
+	"\x10ReportInvocation\x12$.toolgate.v1.ReportInvocationRequest\x1a%.toolgate.v1.ReportInvocationResponse\"\x04\xf2U\x01\x04B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10HostServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -1463,9 +1463,9 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\fSANDBOX_NONE\x10\x01\x12\x14\n" +
 	"\x10SANDBOX_LANDLOCK\x10\x02\x12\x13\n" +
 	"\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n" +
-	"\x18SANDBOX_LANDLOCK_SECCOMP\x10\x042m\n" +
-	"\vInfoService\x12^\n" +
-	"\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x06\xb8T\x02\x90\x02\x01B\x98\x01\n" +
+	"\x18SANDBOX_LANDLOCK_SECCOMP\x10\x042n\n" +
+	"\vInfoService\x12_\n" +
+	"\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\a\xf2U\x01\x02\x90\x02\x01B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -24,13 +24,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
+// A right that a caller needs. Each RPC names those of which one is needed in its method option `scopes`. Without authentication
 // every caller has all scopes. With it, any RPC may fail with
 //
 //   - UNAUTHENTICATED: no credentials (reason NO_CREDENTIALS), or such as are not accepted (BAD_CREDENTIALS), not any
 //     more (CREDENTIALS_EXPIRED, CREDENTIALS_REVOKED; a stream ends so, too), or the peer of the Unix socket is another
 //     user (FOREIGN_USER). Do not retry with the same credentials.
-//   - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
+//   - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has none of the scopes that `scope` in the metadata of ErrorInfo names,
+//     separated by a space.
 //
 // A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
 // them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
@@ -43,11 +44,11 @@ type Scope int32
 const (
 	// Not a scope; an RPC that says this is a defect.
 	Scope_SCOPE_UNSPECIFIED Scope = 0
-	// Start tools, cancel calls, end sessions.
+	// Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions.
 	Scope_SCOPE_CALLS_EXECUTE Scope = 1
 	// See tools, calls, sessions, prompts, grants and events.
 	Scope_SCOPE_CALLS_READ Scope = 2
-	// Answer prompts and revoke grants.
+	// See and answer prompts, see and revoke grants.
 	Scope_SCOPE_PROMPTS_REPLY Scope = 3
 	// Lend tools to the service.
 	Scope_SCOPE_TOOLS_HOST Scope = 4
@@ -130,21 +131,22 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 var file_toolgate_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
-		ExtensionType: (*Scope)(nil),
-		Field:         1351,
-		Name:          "toolgate.v1.scope",
-		Tag:           "varint,1351,opt,name=scope,enum=toolgate.v1.Scope",
+		ExtensionType: ([]Scope)(nil),
+		Field:         1374,
+		Name:          "toolgate.v1.scopes",
+		Tag:           "varint,1374,rep,packed,name=scopes,enum=toolgate.v1.Scope",
 		Filename:      "toolgate/v1/options.proto",
 	},
 }
 
 // Extension fields to descriptorpb.MethodOptions.
 var (
-	// The right that the RPC needs. The number lies in the range for published extensions and is to be registered
-	// (protobuf, docs/options.md); 50000 to 99999 are for use inside one organisation only.
+	// The right that the RPC needs: any one of these. The number lies in the range for published extensions, behind the last one
+	// that is registered (protobuf, docs/options.md), and is to be registered itself; 50000 to 99999 are for use inside one
+	// organisation only.
 	//
-	// optional toolgate.v1.Scope scope = 1351;
-	E_Scope = &file_toolgate_v1_options_proto_extTypes[0]
+	// repeated toolgate.v1.Scope scopes = 1374;
+	E_Scopes = &file_toolgate_v1_options_proto_extTypes[0]
 )
 
 var File_toolgate_v1_options_proto protoreflect.FileDescriptor
@@ -165,9 +167,9 @@ const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\x11SCOPE_FILES_WRITE\x10\t\x12\x1b\n" +
 	"\x17SCOPE_WORKSPACES_MANAGE\x10\n" +
 	"\x12\x17\n" +
-	"\x13SCOPE_PORTS_CONNECT\x10\v:I\n" +
-	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xc7\n" +
-	" \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeB\x94\x01\n" +
+	"\x13SCOPE_PORTS_CONNECT\x10\v:K\n" +
+	"\x06scopes\x12\x1e.google.protobuf.MethodOptions\x18\xde\n" +
+	" \x03(\x0e2\x12.toolgate.v1.ScopeR\x06scopesB\x94\x01\n" +
 	"\x0eio.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
@@ -188,8 +190,8 @@ var file_toolgate_v1_options_proto_goTypes = []any{
 	(*descriptorpb.MethodOptions)(nil), // 1: google.protobuf.MethodOptions
 }
 var file_toolgate_v1_options_proto_depIdxs = []int32{
-	1, // 0: toolgate.v1.scope:extendee -> google.protobuf.MethodOptions
-	0, // 1: toolgate.v1.scope:type_name -> toolgate.v1.Scope
+	1, // 0: toolgate.v1.scopes:extendee -> google.protobuf.MethodOptions
+	0, // 1: toolgate.v1.scopes:type_name -> toolgate.v1.Scope
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
 	1, // [1:2] is the sub-list for extension type_name

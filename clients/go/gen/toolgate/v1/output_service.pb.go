@@ -1091,14 +1091,14 @@ const file_toolgate_v1_output_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
 	"\x13DeleteOutputRequest\x12\x1b\n" +
 	"\toutput_id\x18\x01 \x01(\tR\boutputId\"\x16\n" +
-	"\x14DeleteOutputResponse2\xcd\x03\n" +
-	"\rOutputService\x12W\n" +
+	"\x14DeleteOutputResponse2\xd2\x03\n" +
+	"\rOutputService\x12X\n" +
 	"\n" +
-	"ReadOutput\x12\x1e.toolgate.v1.ReadOutputRequest\x1a\x1f.toolgate.v1.ReadOutputResponse\"\x06\xb8T\x05\x90\x02\x010\x01\x12[\n" +
-	"\fSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse\"\x06\xb8T\x05\x90\x02\x01\x12R\n" +
-	"\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse\"\x06\xb8T\x05\x90\x02\x01\x12X\n" +
-	"\vListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse\"\x06\xb8T\x05\x90\x02\x01\x12X\n" +
-	"\fDeleteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x03\xb8T\x06B\x9a\x01\n" +
+	"ReadOutput\x12\x1e.toolgate.v1.ReadOutputRequest\x1a\x1f.toolgate.v1.ReadOutputResponse\"\a\xf2U\x01\x05\x90\x02\x010\x01\x12\\\n" +
+	"\fSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse\"\a\xf2U\x01\x05\x90\x02\x01\x12S\n" +
+	"\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse\"\a\xf2U\x01\x05\x90\x02\x01\x12Y\n" +
+	"\vListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse\"\a\xf2U\x01\x05\x90\x02\x01\x12Y\n" +
+	"\fDeleteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x04\xf2U\x01\x06B\x9a\x01\n" +
 	"\x0eio.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -346,8 +346,8 @@ type PromptReply struct {
 	Answers []*QuestionAnswer `protobuf:"bytes,6,rep,name=answers,proto3" json:"answers,omitempty"`
 	// With ALWAYS: how far the grants reach; absent for the workspace while the service runs.
 	Scope *GrantScope `protobuf:"bytes,7,opt,name=scope,proto3" json:"scope,omitempty"`
-	// With ALWAYS: which of the prompt's `always` patterns to grant, word for word; empty for all. One that the prompt does
-	// not list makes the reply invalid.
+	// With ALWAYS: which of the prompt's `always` patterns to grant, word for word. None makes the reply invalid unless the
+	// prompt lists none, and so does one that the prompt does not list.
 	AlwaysPatterns []string `protobuf:"bytes,8,rep,name=always_patterns,json=alwaysPatterns,proto3" json:"always_patterns,omitempty"`
 	// With INSTEAD: the input to run, JSON text. One that does not satisfy the tool's schema makes the reply invalid; the
 	// prompt stays open.
@@ -1846,16 +1846,16 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\x1bREPLY_RESULT_OTHER_INSTANCE\x10\b\x12\x1c\n" +
 	"\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12'\n" +
 	"#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n" +
-	"2\xf4\x04\n" +
-	"\x11PermissionService\x12M\n" +
-	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x03\xb8T\x03(\x010\x01\x12]\n" +
-	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x06\xb8T\x02\x90\x02\x010\x01\x12X\n" +
-	"\vListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
-	"\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x06\xb8T\x02\x90\x02\x01\x12U\n" +
-	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x03\xb8T\x03\x12U\n" +
+	"2\x82\x05\n" +
+	"\x11PermissionService\x12N\n" +
+	"\aChannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xf2U\x01\x03(\x010\x01\x12_\n" +
+	"\fWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\b\xf2U\x02\x02\x03\x90\x02\x010\x01\x12Z\n" +
+	"\vListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\b\xf2U\x02\x02\x03\x90\x02\x01\x12T\n" +
+	"\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\b\xf2U\x02\x02\x03\x90\x02\x01\x12Y\n" +
+	"\vReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\a\xf2U\x01\x03\x90\x02\x02\x12W\n" +
 	"\n" +
-	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x06\xb8T\x02\x90\x02\x01\x12U\n" +
-	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x03\xb8T\x03B\x9e\x01\n" +
+	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\b\xf2U\x02\x02\x03\x90\x02\x01\x12V\n" +
+	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xf2U\x01\x03B\x9e\x01\n" +
 	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

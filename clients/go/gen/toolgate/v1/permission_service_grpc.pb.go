@@ -48,13 +48,13 @@ type PermissionServiceClient interface {
 	// `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
 	// `reply_result`.
 	//
-	// INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+	// INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts, or somebody's beside `all`.
 	// NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
 	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChannelRequest, ChannelResponse], error)
 	// The server's half of Channel.
 	//
-	// INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
+	// INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
 	WatchPrompts(ctx context.Context, in *WatchPromptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPromptsResponse], error)
 	// Lists prompts in the order of their arrival; the open ones unless states are named.
 	//
@@ -189,13 +189,13 @@ type PermissionServiceServer interface {
 	// `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
 	// `reply_result`.
 	//
-	// INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+	// INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts, or somebody's beside `all`.
 	// NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
 	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]) error
 	// The server's half of Channel.
 	//
-	// INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
+	// INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
 	WatchPrompts(*WatchPromptsRequest, grpc.ServerStreamingServer[WatchPromptsResponse]) error
 	// Lists prompts in the order of their arrival; the open ones unless states are named.
 	//

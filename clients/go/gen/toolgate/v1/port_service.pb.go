@@ -27,9 +27,9 @@ const (
 type OpenPortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How the call that opens it is made. An empty workspace means that of the call to reach.
-	Call *CallOptions `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallStart `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// The call whose program listens.
-	TargetCallId string `protobuf:"bytes,2,opt,name=target_call_id,json=targetCallId,proto3" json:"target_call_id,omitempty"`
+	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The port, 1 to 65535.
 	Port          int32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -66,16 +66,16 @@ func (*OpenPortRequest) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_port_service_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *OpenPortRequest) GetCall() *CallOptions {
+func (x *OpenPortRequest) GetCall() *CallStart {
 	if x != nil {
 		return x.Call
 	}
 	return nil
 }
 
-func (x *OpenPortRequest) GetTargetCallId() string {
+func (x *OpenPortRequest) GetCallId() string {
 	if x != nil {
-		return x.TargetCallId
+		return x.CallId
 	}
 	return ""
 }
@@ -252,10 +252,10 @@ var File_toolgate_v1_port_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_port_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/port_service.proto\x12\vtoolgate.v1\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"y\n" +
-	"\x0fOpenPortRequest\x12,\n" +
-	"\x04call\x18\x01 \x01(\v2\x18.toolgate.v1.CallOptionsR\x04call\x12$\n" +
-	"\x0etarget_call_id\x18\x02 \x01(\tR\ftargetCallId\x12\x12\n" +
+	"\x1etoolgate/v1/port_service.proto\x12\vtoolgate.v1\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"j\n" +
+	"\x0fOpenPortRequest\x12*\n" +
+	"\x04call\x18\x01 \x01(\v2\x16.toolgate.v1.CallStartR\x04call\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\x05R\x04port\"H\n" +
 	"\x10OpenPortResponse\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1b\n" +
@@ -264,10 +264,10 @@ const file_toolgate_v1_port_service_proto_rawDesc = "" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\")\n" +
 	"\x13ConnectPortResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xb6\x01\n" +
-	"\vPortService\x12L\n" +
-	"\bOpenPort\x12\x1c.toolgate.v1.OpenPortRequest\x1a\x1d.toolgate.v1.OpenPortResponse\"\x03\xb8T\v\x12Y\n" +
-	"\vConnectPort\x12\x1f.toolgate.v1.ConnectPortRequest\x1a .toolgate.v1.ConnectPortResponse\"\x03\xb8T\v(\x010\x01B\x98\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xb8\x01\n" +
+	"\vPortService\x12M\n" +
+	"\bOpenPort\x12\x1c.toolgate.v1.OpenPortRequest\x1a\x1d.toolgate.v1.OpenPortResponse\"\x04\xf2U\x01\v\x12Z\n" +
+	"\vConnectPort\x12\x1f.toolgate.v1.ConnectPortRequest\x1a .toolgate.v1.ConnectPortResponse\"\x04\xf2U\x01\v(\x010\x01B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10PortServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (
@@ -288,10 +288,10 @@ var file_toolgate_v1_port_service_proto_goTypes = []any{
 	(*OpenPortResponse)(nil),    // 1: toolgate.v1.OpenPortResponse
 	(*ConnectPortRequest)(nil),  // 2: toolgate.v1.ConnectPortRequest
 	(*ConnectPortResponse)(nil), // 3: toolgate.v1.ConnectPortResponse
-	(*CallOptions)(nil),         // 4: toolgate.v1.CallOptions
+	(*CallStart)(nil),           // 4: toolgate.v1.CallStart
 }
 var file_toolgate_v1_port_service_proto_depIdxs = []int32{
-	4, // 0: toolgate.v1.OpenPortRequest.call:type_name -> toolgate.v1.CallOptions
+	4, // 0: toolgate.v1.OpenPortRequest.call:type_name -> toolgate.v1.CallStart
 	0, // 1: toolgate.v1.PortService.OpenPort:input_type -> toolgate.v1.OpenPortRequest
 	2, // 2: toolgate.v1.PortService.ConnectPort:input_type -> toolgate.v1.ConnectPortRequest
 	1, // 3: toolgate.v1.PortService.OpenPort:output_type -> toolgate.v1.OpenPortResponse

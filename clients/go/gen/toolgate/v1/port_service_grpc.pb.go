@@ -37,7 +37,7 @@ const (
 // call listen and nobody else does: that is looked at before and after each connection.
 //
 // An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-// shows the program and the port, and its result says how many connections there were and how many bytes went through.
+// shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
 // CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
 // that left running, and with its session, its workspace and the service.
 type PortServiceClient interface {
@@ -46,8 +46,8 @@ type PortServiceClient interface {
 	// INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
 	// FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
 	// OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-	// person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-	// id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+	// person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+	// cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
 	// the client's the RPC may be retried after any failure: the same request returns the same opened port.
 	OpenPort(ctx context.Context, in *OpenPortRequest, opts ...grpc.CallOption) (*OpenPortResponse, error)
 	// Makes one connection to an opened port: what the messages carry goes to the program, and what the program sends comes
@@ -105,7 +105,7 @@ type PortService_ConnectPortClient = grpc.BidiStreamingClient[ConnectPortRequest
 // call listen and nobody else does: that is looked at before and after each connection.
 //
 // An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-// shows the program and the port, and its result says how many connections there were and how many bytes went through.
+// shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
 // CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
 // that left running, and with its session, its workspace and the service.
 type PortServiceServer interface {
@@ -114,8 +114,8 @@ type PortServiceServer interface {
 	// INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
 	// FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
 	// OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-	// person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-	// id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+	// person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+	// cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
 	// the client's the RPC may be retried after any failure: the same request returns the same opened port.
 	OpenPort(context.Context, *OpenPortRequest) (*OpenPortResponse, error)
 	// Makes one connection to an opened port: what the messages carry goes to the program, and what the program sends comes

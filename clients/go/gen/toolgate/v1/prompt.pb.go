@@ -147,12 +147,12 @@ func (PromptState) EnumDescriptor() ([]byte, []int) {
 type PromptDecision int32
 
 const (
-	// Not a decision; as a reply it is INVALID_ARGUMENT.
+	// Not a decision; as a reply it is REPLY_RESULT_INVALID.
 	PromptDecision_PROMPT_DECISION_UNSPECIFIED PromptDecision = 0
 	// This call only.
 	PromptDecision_PROMPT_DECISION_ONCE PromptDecision = 1
-	// This call, and from now on everything in reach of the reply's `scope` that the prompt's `always` patterns match and
-	// that would be asked otherwise. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
+	// This call, and from now on everything in reach of the reply's `scope` that would be asked otherwise and that those of
+	// the prompt's `always` patterns match which the reply names. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
 	PromptDecision_PROMPT_DECISION_ALWAYS PromptDecision = 2
 	// Not this call. Other permission prompts that wait in the session are rejected with it. To questions: dismissed.
 	PromptDecision_PROMPT_DECISION_REJECT PromptDecision = 3
@@ -215,7 +215,7 @@ func (PromptDecision) EnumDescriptor() ([]byte, []int) {
 type GrantReach int32
 
 const (
-	// In a reply: RUN if the scope has no limit, otherwise WORKSPACE, since the limit ends it. Never sent.
+	// In a reply: as RUN. Never sent.
 	GrantReach_GRANT_REACH_UNSPECIFIED GrantReach = 0
 	// For the workspace, until this run of the service ends.
 	GrantReach_GRANT_REACH_RUN GrantReach = 1
@@ -353,9 +353,9 @@ type PromptResolution struct {
 	Answers []*QuestionAnswer `protobuf:"bytes,7,rep,name=answers,proto3" json:"answers,omitempty"`
 	// With ALWAYS: how far the grants reach.
 	Scope *GrantScope `protobuf:"bytes,8,opt,name=scope,proto3" json:"scope,omitempty"`
-	// With ALWAYS: which of the prompt's `always` patterns became grants; empty if all of them did.
+	// With ALWAYS: which of the prompt's `always` patterns became grants.
 	AlwaysPatterns []string `protobuf:"bytes,9,rep,name=always_patterns,json=alwaysPatterns,proto3" json:"always_patterns,omitempty"`
-	// With INSTEAD: the input that ran, canonical JSON, and its SHA-256.
+	// With INSTEAD: the input that ran, canonical JSON, and the digest of what ran.
 	InputJson string `protobuf:"bytes,10,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// See `input_json`.
 	InputDigest   string `protobuf:"bytes,11,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
@@ -588,7 +588,7 @@ type PermissionRequest struct {
 	Permission string `protobuf:"bytes,1,opt,name=permission,proto3" json:"permission,omitempty"`
 	// What the tool is about to touch. The reply is for all of them.
 	Patterns []string `protobuf:"bytes,2,rep,name=patterns,proto3" json:"patterns,omitempty"`
-	// What an ALWAYS reply would allow from now on, word for word. Empty: ALWAYS allows this call only.
+	// What an ALWAYS reply may allow from now on, word for word. Empty: ALWAYS allows this call only.
 	Always []string `protobuf:"bytes,3,rep,name=always,proto3" json:"always,omitempty"`
 	// A short line for the person.
 	Title string `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
@@ -1074,7 +1074,7 @@ type Prompt struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Whether it still waits.
 	State PromptState `protobuf:"varint,10,opt,name=state,proto3,enum=toolgate.v1.PromptState" json:"state,omitempty"`
-	// SHA-256 of the call's frozen input, 64 hexadecimal digits; questions have it as well. A reply carries it, and one
+	// The digest of what runs, 64 hexadecimal digits, as `input_digest` of Call; questions have it as well. A reply carries it, and one
 	// that carries another is refused, so an approval is for exactly what runs.
 	InputDigest string `protobuf:"bytes,11,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// What is asked.

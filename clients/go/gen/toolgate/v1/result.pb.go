@@ -27,7 +27,7 @@ const (
 type CallOutcome int32
 
 const (
-	// Never sent.
+	// There is no result.
 	CallOutcome_CALL_OUTCOME_UNSPECIFIED CallOutcome = 0
 	// Nothing is wrong, as far as the service knows.
 	CallOutcome_CALL_OUTCOME_OK CallOutcome = 1

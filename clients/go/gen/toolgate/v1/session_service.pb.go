@@ -599,7 +599,7 @@ type EndSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The workspace; empty for the default one, `-` for all that the caller may see.
+	// The workspace; empty for the default one.
 	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1094,9 +1094,9 @@ type CallStateChanged struct {
 	Title string `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
 	// What it touches; see Call.
 	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Why it failed; unspecified if it has not.
+	// Why it failed; FAILURE_REASON_UNSPECIFIED if it has not.
 	Reason FailureReason `protobuf:"varint,6,opt,name=reason,proto3,enum=toolgate.v1.FailureReason" json:"reason,omitempty"`
-	// How its result is to be read; unspecified if it has none.
+	// How its result is to be read; CALL_OUTCOME_UNSPECIFIED if it has none.
 	Outcome CallOutcome `protobuf:"varint,7,opt,name=outcome,proto3,enum=toolgate.v1.CallOutcome" json:"outcome,omitempty"`
 	// The exit code of the command that it ran; absent if it ran none.
 	ExitCode      *int32 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
@@ -1870,14 +1870,14 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\x1cWORKSPACE_CHANGE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WORKSPACE_CHANGE_OPENED\x10\x01\x12\x1b\n" +
 	"\x17WORKSPACE_CHANGE_CLOSED\x10\x02\x12\x1c\n" +
-	"\x18WORKSPACE_CHANGE_CHANGED\x10\x032\xf4\x02\n" +
-	"\x0eSessionService\x12U\n" +
+	"\x18WORKSPACE_CHANGE_CHANGED\x10\x032\xfb\x02\n" +
+	"\x0eSessionService\x12V\n" +
 	"\n" +
-	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x06\xb8T\x02\x90\x02\x01\x12[\n" +
-	"\fListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12\\\n" +
+	"\fListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12V\n" +
 	"\n" +
-	"EndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x03\xb8T\x01\x12Z\n" +
-	"\vWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x06\xb8T\x02\x90\x02\x010\x01B\x9b\x01\n" +
+	"EndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\a\xf2U\x01\x01\x90\x02\x02\x12[\n" +
+	"\vWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\a\xf2U\x01\x02\x90\x02\x010\x01B\x9b\x01\n" +
 	"\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -757,7 +757,7 @@ type CallEvaluation struct {
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The frozen input: canonical JSON (RFC 8785).
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// SHA-256 of `input_json`, 64 hexadecimal digits.
+	// The digest of what would run; see Call.
 	InputDigest string `protobuf:"bytes,5,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
 	// What would be asked, in order. Nothing follows a request that is denied. If a later one is denied, nobody is asked for
 	// an earlier one either.
@@ -1873,24 +1873,24 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"\x05merge\x18\x04 \x01(\bR\x05merge\x12>\n" +
 	"\ron_disconnect\x18\x05 \x01(\x0e2\x19.toolgate.v1.OnDisconnectR\fonDisconnect\"B\n" +
 	"\x12RevertCallResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xe3\b\n" +
-	"\vToolService\x12R\n" +
-	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x06\xb8T\x02\x90\x02\x01\x12W\n" +
-	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x03\xb8T\x010\x01\x12I\n" +
-	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x03\xb8T\x01\x12[\n" +
-	"\fEvaluateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x06\xb8T\x01\x90\x02\x01\x12T\n" +
-	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x06\xb8T\x02\x90\x02\x010\x01\x12L\n" +
-	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
-	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.toolgate.v1.CallEventR\x05event2\xf9\b\n" +
+	"\vToolService\x12S\n" +
+	"\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12X\n" +
+	"\vExecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xf2U\x01\x010\x01\x12J\n" +
+	"\aRunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xf2U\x01\x01\x12\\\n" +
+	"\fEvaluateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\a\xf2U\x01\x01\x90\x02\x01\x12U\n" +
+	"\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\a\xf2U\x01\x02\x90\x02\x010\x01\x12M\n" +
+	"\aGetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12S\n" +
+	"\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12V\n" +
 	"\n" +
-	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x03\xb8T\x01\x12O\n" +
-	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x03\xb8T\x01\x12^\n" +
-	"\x0eResizeTerminal\x12\".toolgate.v1.ResizeTerminalRequest\x1a#.toolgate.v1.ResizeTerminalResponse\"\x03\xb8T\x01\x12X\n" +
-	"\vGetTerminal\x12\x1f.toolgate.v1.GetTerminalRequest\x1a .toolgate.v1.GetTerminalResponse\"\x06\xb8T\x02\x90\x02\x01\x12R\n" +
+	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\a\xf2U\x01\x01\x90\x02\x02\x12S\n" +
+	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\a\xf2U\x01\x01\x90\x02\x02\x12b\n" +
+	"\x0eResizeTerminal\x12\".toolgate.v1.ResizeTerminalRequest\x1a#.toolgate.v1.ResizeTerminalResponse\"\a\xf2U\x01\x01\x90\x02\x02\x12Y\n" +
+	"\vGetTerminal\x12\x1f.toolgate.v1.GetTerminalRequest\x1a .toolgate.v1.GetTerminalResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12S\n" +
 	"\n" +
-	"SignalCall\x12\x1e.toolgate.v1.SignalCallRequest\x1a\x1f.toolgate.v1.SignalCallResponse\"\x03\xb8T\x01\x12T\n" +
+	"SignalCall\x12\x1e.toolgate.v1.SignalCallRequest\x1a\x1f.toolgate.v1.SignalCallResponse\"\x04\xf2U\x01\x01\x12U\n" +
 	"\n" +
-	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x03\xb8T\x010\x01B\x98\x01\n" +
+	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xf2U\x01\x010\x01B\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

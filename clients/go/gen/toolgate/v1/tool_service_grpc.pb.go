@@ -46,7 +46,8 @@ const (
 // that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
 // permission, a failed edit or an unknown tool is a result that the model must read.
 //
-// A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+// A stream without a terminal event is incomplete: watch again, after the last sequence number seen; but one that begins at or
+// after the terminal event is complete. CallCompleted and CallFailed stay the only terminal events. When the service begins
 // to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
 // service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
 type ToolServiceClient interface {
@@ -61,7 +62,8 @@ type ToolServiceClient interface {
 	// ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
 	// or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
 	// deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
-	// after any failure: the same request attaches to the same call.
+	// after any failure: the same request attaches to the same call, which goes on meanwhile with ON_DISCONNECT_KEEP, and
+	// otherwise may have been cancelled.
 	//
 	// A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
 	// each of which may take 30 seconds. Until then it counts as running; CancelCall and WatchCall find it by its id, and
@@ -107,9 +109,12 @@ type ToolServiceClient interface {
 	// Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
 	// the background. They are accepted at any time from the call's admission on, also while a person is still asked about
 	// the command, and reach the program in order. Returns when they are accepted, not when they are read. What is sent is
-	// neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it.
+	// neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it. So only
+	// who made the call or one above it may send, or who may answer prompts (scope `prompts.reply`); with ResizeTerminal and
+	// SignalCall it is the same.
 	//
-	// INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call.
+	// INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call. PERMISSION_DENIED,
+	// reason FOREIGN_CALL: it is somebody else's.
 	// FAILED_PRECONDITION, with a reason in ErrorInfo: the call's tool reads no input (NO_INPUT), the call has ended
 	// (CALL_ENDED), the input was closed by a client or by the program (INPUT_CLOSED), another instance of the service runs
 	// the call (OTHER_INSTANCE). OUT_OF_RANGE: bytes before `offset` are missing; `next_offset` in the metadata of ErrorInfo
@@ -123,19 +128,21 @@ type ToolServiceClient interface {
 	// makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
 	// not begun, it is the size that it will begin with.
 	//
-	// INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+	// INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. PERMISSION_DENIED, reason FOREIGN_CALL: it is
+	// somebody else's. FAILED_PRECONDITION, with a reason in
 	// ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
 	// the call (OTHER_INSTANCE). May be retried.
 	ResizeTerminal(ctx context.Context, in *ResizeTerminalRequest, opts ...grpc.CallOption) (*ResizeTerminalResponse, error)
 	// Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
 	// recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
 	//
-	// Status codes as ResizeTerminal. May be retried.
+	// INVALID_ARGUMENT: malformed id. NOT_FOUND: unknown call. FAILED_PRECONDITION: as ResizeTerminal. May be retried.
 	GetTerminal(ctx context.Context, in *GetTerminalRequest, opts ...grpc.CallOption) (*GetTerminalResponse, error)
 	// Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
 	// foreground there, as a key would. The key itself can be sent as input as well.
 	//
-	// INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+	// INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. PERMISSION_DENIED, reason
+	// FOREIGN_CALL: it is somebody else's. FAILED_PRECONDITION, with a
 	// reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
 	// (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
 	// sent.
@@ -152,8 +159,7 @@ type ToolServiceClient interface {
 	//
 	// NOT_FOUND: unknown call, or its retention has ended; unknown workspace or parent call. INVALID_ARGUMENT: malformed
 	// id, unknown agent. ALREADY_EXISTS: `revert_call_id` belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE,
-	// DEADLINE_EXCEEDED: as ExecuteTool. With a `revert_call_id` of the client's the RPC may be retried after any failure:
-	// the same request attaches to the same call.
+	// DEADLINE_EXCEEDED, and retries with a `revert_call_id` of the client's: as ExecuteTool.
 	RevertCall(ctx context.Context, in *RevertCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RevertCallResponse], error)
 }
 
@@ -332,7 +338,8 @@ type ToolService_RevertCallClient = grpc.ServerStreamingClient[RevertCallRespons
 // that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
 // permission, a failed edit or an unknown tool is a result that the model must read.
 //
-// A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+// A stream without a terminal event is incomplete: watch again, after the last sequence number seen; but one that begins at or
+// after the terminal event is complete. CallCompleted and CallFailed stay the only terminal events. When the service begins
 // to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
 // service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
 type ToolServiceServer interface {
@@ -347,7 +354,8 @@ type ToolServiceServer interface {
 	// ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
 	// or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
 	// deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
-	// after any failure: the same request attaches to the same call.
+	// after any failure: the same request attaches to the same call, which goes on meanwhile with ON_DISCONNECT_KEEP, and
+	// otherwise may have been cancelled.
 	//
 	// A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
 	// each of which may take 30 seconds. Until then it counts as running; CancelCall and WatchCall find it by its id, and
@@ -393,9 +401,12 @@ type ToolServiceServer interface {
 	// Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
 	// the background. They are accepted at any time from the call's admission on, also while a person is still asked about
 	// the command, and reach the program in order. Returns when they are accepted, not when they are read. What is sent is
-	// neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it.
+	// neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it. So only
+	// who made the call or one above it may send, or who may answer prompts (scope `prompts.reply`); with ResizeTerminal and
+	// SignalCall it is the same.
 	//
-	// INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call.
+	// INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call. PERMISSION_DENIED,
+	// reason FOREIGN_CALL: it is somebody else's.
 	// FAILED_PRECONDITION, with a reason in ErrorInfo: the call's tool reads no input (NO_INPUT), the call has ended
 	// (CALL_ENDED), the input was closed by a client or by the program (INPUT_CLOSED), another instance of the service runs
 	// the call (OTHER_INSTANCE). OUT_OF_RANGE: bytes before `offset` are missing; `next_offset` in the metadata of ErrorInfo
@@ -409,19 +420,21 @@ type ToolServiceServer interface {
 	// makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
 	// not begun, it is the size that it will begin with.
 	//
-	// INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+	// INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. PERMISSION_DENIED, reason FOREIGN_CALL: it is
+	// somebody else's. FAILED_PRECONDITION, with a reason in
 	// ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
 	// the call (OTHER_INSTANCE). May be retried.
 	ResizeTerminal(context.Context, *ResizeTerminalRequest) (*ResizeTerminalResponse, error)
 	// Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
 	// recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
 	//
-	// Status codes as ResizeTerminal. May be retried.
+	// INVALID_ARGUMENT: malformed id. NOT_FOUND: unknown call. FAILED_PRECONDITION: as ResizeTerminal. May be retried.
 	GetTerminal(context.Context, *GetTerminalRequest) (*GetTerminalResponse, error)
 	// Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
 	// foreground there, as a key would. The key itself can be sent as input as well.
 	//
-	// INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+	// INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. PERMISSION_DENIED, reason
+	// FOREIGN_CALL: it is somebody else's. FAILED_PRECONDITION, with a
 	// reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
 	// (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
 	// sent.
@@ -438,8 +451,7 @@ type ToolServiceServer interface {
 	//
 	// NOT_FOUND: unknown call, or its retention has ended; unknown workspace or parent call. INVALID_ARGUMENT: malformed
 	// id, unknown agent. ALREADY_EXISTS: `revert_call_id` belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE,
-	// DEADLINE_EXCEEDED: as ExecuteTool. With a `revert_call_id` of the client's the RPC may be retried after any failure:
-	// the same request attaches to the same call.
+	// DEADLINE_EXCEEDED, and retries with a `revert_call_id` of the client's: as ExecuteTool.
 	RevertCall(*RevertCallRequest, grpc.ServerStreamingServer[RevertCallResponse]) error
 	mustEmbedUnimplementedToolServiceServer()
 }

@@ -475,14 +475,14 @@ const file_toolgate_v1_workspace_service_proto_rawDesc = "" +
 	"workspaces\x18\x01 \x03(\v2\x1a.toolgate.v1.WorkspaceInfoR\n" +
 	"workspaces\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05roots\x18\x03 \x03(\tR\x05roots2\x92\x03\n" +
-	"\x10WorkspaceService\x12^\n" +
-	"\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a\".toolgate.v1.OpenWorkspaceResponse\"\x06\xb8T\n" +
-	"\x90\x02\x02\x12^\n" +
-	"\x0eCloseWorkspace\x12\".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse\"\x03\xb8T\n" +
-	"\x12[\n" +
-	"\fGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse\"\x06\xb8T\x02\x90\x02\x01\x12a\n" +
-	"\x0eListWorkspaces\x12\".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse\"\x06\xb8T\x02\x90\x02\x01B\x9d\x01\n" +
+	"\x05roots\x18\x03 \x03(\tR\x05roots2\x96\x03\n" +
+	"\x10WorkspaceService\x12_\n" +
+	"\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a\".toolgate.v1.OpenWorkspaceResponse\"\a\xf2U\x01\n" +
+	"\x90\x02\x02\x12_\n" +
+	"\x0eCloseWorkspace\x12\".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse\"\x04\xf2U\x01\n" +
+	"\x12\\\n" +
+	"\fGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12b\n" +
+	"\x0eListWorkspaces\x12\".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse\"\a\xf2U\x01\x02\x90\x02\x01B\x9d\x01\n" +
 	"\x0eio.toolgate.v1B\x15WorkspaceServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

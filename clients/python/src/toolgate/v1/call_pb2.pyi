@@ -115,8 +115,8 @@ class _UnattendedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Unattended
     """
 
 class Unattended(_Unattended, metaclass=_UnattendedEnumTypeWrapper):
-    """What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who has
-    a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
+    """What becomes of the prompts of a call, and of the calls that it makes, when nobody answers them. Somebody listens who may
+    answer prompts (scope `prompts.reply`) and has a stream of Channel or WatchPrompts open whose filter lets the prompt through. A call that is refused so, or whose prompt
     has waited long enough, fails with FAILURE_REASON_PROMPT_EXPIRED; its `error` says what was asked.
     """
 
@@ -231,7 +231,7 @@ class _FailureReason:
 class _FailureReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FailureReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     FAILURE_REASON_UNSPECIFIED: _FailureReason.ValueType  # 0
-    """Never sent."""
+    """It has not failed."""
     FAILURE_REASON_INVALID_ARGUMENTS: _FailureReason.ValueType  # 1
     """The input does not satisfy the tool's schema."""
     FAILURE_REASON_DENIED: _FailureReason.ValueType  # 2
@@ -269,7 +269,7 @@ class FailureReason(_FailureReason, metaclass=_FailureReasonEnumTypeWrapper):
     """Why a call failed. The error text beside it is written for the model."""
 
 FAILURE_REASON_UNSPECIFIED: FailureReason.ValueType  # 0
-"""Never sent."""
+"""It has not failed."""
 FAILURE_REASON_INVALID_ARGUMENTS: FailureReason.ValueType  # 1
 """The input does not satisfy the tool's schema."""
 FAILURE_REASON_DENIED: FailureReason.ValueType  # 2
@@ -488,7 +488,8 @@ class CallContext(_message.Message):
     """A folder inside the workspace, relative to its directory or absolute, of at most 2048 bytes: relative paths of the tools
     are joined to it, and commands start in it. Titles, rules and patterns stay relative to the worktree. It must exist, and
     neither `..` nor links may lead out of the workspace's directory, else INVALID_ARGUMENT. Empty: that of the parent call, if
-    there is one in the same workspace, else the workspace's directory. The record keeps it relative to that.
+    there is one in the same workspace, else the workspace's directory. The record keeps it relative to that. Prompts show it,
+    and the digest of the input covers it.
     """
     @_builtins.property
     def model(self) -> Global___ModelRef:
@@ -541,7 +542,7 @@ class CallContext(_message.Message):
 Global___CallContext: _TypeAlias = CallContext  # noqa: Y015
 
 @_typing.final
-class CallOptions(_message.Message):
+class CallStart(_message.Message):
     """How an RPC makes the call that does its work: FileService for a change, PortService to open a port."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -551,7 +552,9 @@ class CallOptions(_message.Message):
     UNATTENDED_FIELD_NUMBER: _builtins.int
     WAIT_TIMEOUT_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
-    """The call's id, as in ExecuteToolRequest. Empty: the service makes a UUIDv7."""
+    """The call's id, as in ExecuteToolRequest; with one the call goes on when its client is gone, who may come back with the same
+    request. Empty: the service makes a UUIDv7, and a lost client cancels the call.
+    """
     unattended: Global___Unattended.ValueType
     """What becomes of prompts that nobody answers."""
     @_builtins.property
@@ -576,7 +579,7 @@ class CallOptions(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CallOptions: _TypeAlias = CallOptions  # noqa: Y015
+Global___CallStart: _TypeAlias = CallStart  # noqa: Y015
 
 @_typing.final
 class Attachment(_message.Message):
@@ -782,8 +785,9 @@ class Call(_message.Message):
     input_json: _builtins.str
     """The frozen input: canonical JSON (RFC 8785)."""
     input_digest: _builtins.str
-    """SHA-256 of `input_json`, 64 hexadecimal digits. If the call sets variables (`environment`), a line feed and they as
-    canonical JSON follow `input_json` in what is digested. So it is with every `input_digest`.
+    """The digest of what runs, 64 hexadecimal digits: the SHA-256 of `input_json`. If the context has a `directory` or an
+    `environment`, a line feed and an object of those that are there, as canonical JSON, follow `input_json` in what is
+    digested, and so will what is added to it. So compare digests, and compute none. So it is with every `input_digest`.
     """
     state: Global___CallState.ValueType
     """Where the call is."""
@@ -808,7 +812,7 @@ class Call(_message.Message):
     original_input_json: _builtins.str
     """The input as it was admitted, if a person replaced it (PROMPT_DECISION_INSTEAD); `input_json` is what runs then."""
     original_input_digest: _builtins.str
-    """Its SHA-256, or empty."""
+    """Its digest, or empty."""
     waiting_for: _builtins.str
     """What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
     wait. Set by GetCall and ListCalls only.
@@ -1231,7 +1235,7 @@ class CallRunning(_message.Message):
     input_json: _builtins.str
     """The frozen input: canonical JSON (RFC 8785)."""
     input_digest: _builtins.str
-    """SHA-256 of `input_json`, 64 hexadecimal digits."""
+    """The digest of what runs; see Call."""
     title: _builtins.str
     """The title so far."""
     def __init__(
@@ -1572,7 +1576,7 @@ class CallCompleted(_message.Message):
 
     @_builtins.property
     def files(self) -> _result_pb2.FilesResult:
-        """Of `edit`, `multiedit`, `write`, `apply_patch` and `revert`."""
+        """Of `edit`, `multiedit`, `write`, `apply_patch`, `revert` and `files`."""
 
     @_builtins.property
     def search(self) -> _result_pb2.SearchResult:

@@ -39,7 +39,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FOREIGN_HOST: _ErrorReason.ValueType  # 7
     """PERMISSION_DENIED: the request was sent to a name that is not this machine's."""
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 8
-    """PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names."""
+    """PERMISSION_DENIED: the caller has none of the scopes that `scope` in the metadata names, separated by a space."""
     ERROR_REASON_WORKSPACES_LIMITED: _ErrorReason.ValueType  # 9
     """PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others."""
     ERROR_REASON_INVALID_FIELD: _ErrorReason.ValueType  # 10
@@ -141,8 +141,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_WATCHES_EXHAUSTED: _ErrorReason.ValueType  # 55
     """FAILED_PRECONDITION: the system has no room for watching files."""
     ERROR_REASON_CURSOR_TOO_OLD: _ErrorReason.ValueType  # 56
-    """OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
-    one.
+    """OUT_OF_RANGE: what happened since the cursor, or the sequence, is not known any more. Look at everything again, and watch
+    without one.
     """
     ERROR_REASON_NOT_DONE: _ErrorReason.ValueType  # 57
     """FAILED_PRECONDITION: the change of a file failed; the message says why."""
@@ -180,6 +180,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED: as many connections to the opened port are open as may be. Try again after the RetryInfo."""
     ERROR_REASON_CONNECTION_LOST: _ErrorReason.ValueType  # 73
     """ABORTED: the program has broken the connection."""
+    ERROR_REASON_CALL_LOST: _ErrorReason.ValueType  # 74
+    """ABORTED: the service ended while the call ran. What it did is not known: look before you make another one."""
+    ERROR_REASON_FOREIGN_CALL: _ErrorReason.ValueType  # 75
+    """PERMISSION_DENIED: the call is somebody else's, and the caller may not answer its prompts either."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -206,7 +210,7 @@ ERROR_REASON_NOT_TRACED: ErrorReason.ValueType  # 6
 ERROR_REASON_FOREIGN_HOST: ErrorReason.ValueType  # 7
 """PERMISSION_DENIED: the request was sent to a name that is not this machine's."""
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 8
-"""PERMISSION_DENIED: the caller has not the scope that `scope` in the metadata names."""
+"""PERMISSION_DENIED: the caller has none of the scopes that `scope` in the metadata names, separated by a space."""
 ERROR_REASON_WORKSPACES_LIMITED: ErrorReason.ValueType  # 9
 """PERMISSION_DENIED: the request is about all workspaces or opens or closes one, and the caller may see only others."""
 ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 10
@@ -308,8 +312,8 @@ ERROR_REASON_BAD_ARCHIVE: ErrorReason.ValueType  # 54
 ERROR_REASON_WATCHES_EXHAUSTED: ErrorReason.ValueType  # 55
 """FAILED_PRECONDITION: the system has no room for watching files."""
 ERROR_REASON_CURSOR_TOO_OLD: ErrorReason.ValueType  # 56
-"""OUT_OF_RANGE: what happened to files since the cursor is not known any more. List the folder, and watch without
-one.
+"""OUT_OF_RANGE: what happened since the cursor, or the sequence, is not known any more. Look at everything again, and watch
+without one.
 """
 ERROR_REASON_NOT_DONE: ErrorReason.ValueType  # 57
 """FAILED_PRECONDITION: the change of a file failed; the message says why."""
@@ -347,4 +351,8 @@ ERROR_REASON_TOO_MANY_CONNECTIONS: ErrorReason.ValueType  # 72
 """RESOURCE_EXHAUSTED: as many connections to the opened port are open as may be. Try again after the RetryInfo."""
 ERROR_REASON_CONNECTION_LOST: ErrorReason.ValueType  # 73
 """ABORTED: the program has broken the connection."""
+ERROR_REASON_CALL_LOST: ErrorReason.ValueType  # 74
+"""ABORTED: the service ended while the call ran. What it did is not known: look before you make another one."""
+ERROR_REASON_FOREIGN_CALL: ErrorReason.ValueType  # 75
+"""PERMISSION_DENIED: the call is somebody else's, and the caller may not answer its prompts either."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

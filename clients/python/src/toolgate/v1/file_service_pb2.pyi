@@ -129,7 +129,7 @@ class StatFileRequest(_message.Message):
     """Whether to return the SHA-256 of a file, which reads all of it."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
-        """In whose name. Of it count the workspace, the session, the agent and the parent."""
+        """In whose name. Of it count the workspace, the directory, the session, the agent and the parent."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class ListFilesRequest(_message.Message):
     """The `next_page_token` of the page before, for the same folder; empty for the first."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
-        """In whose name. Of it count the workspace, the session, the agent and the parent."""
+        """In whose name. Of it count the workspace, the directory, the session, the agent and the parent."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class ReadFileRequest(_message.Message):
     """Whether to return the SHA-256 of the whole file, which reads all of it first."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
-        """In whose name. Of it count the workspace, the session, the agent and the parent."""
+        """In whose name. Of it count the workspace, the directory, the session, the agent and the parent."""
 
     @_builtins.property
     def range(self) -> _output_service_pb2.ByteRange:
@@ -329,7 +329,7 @@ class WatchFilesRequest(_message.Message):
     """The cursor of the last message of an earlier stream of the same workspace; empty for what happens from now on."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
-        """In whose name. Of it count the workspace, the session, the agent and the parent."""
+        """In whose name. Of it count the workspace, the directory, the session, the agent and the parent."""
 
     def __init__(
         self,
@@ -537,7 +537,7 @@ class WriteFileRequest(_message.Message):
     content: _builtins.bytes
     """The whole content, as large as a message may be (`limits.max_message_bytes`)."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How."""
 
     @_builtins.property
@@ -547,7 +547,7 @@ class WriteFileRequest(_message.Message):
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
+        call: _call_pb2.CallStart | None = ...,
         target: Global___WriteTarget | None = ...,
         content: _builtins.bytes = ...,
     ) -> None: ...
@@ -599,7 +599,7 @@ class UploadFileRequest(_message.Message):
     content: _builtins.bytes
     """The next bytes of the content."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How; in the first message only."""
 
     @_builtins.property
@@ -609,7 +609,7 @@ class UploadFileRequest(_message.Message):
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
+        call: _call_pb2.CallStart | None = ...,
         target: Global___WriteTarget | None = ...,
         content: _builtins.bytes = ...,
     ) -> None: ...
@@ -660,13 +660,13 @@ class CreateFolderRequest(_message.Message):
     path: _builtins.str
     """The folder."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How."""
 
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
+        call: _call_pb2.CallStart | None = ...,
         path: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
@@ -722,13 +722,13 @@ class MoveFileRequest(_message.Message):
     if_sha256: _builtins.str
     """The file must have this SHA-256: otherwise FAILED_PRECONDITION, reason CONTENT_DIFFERS. Empty: whatever it has."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How."""
 
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
+        call: _call_pb2.CallStart | None = ...,
         path: _builtins.str = ...,
         new_path: _builtins.str = ...,
         if_sha256: _builtins.str = ...,
@@ -780,13 +780,13 @@ class DeleteFileRequest(_message.Message):
     if_sha256: _builtins.str
     """The file must have this SHA-256: otherwise FAILED_PRECONDITION, reason CONTENT_DIFFERS. Empty: whatever it has."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How."""
 
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
+        call: _call_pb2.CallStart | None = ...,
         path: _builtins.str = ...,
         recursive: _builtins.bool = ...,
         if_sha256: _builtins.str = ...,
@@ -836,7 +836,7 @@ class DownloadArchiveRequest(_message.Message):
     """Whether to send what ignore rules name, and `.git`, as well."""
     @_builtins.property
     def context(self) -> _call_pb2.CallContext:
-        """In whose name. Of it count the workspace, the session, the agent and the parent."""
+        """In whose name. Of it count the workspace, the directory, the session, the agent and the parent."""
 
     def __init__(
         self,
@@ -947,7 +947,7 @@ class UploadArchiveRequest(_message.Message):
     data: _builtins.bytes
     """The next bytes of the archive."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How; in the first message only."""
 
     @_builtins.property
@@ -957,7 +957,7 @@ class UploadArchiveRequest(_message.Message):
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
+        call: _call_pb2.CallStart | None = ...,
         target: Global___ArchiveTarget | None = ...,
         data: _builtins.bytes = ...,
     ) -> None: ...

@@ -5,6 +5,7 @@ What every RPC of Toolgate declares about itself."""
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pb2 as _descriptor_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf.internal import extension_dict as _extension_dict
 import builtins as _builtins
@@ -27,11 +28,11 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     SCOPE_UNSPECIFIED: _Scope.ValueType  # 0
     """Not a scope; an RPC that says this is a defect."""
     SCOPE_CALLS_EXECUTE: _Scope.ValueType  # 1
-    """Start tools, cancel calls, end sessions."""
+    """Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions."""
     SCOPE_CALLS_READ: _Scope.ValueType  # 2
     """See tools, calls, sessions, prompts, grants and events."""
     SCOPE_PROMPTS_REPLY: _Scope.ValueType  # 3
-    """Answer prompts and revoke grants."""
+    """See and answer prompts, see and revoke grants."""
     SCOPE_TOOLS_HOST: _Scope.ValueType  # 4
     """Lend tools to the service."""
     SCOPE_OUTPUTS_READ: _Scope.ValueType  # 5
@@ -52,13 +53,14 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """Reach what programs of calls listen on, as far as rules and people allow."""
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
-    """A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
+    """A right that a caller needs. Each RPC names those of which one is needed in its method option `scopes`. Without authentication
     every caller has all scopes. With it, any RPC may fail with
 
     - UNAUTHENTICATED: no credentials (reason NO_CREDENTIALS), or such as are not accepted (BAD_CREDENTIALS), not any
       more (CREDENTIALS_EXPIRED, CREDENTIALS_REVOKED; a stream ends so, too), or the peer of the Unix socket is another
       user (FOREIGN_USER). Do not retry with the same credentials.
-    - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
+    - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has none of the scopes that `scope` in the metadata of ErrorInfo names,
+      separated by a space.
 
     A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
     them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
@@ -71,11 +73,11 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
 """Not a scope; an RPC that says this is a defect."""
 SCOPE_CALLS_EXECUTE: Scope.ValueType  # 1
-"""Start tools, cancel calls, end sessions."""
+"""Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions."""
 SCOPE_CALLS_READ: Scope.ValueType  # 2
 """See tools, calls, sessions, prompts, grants and events."""
 SCOPE_PROMPTS_REPLY: Scope.ValueType  # 3
-"""Answer prompts and revoke grants."""
+"""See and answer prompts, see and revoke grants."""
 SCOPE_TOOLS_HOST: Scope.ValueType  # 4
 """Lend tools to the service."""
 SCOPE_OUTPUTS_READ: Scope.ValueType  # 5
@@ -96,8 +98,9 @@ SCOPE_PORTS_CONNECT: Scope.ValueType  # 11
 """Reach what programs of calls listen on, as far as rules and people allow."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
-SCOPE_FIELD_NUMBER: _builtins.int
-scope: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___Scope.ValueType]
-"""The right that the RPC needs. The number lies in the range for published extensions and is to be registered
-(protobuf, docs/options.md); 50000 to 99999 are for use inside one organisation only.
+SCOPES_FIELD_NUMBER: _builtins.int
+scopes: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]]
+"""The right that the RPC needs: any one of these. The number lies in the range for published extensions, behind the last one
+that is registered (protobuf, docs/options.md), and is to be registered itself; 50000 to 99999 are for use inside one
+organisation only.
 """

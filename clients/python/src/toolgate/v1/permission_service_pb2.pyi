@@ -228,8 +228,8 @@ class PromptReply(_message.Message):
 
     @_builtins.property
     def always_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """With ALWAYS: which of the prompt's `always` patterns to grant, word for word; empty for all. One that the prompt does
-        not list makes the reply invalid.
+        """With ALWAYS: which of the prompt's `always` patterns to grant, word for word. None makes the reply invalid unless the
+        prompt lists none, and so does one that the prompt does not list.
         """
 
     def __init__(

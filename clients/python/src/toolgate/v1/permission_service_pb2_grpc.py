@@ -97,7 +97,7 @@ class PermissionServiceServicer:
         `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
         `reply_result`.
 
-        INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+        INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts, or somebody's beside `all`.
         NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
         again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
@@ -108,7 +108,7 @@ class PermissionServiceServicer:
     def WatchPrompts(self, request, context):
         """The server's half of Channel.
 
-        INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
+        INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

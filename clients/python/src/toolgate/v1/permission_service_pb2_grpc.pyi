@@ -47,14 +47,14 @@ class PermissionServiceStub:
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
 
-    INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+    INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts, or somebody's beside `all`.
     NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _grpc.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]
     """The server's half of Channel.
 
-    INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
+    INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
     """
     ListPrompts: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
@@ -104,14 +104,14 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
 
-    INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+    INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts, or somebody's beside `all`.
     NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _aio.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]  # type: ignore[assignment]
     """The server's half of Channel.
 
-    INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
+    INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
     """
     ListPrompts: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]  # type: ignore[assignment]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
@@ -164,7 +164,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
         `reply_result`.
 
-        INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts.
+        INVALID_ARGUMENT: the first message is not `open`, a second `open` came, or the filter names nobody's prompts, or somebody's beside `all`.
         NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
         again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
@@ -177,7 +177,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_permission_service_pb2.WatchPromptsResponse], _abc.AsyncIterator[_permission_service_pb2.WatchPromptsResponse]]:
         """The server's half of Channel.
 
-        INVALID_ARGUMENT: the filter names nobody's prompts. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
+        INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
         """
 
     @_abc_1.abstractmethod

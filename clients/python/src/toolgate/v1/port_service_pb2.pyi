@@ -24,26 +24,26 @@ class OpenPortRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALL_FIELD_NUMBER: _builtins.int
-    TARGET_CALL_ID_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
-    target_call_id: _builtins.str
+    call_id: _builtins.str
     """The call whose program listens."""
     port: _builtins.int
     """The port, 1 to 65535."""
     @_builtins.property
-    def call(self) -> _call_pb2.CallOptions:
+    def call(self) -> _call_pb2.CallStart:
         """How the call that opens it is made. An empty workspace means that of the call to reach."""
 
     def __init__(
         self,
         *,
-        call: _call_pb2.CallOptions | None = ...,
-        target_call_id: _builtins.str = ...,
+        call: _call_pb2.CallStart | None = ...,
+        call_id: _builtins.str = ...,
         port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "port", b"port", "target_call_id", b"target_call_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "call_id", b"call_id", "port", b"port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -34,7 +34,7 @@ class PortServiceStub:
     call listen and nobody else does: that is looked at before and after each connection.
 
     An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-    shows the program and the port, and its result says how many connections there were and how many bytes went through.
+    shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
     CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
     that left running, and with its session, its workspace and the service.
     """
@@ -66,7 +66,7 @@ class PortServiceServicer:
     call listen and nobody else does: that is looked at before and after each connection.
 
     An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-    shows the program and the port, and its result says how many connections there were and how many bytes went through.
+    shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
     CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
     that left running, and with its session, its workspace and the service.
     """
@@ -77,8 +77,8 @@ class PortServiceServicer:
         INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
         FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
         OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-        person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-        id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+        person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+        cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
         the client's the RPC may be retried after any failure: the same request returns the same opened port.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -130,7 +130,7 @@ class PortService:
     call listen and nobody else does: that is looked at before and after each connection.
 
     An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-    shows the program and the port, and its result says how many connections there were and how many bytes went through.
+    shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
     CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
     that left running, and with its session, its workspace and the service.
     """

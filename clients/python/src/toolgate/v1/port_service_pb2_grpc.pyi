@@ -35,7 +35,7 @@ class PortServiceStub:
     call listen and nobody else does: that is looked at before and after each connection.
 
     An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-    shows the program and the port, and its result says how many connections there were and how many bytes went through.
+    shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
     CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
     that left running, and with its session, its workspace and the service.
     """
@@ -50,8 +50,8 @@ class PortServiceStub:
     INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
     FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
     OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-    person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-    id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+    person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+    cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
     the client's the RPC may be retried after any failure: the same request returns the same opened port.
     """
     ConnectPort: _grpc.StreamStreamMultiCallable[_port_service_pb2.ConnectPortRequest, _port_service_pb2.ConnectPortResponse]
@@ -76,7 +76,7 @@ class PortServiceAsyncStub(PortServiceStub):
     call listen and nobody else does: that is looked at before and after each connection.
 
     An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-    shows the program and the port, and its result says how many connections there were and how many bytes went through.
+    shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
     CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
     that left running, and with its session, its workspace and the service.
     """
@@ -88,8 +88,8 @@ class PortServiceAsyncStub(PortServiceStub):
     INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
     FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
     OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-    person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-    id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+    person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+    cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
     the client's the RPC may be retried after any failure: the same request returns the same opened port.
     """
     ConnectPort: _aio.StreamStreamMultiCallable[_port_service_pb2.ConnectPortRequest, _port_service_pb2.ConnectPortResponse]  # type: ignore[assignment]
@@ -113,7 +113,7 @@ class PortServiceServicer(metaclass=_abc_1.ABCMeta):
     call listen and nobody else does: that is looked at before and after each connection.
 
     An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
-    shows the program and the port, and its result says how many connections there were and how many bytes went through.
+    shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
     CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
     that left running, and with its session, its workspace and the service.
     """
@@ -129,8 +129,8 @@ class PortServiceServicer(metaclass=_abc_1.ABCMeta):
         INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
         FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
         OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-        person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-        id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+        person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+        cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
         the client's the RPC may be retried after any failure: the same request returns the same opened port.
         """
 

@@ -88,12 +88,12 @@ class _PromptDecision:
 class _PromptDecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PromptDecision.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PROMPT_DECISION_UNSPECIFIED: _PromptDecision.ValueType  # 0
-    """Not a decision; as a reply it is INVALID_ARGUMENT."""
+    """Not a decision; as a reply it is REPLY_RESULT_INVALID."""
     PROMPT_DECISION_ONCE: _PromptDecision.ValueType  # 1
     """This call only."""
     PROMPT_DECISION_ALWAYS: _PromptDecision.ValueType  # 2
-    """This call, and from now on everything in reach of the reply's `scope` that the prompt's `always` patterns match and
-    that would be asked otherwise. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
+    """This call, and from now on everything in reach of the reply's `scope` that would be asked otherwise and that those of
+    the prompt's `always` patterns match which the reply names. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
     """
     PROMPT_DECISION_REJECT: _PromptDecision.ValueType  # 3
     """Not this call. Other permission prompts that wait in the session are rejected with it. To questions: dismissed."""
@@ -109,12 +109,12 @@ class PromptDecision(_PromptDecision, metaclass=_PromptDecisionEnumTypeWrapper):
     """What a person may decide about a prompt."""
 
 PROMPT_DECISION_UNSPECIFIED: PromptDecision.ValueType  # 0
-"""Not a decision; as a reply it is INVALID_ARGUMENT."""
+"""Not a decision; as a reply it is REPLY_RESULT_INVALID."""
 PROMPT_DECISION_ONCE: PromptDecision.ValueType  # 1
 """This call only."""
 PROMPT_DECISION_ALWAYS: PromptDecision.ValueType  # 2
-"""This call, and from now on everything in reach of the reply's `scope` that the prompt's `always` patterns match and
-that would be asked otherwise. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
+"""This call, and from now on everything in reach of the reply's `scope` that would be asked otherwise and that those of
+the prompt's `always` patterns match which the reply names. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
 """
 PROMPT_DECISION_REJECT: PromptDecision.ValueType  # 3
 """Not this call. Other permission prompts that wait in the session are rejected with it. To questions: dismissed."""
@@ -134,7 +134,7 @@ class _GrantReach:
 class _GrantReachEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GrantReach.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     GRANT_REACH_UNSPECIFIED: _GrantReach.ValueType  # 0
-    """In a reply: RUN if the scope has no limit, otherwise WORKSPACE, since the limit ends it. Never sent."""
+    """In a reply: as RUN. Never sent."""
     GRANT_REACH_RUN: _GrantReach.ValueType  # 1
     """For the workspace, until this run of the service ends."""
     GRANT_REACH_SESSION: _GrantReach.ValueType  # 2
@@ -146,7 +146,7 @@ class GrantReach(_GrantReach, metaclass=_GrantReachEnumTypeWrapper):
     """For whom a standing approval holds."""
 
 GRANT_REACH_UNSPECIFIED: GrantReach.ValueType  # 0
-"""In a reply: RUN if the scope has no limit, otherwise WORKSPACE, since the limit ends it. Never sent."""
+"""In a reply: as RUN. Never sent."""
 GRANT_REACH_RUN: GrantReach.ValueType  # 1
 """For the workspace, until this run of the service ends."""
 GRANT_REACH_SESSION: GrantReach.ValueType  # 2
@@ -217,7 +217,7 @@ class PromptResolution(_message.Message):
     withdrawn_because: _builtins.str
     """Why the prompt was withdrawn, or empty."""
     input_json: _builtins.str
-    """With INSTEAD: the input that ran, canonical JSON, and its SHA-256."""
+    """With INSTEAD: the input that ran, canonical JSON, and the digest of what ran."""
     input_digest: _builtins.str
     """See `input_json`."""
     @_builtins.property
@@ -234,7 +234,7 @@ class PromptResolution(_message.Message):
 
     @_builtins.property
     def always_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """With ALWAYS: which of the prompt's `always` patterns became grants; empty if all of them did."""
+        """With ALWAYS: which of the prompt's `always` patterns became grants."""
 
     def __init__(
         self,
@@ -341,7 +341,7 @@ class PermissionRequest(_message.Message):
 
     @_builtins.property
     def always(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What an ALWAYS reply would allow from now on, word for word. Empty: ALWAYS allows this call only."""
+        """What an ALWAYS reply may allow from now on, word for word. Empty: ALWAYS allows this call only."""
 
     @_builtins.property
     def metadata(self) -> _struct_pb2.Struct:
@@ -633,7 +633,7 @@ class Prompt(_message.Message):
     state: Global___PromptState.ValueType
     """Whether it still waits."""
     input_digest: _builtins.str
-    """SHA-256 of the call's frozen input, 64 hexadecimal digits; questions have it as well. A reply carries it, and one
+    """The digest of what runs, 64 hexadecimal digits, as `input_digest` of Call; questions have it as well. A reply carries it, and one
     that carries another is refused, so an approval is for exactly what runs.
     """
     editable: _builtins.bool

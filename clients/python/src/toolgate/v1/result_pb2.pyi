@@ -26,7 +26,7 @@ class _CallOutcome:
 class _CallOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallOutcome.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CALL_OUTCOME_UNSPECIFIED: _CallOutcome.ValueType  # 0
-    """Never sent."""
+    """There is no result."""
     CALL_OUTCOME_OK: _CallOutcome.ValueType  # 1
     """Nothing is wrong, as far as the service knows."""
     CALL_OUTCOME_NON_ZERO: _CallOutcome.ValueType  # 2
@@ -44,7 +44,7 @@ class CallOutcome(_CallOutcome, metaclass=_CallOutcomeEnumTypeWrapper):
     """How the result of a call that has one is to be read. The text for the model is the same in any case."""
 
 CALL_OUTCOME_UNSPECIFIED: CallOutcome.ValueType  # 0
-"""Never sent."""
+"""There is no result."""
 CALL_OUTCOME_OK: CallOutcome.ValueType  # 1
 """Nothing is wrong, as far as the service knows."""
 CALL_OUTCOME_NON_ZERO: CallOutcome.ValueType  # 2

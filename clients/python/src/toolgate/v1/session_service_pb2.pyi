@@ -327,7 +327,7 @@ class EndSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     workspace: _builtins.str
-    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    """The workspace; empty for the default one."""
     def __init__(
         self,
         *,
@@ -549,9 +549,9 @@ class CallStateChanged(_message.Message):
     summary: _builtins.str
     """What it touches; see Call."""
     reason: _call_pb2.FailureReason.ValueType
-    """Why it failed; unspecified if it has not."""
+    """Why it failed; FAILURE_REASON_UNSPECIFIED if it has not."""
     outcome: _result_pb2.CallOutcome.ValueType
-    """How its result is to be read; unspecified if it has none."""
+    """How its result is to be read; CALL_OUTCOME_UNSPECIFIED if it has none."""
     exit_code: _builtins.int
     """The exit code of the command that it ran; absent if it ran none."""
     def __init__(

@@ -90,7 +90,7 @@ class SessionServiceServicer:
         """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
         forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-        INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+        INVALID_ARGUMENT: no session named, or more than one workspace. NOT_FOUND: no such workspace. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -99,8 +99,9 @@ class SessionServiceServicer:
     def WatchEvents(self, request, context):
         """Streams what happens, from any event on.
 
-        INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
-        stopping. May be retried after the last sequence seen.
+        INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
+        SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
+        stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,13 +52,14 @@ class SessionServiceStub:
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-    INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+    INVALID_ARGUMENT: no session named, or more than one workspace. NOT_FOUND: no such workspace. May be retried.
     """
     WatchEvents: _grpc.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]
     """Streams what happens, from any event on.
 
-    INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
-    stopping. May be retried after the last sequence seen.
+    INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
+    SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
+    stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
     """
 
 @_typing.type_check_only
@@ -85,13 +86,14 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-    INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+    INVALID_ARGUMENT: no session named, or more than one workspace. NOT_FOUND: no such workspace. May be retried.
     """
     WatchEvents: _aio.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Streams what happens, from any event on.
 
-    INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
-    stopping. May be retried after the last sequence seen.
+    INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
+    SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
+    stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -133,7 +135,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
         forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-        INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
+        INVALID_ARGUMENT: no session named, or more than one workspace. NOT_FOUND: no such workspace. May be retried.
         """
 
     @_abc_1.abstractmethod
@@ -144,8 +146,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_session_service_pb2.WatchEventsResponse], _abc.AsyncIterator[_session_service_pb2.WatchEventsResponse]]:
         """Streams what happens, from any event on.
 
-        INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
-        stopping. May be retried after the last sequence seen.
+        INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
+        SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
+        stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
         """
 
 def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

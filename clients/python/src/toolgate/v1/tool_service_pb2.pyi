@@ -377,7 +377,7 @@ class CallEvaluation(_message.Message):
     input_json: _builtins.str
     """The frozen input: canonical JSON (RFC 8785)."""
     input_digest: _builtins.str
-    """SHA-256 of `input_json`, 64 hexadecimal digits."""
+    """The digest of what would run; see Call."""
     problem: _builtins.str
     """Why the call would fail before it has asked everything, in the words that the model would read; empty if it would not."""
     complete: _builtins.bool

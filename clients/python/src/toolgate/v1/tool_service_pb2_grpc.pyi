@@ -34,7 +34,8 @@ class ToolServiceStub:
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen; but one that begins at or
+    after the terminal event is complete. CallCompleted and CallFailed stay the only terminal events. When the service begins
     to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
     service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
@@ -56,7 +57,8 @@ class ToolServiceStub:
     ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
     or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
     deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
-    after any failure: the same request attaches to the same call.
+    after any failure: the same request attaches to the same call, which goes on meanwhile with ON_DISCONNECT_KEEP, and
+    otherwise may have been cancelled.
 
     A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
     each of which may take 30 seconds. Until then it counts as running; CancelCall and WatchCall find it by its id, and
@@ -109,9 +111,12 @@ class ToolServiceStub:
     """Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
     the background. They are accepted at any time from the call's admission on, also while a person is still asked about
     the command, and reach the program in order. Returns when they are accepted, not when they are read. What is sent is
-    neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it.
+    neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it. So only
+    who made the call or one above it may send, or who may answer prompts (scope `prompts.reply`); with ResizeTerminal and
+    SignalCall it is the same.
 
-    INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call.
+    INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call. PERMISSION_DENIED,
+    reason FOREIGN_CALL: it is somebody else's.
     FAILED_PRECONDITION, with a reason in ErrorInfo: the call's tool reads no input (NO_INPUT), the call has ended
     (CALL_ENDED), the input was closed by a client or by the program (INPUT_CLOSED), another instance of the service runs
     the call (OTHER_INSTANCE). OUT_OF_RANGE: bytes before `offset` are missing; `next_offset` in the metadata of ErrorInfo
@@ -126,7 +131,8 @@ class ToolServiceStub:
     makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
     not begun, it is the size that it will begin with.
 
-    INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+    INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. PERMISSION_DENIED, reason FOREIGN_CALL: it is
+    somebody else's. FAILED_PRECONDITION, with a reason in
     ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
     the call (OTHER_INSTANCE). May be retried.
     """
@@ -134,13 +140,14 @@ class ToolServiceStub:
     """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
     recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
 
-    Status codes as ResizeTerminal. May be retried.
+    INVALID_ARGUMENT: malformed id. NOT_FOUND: unknown call. FAILED_PRECONDITION: as ResizeTerminal. May be retried.
     """
     SignalCall: _grpc.UnaryUnaryMultiCallable[_terminal_pb2.SignalCallRequest, _terminal_pb2.SignalCallResponse]
     """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
     foreground there, as a key would. The key itself can be sent as input as well.
 
-    INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+    INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. PERMISSION_DENIED, reason
+    FOREIGN_CALL: it is somebody else's. FAILED_PRECONDITION, with a
     reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
     (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
     sent.
@@ -158,8 +165,7 @@ class ToolServiceStub:
 
     NOT_FOUND: unknown call, or its retention has ended; unknown workspace or parent call. INVALID_ARGUMENT: malformed
     id, unknown agent. ALREADY_EXISTS: `revert_call_id` belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE,
-    DEADLINE_EXCEEDED: as ExecuteTool. With a `revert_call_id` of the client's the RPC may be retried after any failure:
-    the same request attaches to the same call.
+    DEADLINE_EXCEEDED, and retries with a `revert_call_id` of the client's: as ExecuteTool.
     """
 
 @_typing.type_check_only
@@ -170,7 +176,8 @@ class ToolServiceAsyncStub(ToolServiceStub):
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen; but one that begins at or
+    after the terminal event is complete. CallCompleted and CallFailed stay the only terminal events. When the service begins
     to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
     service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
@@ -189,7 +196,8 @@ class ToolServiceAsyncStub(ToolServiceStub):
     ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
     or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
     deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
-    after any failure: the same request attaches to the same call.
+    after any failure: the same request attaches to the same call, which goes on meanwhile with ON_DISCONNECT_KEEP, and
+    otherwise may have been cancelled.
 
     A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
     each of which may take 30 seconds. Until then it counts as running; CancelCall and WatchCall find it by its id, and
@@ -242,9 +250,12 @@ class ToolServiceAsyncStub(ToolServiceStub):
     """Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
     the background. They are accepted at any time from the call's admission on, also while a person is still asked about
     the command, and reach the program in order. Returns when they are accepted, not when they are read. What is sent is
-    neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it.
+    neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it. So only
+    who made the call or one above it may send, or who may answer prompts (scope `prompts.reply`); with ResizeTerminal and
+    SignalCall it is the same.
 
-    INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call.
+    INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call. PERMISSION_DENIED,
+    reason FOREIGN_CALL: it is somebody else's.
     FAILED_PRECONDITION, with a reason in ErrorInfo: the call's tool reads no input (NO_INPUT), the call has ended
     (CALL_ENDED), the input was closed by a client or by the program (INPUT_CLOSED), another instance of the service runs
     the call (OTHER_INSTANCE). OUT_OF_RANGE: bytes before `offset` are missing; `next_offset` in the metadata of ErrorInfo
@@ -259,7 +270,8 @@ class ToolServiceAsyncStub(ToolServiceStub):
     makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
     not begun, it is the size that it will begin with.
 
-    INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+    INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. PERMISSION_DENIED, reason FOREIGN_CALL: it is
+    somebody else's. FAILED_PRECONDITION, with a reason in
     ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
     the call (OTHER_INSTANCE). May be retried.
     """
@@ -267,13 +279,14 @@ class ToolServiceAsyncStub(ToolServiceStub):
     """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
     recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
 
-    Status codes as ResizeTerminal. May be retried.
+    INVALID_ARGUMENT: malformed id. NOT_FOUND: unknown call. FAILED_PRECONDITION: as ResizeTerminal. May be retried.
     """
     SignalCall: _aio.UnaryUnaryMultiCallable[_terminal_pb2.SignalCallRequest, _terminal_pb2.SignalCallResponse]  # type: ignore[assignment]
     """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
     foreground there, as a key would. The key itself can be sent as input as well.
 
-    INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+    INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. PERMISSION_DENIED, reason
+    FOREIGN_CALL: it is somebody else's. FAILED_PRECONDITION, with a
     reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
     (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
     sent.
@@ -291,8 +304,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     NOT_FOUND: unknown call, or its retention has ended; unknown workspace or parent call. INVALID_ARGUMENT: malformed
     id, unknown agent. ALREADY_EXISTS: `revert_call_id` belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE,
-    DEADLINE_EXCEEDED: as ExecuteTool. With a `revert_call_id` of the client's the RPC may be retried after any failure:
-    the same request attaches to the same call.
+    DEADLINE_EXCEEDED, and retries with a `revert_call_id` of the client's: as ExecuteTool.
     """
 
 class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -302,7 +314,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen; but one that begins at or
+    after the terminal event is complete. CallCompleted and CallFailed stay the only terminal events. When the service begins
     to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
     service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
@@ -331,7 +344,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
         or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
         deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
-        after any failure: the same request attaches to the same call.
+        after any failure: the same request attaches to the same call, which goes on meanwhile with ON_DISCONNECT_KEEP, and
+        otherwise may have been cancelled.
 
         A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
         each of which may take 30 seconds. Until then it counts as running; CancelCall and WatchCall find it by its id, and
@@ -426,9 +440,12 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         """Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
         the background. They are accepted at any time from the call's admission on, also while a person is still asked about
         the command, and reach the program in order. Returns when they are accepted, not when they are read. What is sent is
-        neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it.
+        neither recorded nor asked for: whoever approves a program that reads commands approves what is sent to it. So only
+        who made the call or one above it may send, or who may answer prompts (scope `prompts.reply`); with ResizeTerminal and
+        SignalCall it is the same.
 
-        INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call.
+        INVALID_ARGUMENT: malformed id, a negative offset, more than 1 MiB of data. NOT_FOUND: unknown call. PERMISSION_DENIED,
+        reason FOREIGN_CALL: it is somebody else's.
         FAILED_PRECONDITION, with a reason in ErrorInfo: the call's tool reads no input (NO_INPUT), the call has ended
         (CALL_ENDED), the input was closed by a client or by the program (INPUT_CLOSED), another instance of the service runs
         the call (OTHER_INSTANCE). OUT_OF_RANGE: bytes before `offset` are missing; `next_offset` in the metadata of ErrorInfo
@@ -449,7 +466,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
         not begun, it is the size that it will begin with.
 
-        INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a reason in
+        INVALID_ARGUMENT: malformed id, a size out of range. NOT_FOUND: unknown call. PERMISSION_DENIED, reason FOREIGN_CALL: it is
+        somebody else's. FAILED_PRECONDITION, with a reason in
         ErrorInfo: the call has no terminal (NO_TERMINAL), the call has ended (CALL_ENDED), another instance of the service runs
         the call (OTHER_INSTANCE). May be retried.
         """
@@ -463,7 +481,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         """Returns what the terminal of a running call shows, for who comes to it late or again. What is shown is drawn from the
         recorded output, without the secrets that are kept out of that; ReadOutput has all of it, also after the end.
 
-        Status codes as ResizeTerminal. May be retried.
+        INVALID_ARGUMENT: malformed id. NOT_FOUND: unknown call. FAILED_PRECONDITION: as ResizeTerminal. May be retried.
         """
 
     @_abc_1.abstractmethod
@@ -475,7 +493,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         """Sends a signal to a command in the background: to its process group or, if it runs in a terminal, to the one in the
         foreground there, as a key would. The key itself can be sent as input as well.
 
-        INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. FAILED_PRECONDITION, with a
+        INVALID_ARGUMENT: malformed id, no signal that this service knows. NOT_FOUND: unknown call. PERMISSION_DENIED, reason
+        FOREIGN_CALL: it is somebody else's. FAILED_PRECONDITION, with a
         reason in ErrorInfo: no program of the call runs, or its tool runs none that takes signals (NO_PROGRAM), the call has ended
         (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
         sent.
@@ -499,8 +518,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
 
         NOT_FOUND: unknown call, or its retention has ended; unknown workspace or parent call. INVALID_ARGUMENT: malformed
         id, unknown agent. ALREADY_EXISTS: `revert_call_id` belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE,
-        DEADLINE_EXCEEDED: as ExecuteTool. With a `revert_call_id` of the client's the RPC may be retried after any failure:
-        the same request attaches to the same call.
+        DEADLINE_EXCEEDED, and retries with a `revert_call_id` of the client's: as ExecuteTool.
         """
 
 def add_ToolServiceServicer_to_server(servicer: ToolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -26,7 +26,7 @@ from toolgate.v1 import info_service_pb2 as toolgate_dot_v1_dot_info__service__p
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolgate/v1/workspace_service.proto\x12\x0btoolgate.v1\x1a\x1etoolgate/v1/info_service.proto\x1a\x19toolgate/v1/options.proto\"L\n\x14OpenWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0e\n\x06\x63reate\x18\x03 \x01(\x08\"V\n\x15OpenWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x0e\n\x06opened\x18\x02 \x01(\x08\"*\n\x15\x43loseWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"1\n\x16\x43loseWorkspaceResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"(\n\x13GetWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"E\n\x14GetWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\">\n\x15ListWorkspacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"p\n\x16ListWorkspacesResponse\x12.\n\nworkspaces\x18\x01 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05roots\x18\x03 \x03(\t2\x92\x03\n\x10WorkspaceService\x12^\n\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a\".toolgate.v1.OpenWorkspaceResponse\"\x06\x90\x02\x02\xb8T\n\x12^\n\x0e\x43loseWorkspace\x12\".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse\"\x03\xb8T\n\x12[\n\x0cGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse\"\x06\x90\x02\x01\xb8T\x02\x12\x61\n\x0eListWorkspaces\x12\".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse\"\x06\x90\x02\x01\xb8T\x02\x42\x9d\x01\n\x0eio.toolgate.v1B\x15WorkspaceServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolgate/v1/workspace_service.proto\x12\x0btoolgate.v1\x1a\x1etoolgate/v1/info_service.proto\x1a\x19toolgate/v1/options.proto\"L\n\x14OpenWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0e\n\x06\x63reate\x18\x03 \x01(\x08\"V\n\x15OpenWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x0e\n\x06opened\x18\x02 \x01(\x08\"*\n\x15\x43loseWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"1\n\x16\x43loseWorkspaceResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"(\n\x13GetWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"E\n\x14GetWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\">\n\x15ListWorkspacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"p\n\x16ListWorkspacesResponse\x12.\n\nworkspaces\x18\x01 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05roots\x18\x03 \x03(\t2\x96\x03\n\x10WorkspaceService\x12_\n\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a\".toolgate.v1.OpenWorkspaceResponse\"\x07\x90\x02\x02\xf2U\x01\n\x12_\n\x0e\x43loseWorkspace\x12\".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse\"\x04\xf2U\x01\n\x12\\\n\x0cGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12\x62\n\x0eListWorkspaces\x12\".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x42\x9d\x01\n\x0eio.toolgate.v1B\x15WorkspaceServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,13 +35,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\025WorkspaceServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
   _globals['_WORKSPACESERVICE'].methods_by_name['OpenWorkspace']._loaded_options = None
-  _globals['_WORKSPACESERVICE'].methods_by_name['OpenWorkspace']._serialized_options = b'\220\002\002\270T\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['OpenWorkspace']._serialized_options = b'\220\002\002\362U\001\n'
   _globals['_WORKSPACESERVICE'].methods_by_name['CloseWorkspace']._loaded_options = None
-  _globals['_WORKSPACESERVICE'].methods_by_name['CloseWorkspace']._serialized_options = b'\270T\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['CloseWorkspace']._serialized_options = b'\362U\001\n'
   _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._loaded_options = None
-  _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._serialized_options = b'\220\002\001\270T\002'
+  _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._serialized_options = b'\220\002\001\362U\001\002'
   _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._loaded_options = None
-  _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._serialized_options = b'\220\002\001\270T\002'
+  _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._serialized_options = b'\220\002\001\362U\001\002'
   _globals['_OPENWORKSPACEREQUEST']._serialized_start=111
   _globals['_OPENWORKSPACEREQUEST']._serialized_end=187
   _globals['_OPENWORKSPACERESPONSE']._serialized_start=189
@@ -59,5 +59,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTWORKSPACESRESPONSE']._serialized_start=549
   _globals['_LISTWORKSPACESRESPONSE']._serialized_end=661
   _globals['_WORKSPACESERVICE']._serialized_start=664
-  _globals['_WORKSPACESERVICE']._serialized_end=1066
+  _globals['_WORKSPACESERVICE']._serialized_end=1070
 # @@protoc_insertion_point(module_scope)

@@ -8,7 +8,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { CallContext, CallOptions } from "./call_pb.js";
+import type { CallContext, CallStart } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
 import type { ByteRange } from "./output_service_pb.js";
@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/file_service.proto.
  */
 export const file_toolgate_v1_file_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9maWxlX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIuABCghGaWxlSW5mbxIMCgRwYXRoGAEgASgJEiMKBGtpbmQYAiABKA4yFS50b29sZ2F0ZS52MS5GaWxlS2luZBISCgpzaXplX2J5dGVzGAMgASgDEgwKBG1vZGUYBCABKA0SLwoLbW9kaWZ5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2xpbmtfdGFyZ2V0GAYgASgJEg4KBnNoYTI1NhgHIAEoCRIVCg1wYXRoX2lzX2xvc3N5GAggASgIEhIKCnVucmVhZGFibGUYCSABKAgiXwoPU3RhdEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEhMKC3dpdGhfc2hhMjU2GAMgASgIIjcKEFN0YXRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvIpoBChBMaXN0RmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg0KBWRlcHRoGAMgASgFEhcKD2luY2x1ZGVfaWdub3JlZBgEIAEoCBIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJSChFMaXN0RmlsZXNSZXNwb25zZRIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKGAQoPUmVhZEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEiUKBXJhbmdlGAMgASgLMhYudG9vbGdhdGUudjEuQnl0ZVJhbmdlEhMKC3dpdGhfc2hhMjU2GAQgASgIIlUKEFJlYWRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMIlwKEVdhdGNoRmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg4KBmN1cnNvchgDIAEoCSLmAQoSV2F0Y2hGaWxlc1Jlc3BvbnNlEg4KBmN1cnNvchgBIAEoCRIsCgd3YXRjaGVkGAIgASgLMhkudG9vbGdhdGUudjEuRmlsZXNXYXRjaGVkSAASLAoHY2hhbmdlZBgDIAEoCzIZLnRvb2xnYXRlLnYxLkZpbGVzQ2hhbmdlZEgAEioKBm1pc3NlZBgEIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzTWlzc2VkSAASMAoJaGVhcnRiZWF0GAUgASgLMhsudG9vbGdhdGUudjEuRmlsZXNIZWFydGJlYXRIAEIGCgRuZXdzIh8KDEZpbGVzV2F0Y2hlZBIPCgdwYXJ0aWFsGAEgASgIIkgKDEZpbGVzQ2hhbmdlZBIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhIKCmdvbmVfcGF0aHMYAiADKAkiHgoLRmlsZXNNaXNzZWQSDwoHcGFydGlhbBgBIAEoCCIQCg5GaWxlc0hlYXJ0YmVhdCJdCgtXcml0ZVRhcmdldBIMCgRwYXRoGAEgASgJEhEKBG1vZGUYAiABKA1IAIgBARIRCglpZl9zaGEyNTYYAyABKAkSEQoJaWZfYWJzZW50GAQgASgIQgcKBV9tb2RlInUKEFdyaXRlRmlsZVJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEigKBnRhcmdldBgCIAEoCzIYLnRvb2xnYXRlLnYxLldyaXRlVGFyZ2V0Eg8KB2NvbnRlbnQYAyABKAwiSQoRV3JpdGVGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8idgoRVXBsb2FkRmlsZVJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEigKBnRhcmdldBgCIAEoCzIYLnRvb2xnYXRlLnYxLldyaXRlVGFyZ2V0Eg8KB2NvbnRlbnQYAyABKAwiSgoSVXBsb2FkRmlsZVJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkSIwoEZmlsZRgCIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvIksKE0NyZWF0ZUZvbGRlclJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEgwKBHBhdGgYAiABKAkiTAoUQ3JlYXRlRm9sZGVyUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8ibAoPTW92ZUZpbGVSZXF1ZXN0EiYKBGNhbGwYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsT3B0aW9ucxIMCgRwYXRoGAIgASgJEhAKCG5ld19wYXRoGAMgASgJEhEKCWlmX3NoYTI1NhgEIAEoCSIjChBNb3ZlRmlsZVJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkibwoRRGVsZXRlRmlsZVJlcXVlc3QSJgoEY2FsbBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxPcHRpb25zEgwKBHBhdGgYAiABKAkSEQoJcmVjdXJzaXZlGAMgASgIEhEKCWlmX3NoYTI1NhgEIAEoCSIlChJEZWxldGVGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCSJqChZEb3dubG9hZEFyY2hpdmVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEhcKD2luY2x1ZGVfaWdub3JlZBgDIAEoCCJNChdEb3dubG9hZEFyY2hpdmVSZXNwb25zZRIMCgRkYXRhGAEgASgMEiQKA2VuZBgCIAEoCzIXLnRvb2xnYXRlLnYxLkFyY2hpdmVFbmQiNAoKQXJjaGl2ZUVuZBIPCgdlbnRyaWVzGAEgASgDEhUKDW9taXR0ZWRfcGF0aHMYAiADKAkiMAoNQXJjaGl2ZVRhcmdldBIMCgRwYXRoGAEgASgJEhEKCWlmX2Fic2VudBgCIAEoCCJ4ChRVcGxvYWRBcmNoaXZlUmVxdWVzdBImCgRjYWxsGAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbE9wdGlvbnMSKgoGdGFyZ2V0GAIgASgLMhoudG9vbGdhdGUudjEuQXJjaGl2ZVRhcmdldBIMCgRkYXRhGAMgASgMIigKFVVwbG9hZEFyY2hpdmVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJKngKCEZpbGVLaW5kEhkKFUZJTEVfS0lORF9VTlNQRUNJRklFRBAAEhIKDkZJTEVfS0lORF9GSUxFEAESFAoQRklMRV9LSU5EX0ZPTERFUhACEhIKDkZJTEVfS0lORF9MSU5LEAMSEwoPRklMRV9LSU5EX09USEVSEAQyyAcKC0ZpbGVTZXJ2aWNlEk8KCFN0YXRGaWxlEhwudG9vbGdhdGUudjEuU3RhdEZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuU3RhdEZpbGVSZXNwb25zZSIGkAIBuFQIElIKCUxpc3RGaWxlcxIdLnRvb2xnYXRlLnYxLkxpc3RGaWxlc1JlcXVlc3QaHi50b29sZ2F0ZS52MS5MaXN0RmlsZXNSZXNwb25zZSIGkAIBuFQIElEKCFJlYWRGaWxlEhwudG9vbGdhdGUudjEuUmVhZEZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuUmVhZEZpbGVSZXNwb25zZSIGkAIBuFQIMAESVwoKV2F0Y2hGaWxlcxIeLnRvb2xnYXRlLnYxLldhdGNoRmlsZXNSZXF1ZXN0Gh8udG9vbGdhdGUudjEuV2F0Y2hGaWxlc1Jlc3BvbnNlIgaQAgG4VAgwARJPCglXcml0ZUZpbGUSHS50b29sZ2F0ZS52MS5Xcml0ZUZpbGVSZXF1ZXN0Gh4udG9vbGdhdGUudjEuV3JpdGVGaWxlUmVzcG9uc2UiA7hUCRJUCgpVcGxvYWRGaWxlEh4udG9vbGdhdGUudjEuVXBsb2FkRmlsZVJlcXVlc3QaHy50b29sZ2F0ZS52MS5VcGxvYWRGaWxlUmVzcG9uc2UiA7hUCSgBElgKDENyZWF0ZUZvbGRlchIgLnRvb2xnYXRlLnYxLkNyZWF0ZUZvbGRlclJlcXVlc3QaIS50b29sZ2F0ZS52MS5DcmVhdGVGb2xkZXJSZXNwb25zZSIDuFQJEkwKCE1vdmVGaWxlEhwudG9vbGdhdGUudjEuTW92ZUZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuTW92ZUZpbGVSZXNwb25zZSIDuFQJElIKCkRlbGV0ZUZpbGUSHi50b29sZ2F0ZS52MS5EZWxldGVGaWxlUmVxdWVzdBofLnRvb2xnYXRlLnYxLkRlbGV0ZUZpbGVSZXNwb25zZSIDuFQJEmYKD0Rvd25sb2FkQXJjaGl2ZRIjLnRvb2xnYXRlLnYxLkRvd25sb2FkQXJjaGl2ZVJlcXVlc3QaJC50b29sZ2F0ZS52MS5Eb3dubG9hZEFyY2hpdmVSZXNwb25zZSIGkAIBuFQIMAESXQoNVXBsb2FkQXJjaGl2ZRIhLnRvb2xnYXRlLnYxLlVwbG9hZEFyY2hpdmVSZXF1ZXN0GiIudG9vbGdhdGUudjEuVXBsb2FkQXJjaGl2ZVJlc3BvbnNlIgO4VAkoAUKYAQoOaW8udG9vbGdhdGUudjFCEEZpbGVTZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_output_service]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9maWxlX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIuABCghGaWxlSW5mbxIMCgRwYXRoGAEgASgJEiMKBGtpbmQYAiABKA4yFS50b29sZ2F0ZS52MS5GaWxlS2luZBISCgpzaXplX2J5dGVzGAMgASgDEgwKBG1vZGUYBCABKA0SLwoLbW9kaWZ5X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2xpbmtfdGFyZ2V0GAYgASgJEg4KBnNoYTI1NhgHIAEoCRIVCg1wYXRoX2lzX2xvc3N5GAggASgIEhIKCnVucmVhZGFibGUYCSABKAgiXwoPU3RhdEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEhMKC3dpdGhfc2hhMjU2GAMgASgIIjcKEFN0YXRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvIpoBChBMaXN0RmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg0KBWRlcHRoGAMgASgFEhcKD2luY2x1ZGVfaWdub3JlZBgEIAEoCBIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJSChFMaXN0RmlsZXNSZXNwb25zZRIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKGAQoPUmVhZEZpbGVSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEiUKBXJhbmdlGAMgASgLMhYudG9vbGdhdGUudjEuQnl0ZVJhbmdlEhMKC3dpdGhfc2hhMjU2GAQgASgIIlUKEFJlYWRGaWxlUmVzcG9uc2USIwoEZmlsZRgBIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMIlwKEVdhdGNoRmlsZXNSZXF1ZXN0EikKB2NvbnRleHQYASABKAsyGC50b29sZ2F0ZS52MS5DYWxsQ29udGV4dBIMCgRwYXRoGAIgASgJEg4KBmN1cnNvchgDIAEoCSLmAQoSV2F0Y2hGaWxlc1Jlc3BvbnNlEg4KBmN1cnNvchgBIAEoCRIsCgd3YXRjaGVkGAIgASgLMhkudG9vbGdhdGUudjEuRmlsZXNXYXRjaGVkSAASLAoHY2hhbmdlZBgDIAEoCzIZLnRvb2xnYXRlLnYxLkZpbGVzQ2hhbmdlZEgAEioKBm1pc3NlZBgEIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzTWlzc2VkSAASMAoJaGVhcnRiZWF0GAUgASgLMhsudG9vbGdhdGUudjEuRmlsZXNIZWFydGJlYXRIAEIGCgRuZXdzIh8KDEZpbGVzV2F0Y2hlZBIPCgdwYXJ0aWFsGAEgASgIIkgKDEZpbGVzQ2hhbmdlZBIkCgVmaWxlcxgBIAMoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvEhIKCmdvbmVfcGF0aHMYAiADKAkiHgoLRmlsZXNNaXNzZWQSDwoHcGFydGlhbBgBIAEoCCIQCg5GaWxlc0hlYXJ0YmVhdCJdCgtXcml0ZVRhcmdldBIMCgRwYXRoGAEgASgJEhEKBG1vZGUYAiABKA1IAIgBARIRCglpZl9zaGEyNTYYAyABKAkSEQoJaWZfYWJzZW50GAQgASgIQgcKBV9tb2RlInMKEFdyaXRlRmlsZVJlcXVlc3QSJAoEY2FsbBgBIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxTdGFydBIoCgZ0YXJnZXQYAiABKAsyGC50b29sZ2F0ZS52MS5Xcml0ZVRhcmdldBIPCgdjb250ZW50GAMgASgMIkkKEVdyaXRlRmlsZVJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkSIwoEZmlsZRgCIAEoCzIVLnRvb2xnYXRlLnYxLkZpbGVJbmZvInQKEVVwbG9hZEZpbGVSZXF1ZXN0EiQKBGNhbGwYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsU3RhcnQSKAoGdGFyZ2V0GAIgASgLMhgudG9vbGdhdGUudjEuV3JpdGVUYXJnZXQSDwoHY29udGVudBgDIAEoDCJKChJVcGxvYWRGaWxlUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8iSQoTQ3JlYXRlRm9sZGVyUmVxdWVzdBIkCgRjYWxsGAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbFN0YXJ0EgwKBHBhdGgYAiABKAkiTAoUQ3JlYXRlRm9sZGVyUmVzcG9uc2USDwoHY2FsbF9pZBgBIAEoCRIjCgRmaWxlGAIgASgLMhUudG9vbGdhdGUudjEuRmlsZUluZm8iagoPTW92ZUZpbGVSZXF1ZXN0EiQKBGNhbGwYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsU3RhcnQSDAoEcGF0aBgCIAEoCRIQCghuZXdfcGF0aBgDIAEoCRIRCglpZl9zaGEyNTYYBCABKAkiIwoQTW92ZUZpbGVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJIm0KEURlbGV0ZUZpbGVSZXF1ZXN0EiQKBGNhbGwYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsU3RhcnQSDAoEcGF0aBgCIAEoCRIRCglyZWN1cnNpdmUYAyABKAgSEQoJaWZfc2hhMjU2GAQgASgJIiUKEkRlbGV0ZUZpbGVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJImoKFkRvd25sb2FkQXJjaGl2ZVJlcXVlc3QSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0EgwKBHBhdGgYAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIIk0KF0Rvd25sb2FkQXJjaGl2ZVJlc3BvbnNlEgwKBGRhdGEYASABKAwSJAoDZW5kGAIgASgLMhcudG9vbGdhdGUudjEuQXJjaGl2ZUVuZCI0CgpBcmNoaXZlRW5kEg8KB2VudHJpZXMYASABKAMSFQoNb21pdHRlZF9wYXRocxgCIAMoCSIwCg1BcmNoaXZlVGFyZ2V0EgwKBHBhdGgYASABKAkSEQoJaWZfYWJzZW50GAIgASgIInYKFFVwbG9hZEFyY2hpdmVSZXF1ZXN0EiQKBGNhbGwYASABKAsyFi50b29sZ2F0ZS52MS5DYWxsU3RhcnQSKgoGdGFyZ2V0GAIgASgLMhoudG9vbGdhdGUudjEuQXJjaGl2ZVRhcmdldBIMCgRkYXRhGAMgASgMIigKFVVwbG9hZEFyY2hpdmVSZXNwb25zZRIPCgdjYWxsX2lkGAEgASgJKngKCEZpbGVLaW5kEhkKFUZJTEVfS0lORF9VTlNQRUNJRklFRBAAEhIKDkZJTEVfS0lORF9GSUxFEAESFAoQRklMRV9LSU5EX0ZPTERFUhACEhIKDkZJTEVfS0lORF9MSU5LEAMSEwoPRklMRV9LSU5EX09USEVSEAQy1gcKC0ZpbGVTZXJ2aWNlElAKCFN0YXRGaWxlEhwudG9vbGdhdGUudjEuU3RhdEZpbGVSZXF1ZXN0Gh0udG9vbGdhdGUudjEuU3RhdEZpbGVSZXNwb25zZSIHkAIB8lUBCBJTCglMaXN0RmlsZXMSHS50b29sZ2F0ZS52MS5MaXN0RmlsZXNSZXF1ZXN0Gh4udG9vbGdhdGUudjEuTGlzdEZpbGVzUmVzcG9uc2UiB5ACAfJVAQgSUgoIUmVhZEZpbGUSHC50b29sZ2F0ZS52MS5SZWFkRmlsZVJlcXVlc3QaHS50b29sZ2F0ZS52MS5SZWFkRmlsZVJlc3BvbnNlIgeQAgHyVQEIMAESWAoKV2F0Y2hGaWxlcxIeLnRvb2xnYXRlLnYxLldhdGNoRmlsZXNSZXF1ZXN0Gh8udG9vbGdhdGUudjEuV2F0Y2hGaWxlc1Jlc3BvbnNlIgeQAgHyVQEIMAESUAoJV3JpdGVGaWxlEh0udG9vbGdhdGUudjEuV3JpdGVGaWxlUmVxdWVzdBoeLnRvb2xnYXRlLnYxLldyaXRlRmlsZVJlc3BvbnNlIgTyVQEJElUKClVwbG9hZEZpbGUSHi50b29sZ2F0ZS52MS5VcGxvYWRGaWxlUmVxdWVzdBofLnRvb2xnYXRlLnYxLlVwbG9hZEZpbGVSZXNwb25zZSIE8lUBCSgBElwKDENyZWF0ZUZvbGRlchIgLnRvb2xnYXRlLnYxLkNyZWF0ZUZvbGRlclJlcXVlc3QaIS50b29sZ2F0ZS52MS5DcmVhdGVGb2xkZXJSZXNwb25zZSIHkAIC8lUBCRJNCghNb3ZlRmlsZRIcLnRvb2xnYXRlLnYxLk1vdmVGaWxlUmVxdWVzdBodLnRvb2xnYXRlLnYxLk1vdmVGaWxlUmVzcG9uc2UiBPJVAQkSUwoKRGVsZXRlRmlsZRIeLnRvb2xnYXRlLnYxLkRlbGV0ZUZpbGVSZXF1ZXN0Gh8udG9vbGdhdGUudjEuRGVsZXRlRmlsZVJlc3BvbnNlIgTyVQEJEmcKD0Rvd25sb2FkQXJjaGl2ZRIjLnRvb2xnYXRlLnYxLkRvd25sb2FkQXJjaGl2ZVJlcXVlc3QaJC50b29sZ2F0ZS52MS5Eb3dubG9hZEFyY2hpdmVSZXNwb25zZSIHkAIB8lUBCDABEl4KDVVwbG9hZEFyY2hpdmUSIS50b29sZ2F0ZS52MS5VcGxvYWRBcmNoaXZlUmVxdWVzdBoiLnRvb2xnYXRlLnYxLlVwbG9hZEFyY2hpdmVSZXNwb25zZSIE8lUBCSgBQpgBCg5pby50b29sZ2F0ZS52MUIQRmlsZVNlcnZpY2VQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_output_service]);
 
 /**
  * A file, a folder, or what else stands in one.
@@ -107,7 +107,7 @@ export const FileInfoSchema: GenMessage<FileInfo> = /*@__PURE__*/
  */
 export type StatFileRequest = Message<"toolgate.v1.StatFileRequest"> & {
   /**
-   * In whose name. Of it count the workspace, the session, the agent and the parent.
+   * In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
    *
    * @generated from field: toolgate.v1.CallContext context = 1;
    */
@@ -163,7 +163,7 @@ export const StatFileResponseSchema: GenMessage<StatFileResponse> = /*@__PURE__*
  */
 export type ListFilesRequest = Message<"toolgate.v1.ListFilesRequest"> & {
   /**
-   * In whose name. Of it count the workspace, the session, the agent and the parent.
+   * In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
    *
    * @generated from field: toolgate.v1.CallContext context = 1;
    */
@@ -248,7 +248,7 @@ export const ListFilesResponseSchema: GenMessage<ListFilesResponse> = /*@__PURE_
  */
 export type ReadFileRequest = Message<"toolgate.v1.ReadFileRequest"> & {
   /**
-   * In whose name. Of it count the workspace, the session, the agent and the parent.
+   * In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
    *
    * @generated from field: toolgate.v1.CallContext context = 1;
    */
@@ -325,7 +325,7 @@ export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*
  */
 export type WatchFilesRequest = Message<"toolgate.v1.WatchFilesRequest"> & {
   /**
-   * In whose name. Of it count the workspace, the session, the agent and the parent.
+   * In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
    *
    * @generated from field: toolgate.v1.CallContext context = 1;
    */
@@ -551,9 +551,9 @@ export type WriteFileRequest = Message<"toolgate.v1.WriteFileRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * Where.
@@ -614,9 +614,9 @@ export type UploadFileRequest = Message<"toolgate.v1.UploadFileRequest"> & {
   /**
    * How; in the first message only.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * Where; in the first message, and in no other.
@@ -677,9 +677,9 @@ export type CreateFolderRequest = Message<"toolgate.v1.CreateFolderRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * The folder.
@@ -733,9 +733,9 @@ export type MoveFileRequest = Message<"toolgate.v1.MoveFileRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * What to move.
@@ -796,9 +796,9 @@ export type DeleteFileRequest = Message<"toolgate.v1.DeleteFileRequest"> & {
   /**
    * How.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * What to delete.
@@ -857,7 +857,7 @@ export const DeleteFileResponseSchema: GenMessage<DeleteFileResponse> = /*@__PUR
  */
 export type DownloadArchiveRequest = Message<"toolgate.v1.DownloadArchiveRequest"> & {
   /**
-   * In whose name. Of it count the workspace, the session, the agent and the parent.
+   * In whose name. Of it count the workspace, the directory, the session, the agent and the parent.
    *
    * @generated from field: toolgate.v1.CallContext context = 1;
    */
@@ -978,9 +978,9 @@ export type UploadArchiveRequest = Message<"toolgate.v1.UploadArchiveRequest"> &
   /**
    * How; in the first message only.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * Where; in the first message, and in no other.
@@ -1076,8 +1076,8 @@ export const FileKindSchema: GenEnum<FileKind> = /*@__PURE__*/
 /**
  * Shows and changes the files of a workspace: for front ends that show a tree, an editor, an attachment.
  *
- * A path is relative to the workspace's folder, or absolute and inside it; `.` and `..` are taken out of it as it is written.
- * Links are followed as far as they stay inside. A path that leads out of the workspace, by itself or by a link, is
+ * A path is relative to the workspace's folder (to its `directory`, if the context names one: what is said of that folder below
+ * is said of this one then), or absolute and inside the workspace; `.` and `..` are taken out of it as it is written. Links are followed as far as they stay inside. A path that leads out of the workspace, by itself or by a link, is
  * PERMISSION_DENIED, reason OUTSIDE_WORKSPACE, whether anything is there or not: who needs such a file makes a call of a
  * tool, which asks. Only regular files and folders are opened; a pipe, a socket or a device is FAILED_PRECONDITION, reason
  * NOT_A_FILE, at once. What is put in the way of a path while it is used is ABORTED, reason PATH_CHANGED, and not followed.
@@ -1103,10 +1103,11 @@ export const FileKindSchema: GenEnum<FileKind> = /*@__PURE__*/
  *   or of its path is of another kind (NOT_A_FILE, NOT_A_FOLDER), it is too large (FILE_TOO_LARGE), it is the workspace's
  *   own folder (WORKSPACE_FOLDER), or the operating system refuses (NOT_DONE).
  * - ABORTED, reason PATH_CHANGED: somebody has changed it meanwhile. Look again.
- * - RESOURCE_EXHAUSTED, UNAVAILABLE, CANCELLED, DEADLINE_EXCEEDED: as RunTool.
+ * - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
+ * - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
  *
- * With a `call_id` of the client's the RPC may be retried after any failure of the connection: the same request attaches to
- * the same call.
+ * With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
+ * the same request attaches to it. Without one a lost client cancels the call.
  *
  * @generated from service toolgate.v1.FileService
  */

@@ -13,16 +13,17 @@ import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
  * Describes the file toolgate/v1/options.proto.
  */
 export const file_toolgate_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSqeAgoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAcSFAoQU0NPUEVfRklMRVNfUkVBRBAIEhUKEVNDT1BFX0ZJTEVTX1dSSVRFEAkSGwoXU0NPUEVfV09SS1NQQUNFU19NQU5BR0UQChIXChNTQ09QRV9QT1JUU19DT05ORUNUEAs6SQoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjHCiABKA4yEi50b29sZ2F0ZS52MS5TY29wZVIFc2NvcGVClAEKDmlvLnRvb2xnYXRlLnYxQgxPcHRpb25zUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_descriptor]);
+  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSqeAgoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAcSFAoQU0NPUEVfRklMRVNfUkVBRBAIEhUKEVNDT1BFX0ZJTEVTX1dSSVRFEAkSGwoXU0NPUEVfV09SS1NQQUNFU19NQU5BR0UQChIXChNTQ09QRV9QT1JUU19DT05ORUNUEAs6SwoGc2NvcGVzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY3gogAygOMhIudG9vbGdhdGUudjEuU2NvcGVSBnNjb3Blc0KUAQoOaW8udG9vbGdhdGUudjFCDE9wdGlvbnNQcm90b1ABWkJnaXRodWIuY29tL3Rvb2xnYXRlL3Rvb2xnYXRlL2NsaWVudHMvZ28vZ2VuL3Rvb2xnYXRlL3YxO3Rvb2xnYXRldjGiAgJUR6oCC1Rvb2xnYXRlLlYxygILVG9vbGdhdGVcVjHqAgxUb29sZ2F0ZTo6VjFiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
- * A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
+ * A right that a caller needs. Each RPC names those of which one is needed in its method option `scopes`. Without authentication
  * every caller has all scopes. With it, any RPC may fail with
  *
  * - UNAUTHENTICATED: no credentials (reason NO_CREDENTIALS), or such as are not accepted (BAD_CREDENTIALS), not any
  *   more (CREDENTIALS_EXPIRED, CREDENTIALS_REVOKED; a stream ends so, too), or the peer of the Unix socket is another
  *   user (FOREIGN_USER). Do not retry with the same credentials.
- * - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
+ * - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has none of the scopes that `scope` in the metadata of ErrorInfo names,
+ *   separated by a space.
  *
  * A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
  * them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
@@ -42,7 +43,7 @@ export enum Scope {
   UNSPECIFIED = 0,
 
   /**
-   * Start tools, cancel calls, end sessions.
+   * Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions.
    *
    * @generated from enum value: SCOPE_CALLS_EXECUTE = 1;
    */
@@ -56,7 +57,7 @@ export enum Scope {
   CALLS_READ = 2,
 
   /**
-   * Answer prompts and revoke grants.
+   * See and answer prompts, see and revoke grants.
    *
    * @generated from enum value: SCOPE_PROMPTS_REPLY = 3;
    */
@@ -127,11 +128,12 @@ export const ScopeSchema: GenEnum<Scope> = /*@__PURE__*/
   enumDesc(file_toolgate_v1_options, 0);
 
 /**
- * The right that the RPC needs. The number lies in the range for published extensions and is to be registered
- * (protobuf, docs/options.md); 50000 to 99999 are for use inside one organisation only.
+ * The right that the RPC needs: any one of these. The number lies in the range for published extensions, behind the last one
+ * that is registered (protobuf, docs/options.md), and is to be registered itself; 50000 to 99999 are for use inside one
+ * organisation only.
  *
- * @generated from extension: toolgate.v1.Scope scope = 1351;
+ * @generated from extension: repeated toolgate.v1.Scope scopes = 1374;
  */
-export const scope: GenExtension<MethodOptions, Scope> = /*@__PURE__*/
+export const scopes: GenExtension<MethodOptions, Scope[]> = /*@__PURE__*/
   extDesc(file_toolgate_v1_options, 0);
 

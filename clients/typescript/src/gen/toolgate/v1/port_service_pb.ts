@@ -6,7 +6,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { CallOptions } from "./call_pb.js";
+import type { CallStart } from "./call_pb.js";
 import { file_toolgate_v1_call } from "./call_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/port_service.proto.
  */
 export const file_toolgate_v1_port_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9wb3J0X3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIl8KD09wZW5Qb3J0UmVxdWVzdBImCgRjYWxsGAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbE9wdGlvbnMSFgoOdGFyZ2V0X2NhbGxfaWQYAiABKAkSDAoEcG9ydBgDIAEoBSI2ChBPcGVuUG9ydFJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkSEQoJaHR0cF9wYXRoGAIgASgJIjMKEkNvbm5lY3RQb3J0UmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJEgwKBGRhdGEYAiABKAwiIwoTQ29ubmVjdFBvcnRSZXNwb25zZRIMCgRkYXRhGAEgASgMMrYBCgtQb3J0U2VydmljZRJMCghPcGVuUG9ydBIcLnRvb2xnYXRlLnYxLk9wZW5Qb3J0UmVxdWVzdBodLnRvb2xnYXRlLnYxLk9wZW5Qb3J0UmVzcG9uc2UiA7hUCxJZCgtDb25uZWN0UG9ydBIfLnRvb2xnYXRlLnYxLkNvbm5lY3RQb3J0UmVxdWVzdBogLnRvb2xnYXRlLnYxLkNvbm5lY3RQb3J0UmVzcG9uc2UiA7hUCygBMAFCmAEKDmlvLnRvb2xnYXRlLnYxQhBQb3J0U2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_toolgate_v1_call, file_toolgate_v1_options]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9wb3J0X3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIlYKD09wZW5Qb3J0UmVxdWVzdBIkCgRjYWxsGAEgASgLMhYudG9vbGdhdGUudjEuQ2FsbFN0YXJ0Eg8KB2NhbGxfaWQYAiABKAkSDAoEcG9ydBgDIAEoBSI2ChBPcGVuUG9ydFJlc3BvbnNlEg8KB2NhbGxfaWQYASABKAkSEQoJaHR0cF9wYXRoGAIgASgJIjMKEkNvbm5lY3RQb3J0UmVxdWVzdBIPCgdjYWxsX2lkGAEgASgJEgwKBGRhdGEYAiABKAwiIwoTQ29ubmVjdFBvcnRSZXNwb25zZRIMCgRkYXRhGAEgASgMMrgBCgtQb3J0U2VydmljZRJNCghPcGVuUG9ydBIcLnRvb2xnYXRlLnYxLk9wZW5Qb3J0UmVxdWVzdBodLnRvb2xnYXRlLnYxLk9wZW5Qb3J0UmVzcG9uc2UiBPJVAQsSWgoLQ29ubmVjdFBvcnQSHy50b29sZ2F0ZS52MS5Db25uZWN0UG9ydFJlcXVlc3QaIC50b29sZ2F0ZS52MS5Db25uZWN0UG9ydFJlc3BvbnNlIgTyVQELKAEwAUKYAQoOaW8udG9vbGdhdGUudjFCEFBvcnRTZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_toolgate_v1_call, file_toolgate_v1_options]);
 
 /**
  * Says which port to open.
@@ -26,16 +26,16 @@ export type OpenPortRequest = Message<"toolgate.v1.OpenPortRequest"> & {
   /**
    * How the call that opens it is made. An empty workspace means that of the call to reach.
    *
-   * @generated from field: toolgate.v1.CallOptions call = 1;
+   * @generated from field: toolgate.v1.CallStart call = 1;
    */
-  call?: CallOptions | undefined;
+  call?: CallStart | undefined;
 
   /**
    * The call whose program listens.
    *
-   * @generated from field: string target_call_id = 2;
+   * @generated from field: string call_id = 2;
    */
-  targetCallId: string;
+  callId: string;
 
   /**
    * The port, 1 to 65535.
@@ -143,7 +143,7 @@ export const ConnectPortResponseSchema: GenMessage<ConnectPortResponse> = /*@__P
  * call listen and nobody else does: that is looked at before and after each connection.
  *
  * An opened port is a call, of the tool `port`, which models are not told of: it is recorded, listed and audited, its prompt
- * shows the program and the port, and its result says how many connections there were and how many bytes went through.
+ * shows the program and the port, and its metadata say at its end how many connections there were and how many bytes went through.
  * CancelCall closes the port and its connections. It is closed, too, when the call has ended that it belongs to and what
  * that left running, and with its session, its workspace and the service.
  *
@@ -156,8 +156,8 @@ export const PortService: GenService<{
    * INVALID_ARGUMENT: malformed id, no port, unknown agent. NOT_FOUND: unknown call, workspace or parent call.
    * FAILED_PRECONDITION, reason NOT_LISTENING: no program of the call listens there, or programs of others do as well; reason
    * OTHER_INSTANCE: another instance of the service runs the call. PERMISSION_DENIED: a rule denies it (DENIED_BY_RULE), a
-   * person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). ALREADY_EXISTS: the
-   * id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
+   * person refused it (REJECTED), a person would have to be asked and nobody answered (PERMISSION_NEEDED). CANCELLED: the call was
+   * cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
    * the client's the RPC may be retried after any failure: the same request returns the same opened port.
    *
    * @generated from rpc toolgate.v1.PortService.OpenPort

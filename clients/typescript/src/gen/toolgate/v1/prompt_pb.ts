@@ -116,14 +116,14 @@ export type PromptResolution = Message<"toolgate.v1.PromptResolution"> & {
   scope?: GrantScope | undefined;
 
   /**
-   * With ALWAYS: which of the prompt's `always` patterns became grants; empty if all of them did.
+   * With ALWAYS: which of the prompt's `always` patterns became grants.
    *
    * @generated from field: repeated string always_patterns = 9;
    */
   alwaysPatterns: string[];
 
   /**
-   * With INSTEAD: the input that ran, canonical JSON, and its SHA-256.
+   * With INSTEAD: the input that ran, canonical JSON, and the digest of what ran.
    *
    * @generated from field: string input_json = 10;
    */
@@ -222,7 +222,7 @@ export type PermissionRequest = Message<"toolgate.v1.PermissionRequest"> & {
   patterns: string[];
 
   /**
-   * What an ALWAYS reply would allow from now on, word for word. Empty: ALWAYS allows this call only.
+   * What an ALWAYS reply may allow from now on, word for word. Empty: ALWAYS allows this call only.
    *
    * @generated from field: repeated string always = 3;
    */
@@ -556,7 +556,7 @@ export type Prompt = Message<"toolgate.v1.Prompt"> & {
   state: PromptState;
 
   /**
-   * SHA-256 of the call's frozen input, 64 hexadecimal digits; questions have it as well. A reply carries it, and one
+   * The digest of what runs, 64 hexadecimal digits, as `input_digest` of Call; questions have it as well. A reply carries it, and one
    * that carries another is refused, so an approval is for exactly what runs.
    *
    * @generated from field: string input_digest = 11;
@@ -890,7 +890,7 @@ export const PromptStateSchema: GenEnum<PromptState> = /*@__PURE__*/
  */
 export enum PromptDecision {
   /**
-   * Not a decision; as a reply it is INVALID_ARGUMENT.
+   * Not a decision; as a reply it is REPLY_RESULT_INVALID.
    *
    * @generated from enum value: PROMPT_DECISION_UNSPECIFIED = 0;
    */
@@ -904,8 +904,8 @@ export enum PromptDecision {
   ONCE = 1,
 
   /**
-   * This call, and from now on everything in reach of the reply's `scope` that the prompt's `always` patterns match and
-   * that would be asked otherwise. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
+   * This call, and from now on everything in reach of the reply's `scope` that would be asked otherwise and that those of
+   * the prompt's `always` patterns match which the reply names. Waiting prompts of the session that are covered now go on too. It never lifts a deny rule.
    *
    * @generated from enum value: PROMPT_DECISION_ALWAYS = 2;
    */
@@ -948,7 +948,7 @@ export const PromptDecisionSchema: GenEnum<PromptDecision> = /*@__PURE__*/
  */
 export enum GrantReach {
   /**
-   * In a reply: RUN if the scope has no limit, otherwise WORKSPACE, since the limit ends it. Never sent.
+   * In a reply: as RUN. Never sent.
    *
    * @generated from enum value: GRANT_REACH_UNSPECIFIED = 0;
    */

@@ -344,7 +344,7 @@ export const ChildResultSchema: GenMessage<ChildResult> = /*@__PURE__*/
  */
 export enum CallOutcome {
   /**
-   * Never sent.
+   * There is no result.
    *
    * @generated from enum value: CALL_OUTCOME_UNSPECIFIED = 0;
    */

@@ -7,7 +7,7 @@ import io.grpc.ManagedChannel;
 import io.toolgate.v1.Call;
 import io.toolgate.v1.CallContext;
 import io.toolgate.v1.CallEvaluation;
-import io.toolgate.v1.CallOptions;
+import io.toolgate.v1.CallStart;
 import io.toolgate.v1.CancelCallRequest;
 import io.toolgate.v1.ExecuteToolRequest;
 import io.toolgate.v1.ExecuteToolResponse;
@@ -412,7 +412,7 @@ public final class ToolgateClient implements AutoCloseable {
      */
     public OpenedPort openPort(String callId, int port) {
         return openPort(OpenPortRequest.newBuilder()
-                .setTargetCallId(callId)
+                .setCallId(callId)
                 .setPort(port)
                 .build());
     }
@@ -432,8 +432,8 @@ public final class ToolgateClient implements AutoCloseable {
         return opened;
     }
 
-    private CallOptions callOptions() {
-        return CallOptions.newBuilder().setContext(context).build();
+    private CallStart callOptions() {
+        return CallStart.newBuilder().setContext(context).build();
     }
 
     /**

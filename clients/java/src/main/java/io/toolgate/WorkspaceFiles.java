@@ -5,7 +5,7 @@ import io.toolgate.v1.ArchiveEnd;
 import io.toolgate.v1.ArchiveTarget;
 import io.toolgate.v1.ByteRange;
 import io.toolgate.v1.CallContext;
-import io.toolgate.v1.CallOptions;
+import io.toolgate.v1.CallStart;
 import io.toolgate.v1.CreateFolderRequest;
 import io.toolgate.v1.CreateFolderResponse;
 import io.toolgate.v1.DeleteFileRequest;
@@ -57,10 +57,10 @@ public final class WorkspaceFiles {
     private static final int ANY_DEPTH = 64;
 
     private final Rpc rpc;
-    private final CallOptions options;
+    private final CallStart options;
     private final Set<AutoCloseable> open;
 
-    WorkspaceFiles(Rpc rpc, CallOptions options, Set<AutoCloseable> open) {
+    WorkspaceFiles(Rpc rpc, CallStart options, Set<AutoCloseable> open) {
         this.rpc = rpc;
         this.options = options;
         this.open = open;
@@ -117,8 +117,8 @@ public final class WorkspaceFiles {
                 changes -> changes.setUnattended(Unattended.UNATTENDED_WAIT).setWaitTimeout(Protos.duration(longest)));
     }
 
-    private WorkspaceFiles with(Consumer<CallOptions.Builder> change) {
-        CallOptions.Builder changed = options.toBuilder();
+    private WorkspaceFiles with(Consumer<CallStart.Builder> change) {
+        CallStart.Builder changed = options.toBuilder();
         change.accept(changed);
         return new WorkspaceFiles(rpc, changed.build(), open);
     }
@@ -128,17 +128,17 @@ public final class WorkspaceFiles {
     }
 
     /** How a change makes its call, however often it must be asked for. */
-    private CallOptions call(CallOptions asked) {
+    private CallStart call(CallStart asked) {
         return filled(asked, options);
     }
 
-    private CallOptions call(String callId) {
-        return call(CallOptions.newBuilder().setCallId(callId).build());
+    private CallStart call(String callId) {
+        return call(CallStart.newBuilder().setCallId(callId).build());
     }
 
     /** Fills in what is left out, an id for the call included. */
-    static CallOptions filled(CallOptions asked, CallOptions defaults) {
-        CallOptions.Builder filled = defaults.toBuilder().mergeFrom(asked);
+    static CallStart filled(CallStart asked, CallStart defaults) {
+        CallStart.Builder filled = defaults.toBuilder().mergeFrom(asked);
         if (filled.getCallId().isEmpty()) {
             filled.setCallId(Uuid7.next());
         }

@@ -11,7 +11,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.grpc.Status;
 import io.toolgate.v1.ArchiveEnd;
 import io.toolgate.v1.ArchiveTarget;
-import io.toolgate.v1.CallOptions;
+import io.toolgate.v1.CallStart;
 import io.toolgate.v1.CallState;
 import io.toolgate.v1.CreateFolderRequest;
 import io.toolgate.v1.DeleteFileRequest;
@@ -157,8 +157,8 @@ class FilesTest {
                 "write-once", files.write("notes/once", bytes("first"), once).getCallId());
         assertEquals("meanwhile", files.read("notes/once").text());
         refused(Status.Code.ALREADY_EXISTS, "CALL_ID_TAKEN", () -> files.write("notes/once", bytes("other"), once));
-        CallOptions folderOnce =
-                CallOptions.newBuilder().setCallId("folder-once").build();
+        CallStart folderOnce =
+                CallStart.newBuilder().setCallId("folder-once").build();
         CreateFolderRequest folder = CreateFolderRequest.newBuilder()
                 .setCall(folderOnce)
                 .setPath("notes/folder-once")

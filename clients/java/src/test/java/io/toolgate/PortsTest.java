@@ -9,7 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
 import io.toolgate.v1.CallContext;
-import io.toolgate.v1.CallOptions;
+import io.toolgate.v1.CallStart;
 import io.toolgate.v1.CallState;
 import io.toolgate.v1.Event;
 import io.toolgate.v1.ListeningPort;
@@ -62,8 +62,8 @@ class PortsTest {
     private static OpenPortRequest as(String agent, String session) {
         CallContext.Builder context = CallContext.newBuilder().setAgent(agent).setSessionId(session);
         return OpenPortRequest.newBuilder()
-                .setCall(CallOptions.newBuilder().setContext(context))
-                .setTargetCallId(call)
+                .setCall(CallStart.newBuilder().setContext(context))
+                .setCallId(call)
                 .setPort(port)
                 .build();
     }
@@ -170,8 +170,8 @@ class PortsTest {
     @Test
     void theSameRequestOpensOnePort() throws Exception {
         OpenPortRequest once = OpenPortRequest.newBuilder()
-                .setCall(CallOptions.newBuilder().setCallId("port-once"))
-                .setTargetCallId(call)
+                .setCall(CallStart.newBuilder().setCallId("port-once"))
+                .setCallId(call)
                 .setPort(port)
                 .build();
         try (OpenedPort first = client.openPort(once);
