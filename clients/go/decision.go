@@ -69,6 +69,9 @@ func (d Decision) reply(prompt *PromptInfo) (*toolgatev1.PromptReply, error) {
 		PromptId: prompt.ID, ReplyId: id, Decision: d.kind, Message: d.message, InputDigest: prompt.InputDigest,
 		AlwaysPatterns: d.patterns,
 	}
+	if d.kind == toolgatev1.PromptDecision_PROMPT_DECISION_ALWAYS && len(d.patterns) == 0 {
+		reply.AlwaysPatterns = prompt.message.GetPermission().GetAlways()
+	}
 	for _, values := range d.answers {
 		reply.Answers = append(reply.Answers, &toolgatev1.QuestionAnswer{Values: values})
 	}

@@ -18,8 +18,7 @@ const maxDepth = 64
 // Looking asks nobody: what a person would have to be asked about is refused, with the reason PERMISSION_NEEDED. Each change
 // is a call of the tool `files`, which asks like any other: see [WithWait]. What it could not do is an [*Error], with the
 // call's id as `call_id` in its Metadata. After a lost connection a change is sent again and made once, by its id, which
-// the library makes unless [WithCallID] does. If a person was still asked then, the service has cancelled it, with the reason
-// CANCELLED, and nothing is changed.
+// the library makes unless [WithCallID] does.
 type Files struct {
 	client  *Client
 	options []ContextOption

@@ -81,6 +81,7 @@ async def test_a_port_is_closed_with_its_connections(server: Server) -> None:
     async with AsyncClient(server.target) as client, listening(server, client) as (call_id, port):
         async with await client.open_port(call_id, port.port) as opened:
             connection = await opened.connect()
+            await connection.write(b"x")
             reading = asyncio.create_task(connection.read())
         with pytest.raises(RpcError, match="PORT_CLOSED"):
             await reading

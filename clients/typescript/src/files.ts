@@ -183,8 +183,7 @@ type Context = MessageInitShape<typeof CallContextSchema>;
  * (PERMISSION_NEEDED, DENIED_BY_RULE, OUTSIDE_WORKSPACE).
  *
  * Each change is a call, which people may be asked about. After a lost connection it is asked for again under the same id,
- * so that it is made once; one that waited for a person may have been cancelled by then. The metadata of its errors has
- * `call_id`.
+ * so that it is made once. The metadata of its errors has `call_id`.
  */
 export class Files {
   readonly #link: Link;

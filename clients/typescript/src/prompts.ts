@@ -183,7 +183,7 @@ export function replyMessage(
     case "once":
       return { ...reply, decision: PromptDecision.ONCE };
     case "always":
-      return { ...reply, decision: PromptDecision.ALWAYS, ...scopeFields(decision.scope) };
+      return { ...reply, decision: PromptDecision.ALWAYS, ...scopeFields(prompt, decision.scope) };
     case "reject":
       return { ...reply, decision: PromptDecision.REJECT, message: decision.message };
     case "answer":
@@ -197,14 +197,15 @@ export function replyMessage(
   }
 }
 
-function scopeFields({ reach, expires, maxUses, patterns }: AlwaysOptions) {
+function scopeFields(prompt: Prompt, { reach, expires, maxUses, patterns }: AlwaysOptions) {
+  const listed = prompt.kind === "permission" ? prompt.always : [];
   const scoped = reach !== undefined || expires !== undefined || maxUses !== undefined;
   const scope = {
     reach: reach ? REACH[reach] : GrantReach.UNSPECIFIED,
     maxUses: maxUses ?? 0,
     ...(expires ? { expireTime: timestampFromDate(expires) } : {}),
   };
-  return { alwaysPatterns: [...(patterns ?? [])], ...(scoped ? { scope } : {}) };
+  return { alwaysPatterns: [...(patterns?.length ? patterns : listed)], ...(scoped ? { scope } : {}) };
 }
 
 /** Returns a prompt of the contract as the library shows it. */

@@ -131,8 +131,7 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
       maxUses: most > 0 ? most : 0,
       ...(limit > 0 ? { expireTime: timestampFromMs(Date.now() + limit * 60_000) } : {}),
     });
-    const all = patterns.size === request.always.length;
-    void send({ decision: PromptDecision.ALWAYS, scope, alwaysPatterns: all ? [] : [...patterns] });
+    void send({ decision: PromptDecision.ALWAYS, scope, alwaysPatterns: [...patterns] });
   };
   return (
     <form id="form-always" class="form" onSubmit={submit}>

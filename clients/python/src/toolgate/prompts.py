@@ -278,7 +278,7 @@ class Scope:
 
     Attributes:
         reach: `run`: the workspace, until the service ends. `session`: the prompt's session. `workspace`: for good.
-            `None`: `run`, or `workspace` if there is a limit.
+            `None`: `run`.
         expires: When it ends: a moment, or how long from now.
         max_uses: How many requests it lets through; 0 for any number.
     """
@@ -317,6 +317,9 @@ class Decision:
         reply.prompt_id = prompt.id
         reply.reply_id = reply_id
         reply.input_digest = prompt.input_digest
+        is_always = reply.decision == prompt_pb2.PROMPT_DECISION_ALWAYS
+        if is_always and not reply.always_patterns and isinstance(prompt, PermissionPrompt):
+            reply.always_patterns.extend(prompt.permission.always)
         return reply
 
 

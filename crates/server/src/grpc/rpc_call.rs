@@ -4,6 +4,7 @@
 
 use std::future::{Future, pending};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -18,6 +19,10 @@ use super::convert::{self, WireCall};
 use super::status;
 use super::tool_service::{Ran, Tools};
 
+/// How long a call that its client has named outlives that one, who may have lost the connection and come back with the same
+/// request.
+const COME_BACK: Duration = Duration::from_secs(10);
+
 /// A call that is to be made in the name of a caller.
 pub(super) struct RpcCall<'a> {
     pub(super) shared: &'a Arc<Shared>,
@@ -25,7 +30,8 @@ pub(super) struct RpcCall<'a> {
     tool: &'static str,
     workspace: String,
     options: CallStart,
-    on_disconnect: OnDisconnect,
+    /// How long the call outlives its client.
+    linger: Duration,
     deadline: Option<Instant>,
 }
 
@@ -42,10 +48,10 @@ impl<'a> RpcCall<'a> {
         let named = options.context.as_ref().map_or("", |context| &context.workspace);
         let workspace = caller.place(&shared.engine, named)?.workspace.name().to_owned();
         // Only who has named the call can come back to it.
-        let mut on_disconnect = OnDisconnect::Keep;
+        let mut linger = COME_BACK;
         if options.call_id.is_empty() {
             options.call_id = CallId::generate().to_string();
-            on_disconnect = OnDisconnect::Cancel;
+            linger = Duration::ZERO;
         }
         convert::call_id("call.call_id", &options.call_id)?;
         Ok(Self {
@@ -54,7 +60,7 @@ impl<'a> RpcCall<'a> {
             tool,
             workspace,
             options,
-            on_disconnect,
+            linger,
             deadline,
         })
     }
@@ -100,11 +106,12 @@ impl<'a> RpcCall<'a> {
             tool: self.tool.to_owned(),
             input: RawInput::Value(input),
             timeout: None,
-            on_disconnect: self.on_disconnect.into(),
+            on_disconnect: OnDisconnect::Cancel.into(),
             unanswered: Some(convert::unanswered(unattended, wait_timeout.as_ref())?),
         };
         let tools = Tools(self.shared.clone());
-        let ran = tools.run_until(self.caller, &self.workspace, request, self.deadline, reached);
+        let waits = (self.deadline, self.linger);
+        let ran = tools.run_until(self.caller, &self.workspace, request, waits, reached);
         match ran.await? {
             Ran::Reached(id, what) => Ok((id.to_string(), Some(what))),
             Ran::Ended(call) => match &call.ending {

@@ -441,6 +441,25 @@ fn early(deadline: Instant) -> Instant {
         .unwrap_or(deadline)
 }
 
+/// The hold that a client has on its call, and for how long it lasts when that is gone.
+struct Hold {
+    shared: Arc<Shared>,
+    attached: Option<Attached>,
+    linger: Duration,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(attached) = self.attached.take().filter(|_| !self.linger.is_zero()) {
+            let (closing, linger) = (self.shared.closing.clone(), self.linger);
+            self.shared.tunnels.spawn(async move {
+                closing.run_until_cancelled(tokio::time::sleep(linger)).await;
+                drop(attached);
+            });
+        }
+    }
+}
+
 impl Tools {
     /// Makes a call and returns its record when it has ended, as [`Self::run_until`].
     async fn run(
@@ -451,7 +470,7 @@ impl Tools {
         deadline: Option<Instant>,
     ) -> Result<Call, Status> {
         match self
-            .run_until(caller, default, request, deadline, |_| {
+            .run_until(caller, default, request, (deadline, Duration::ZERO), |_| {
                 std::future::pending::<Infallible>()
             })
             .await?
@@ -462,18 +481,23 @@ impl Tools {
     }
 
     /// Makes a call, and returns when it has ended, or when `reached` returns, from when on the call goes on without its
-    /// client. When the client goes away this future is dropped, and with it the hold that the client has on the call.
+    /// client. When the client goes away this future is dropped, and, after `linger`, the hold that the client has on the call.
     pub(super) async fn run_until<T, F: Future<Output = T> + Send>(
         &self,
         caller: &Caller,
         default: &str,
         request: WireCall,
-        deadline: Option<Instant>,
+        (deadline, linger): (Option<Instant>, Duration),
         reached: impl FnOnce(CallId) -> F + Send,
     ) -> Result<Ran<T>, Status> {
         let deadline = deadline.map(early);
         let begun = self.begin_in(caller, default, request, OutputMode::None).await?;
         let (id, mut cursor, attached) = begun;
+        let mut hold = Hold {
+            shared: self.0.clone(),
+            attached,
+            linger,
+        };
         let mut reached = Box::pin(reached(id.clone()));
         let mut waits: Option<(PromptId, String)> = None;
         loop {
@@ -485,7 +509,7 @@ impl Tools {
             };
             let item = tokio::select! {
                 what = &mut reached => {
-                    if let Some(attached) = attached {
+                    if let Some(attached) = hold.attached.take() {
                         attached.release();
                     }
                     return Ok(Ran::Reached(id, what));
@@ -517,7 +541,7 @@ impl Tools {
                 Some(Item::Gap { .. } | Item::Heartbeat { .. }) => {}
             }
         }
-        drop(attached);
+        hold.attached = None;
         self.find(&id).await.map(Box::new).map(Ran::Ended)
     }
 

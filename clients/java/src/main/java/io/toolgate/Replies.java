@@ -18,7 +18,10 @@ final class Replies {
         } else if (decision instanceof Decision.Always always) {
             reply.setDecision(PromptDecision.PROMPT_DECISION_ALWAYS)
                     .setScope(always.scope())
-                    .addAllAlwaysPatterns(always.patterns());
+                    .addAllAlwaysPatterns(
+                            always.patterns().isEmpty() && prompt instanceof PermissionPrompt permission
+                                    ? permission.alwaysPatterns()
+                                    : always.patterns());
         } else if (decision instanceof Decision.Reject reject) {
             reply.setDecision(PromptDecision.PROMPT_DECISION_REJECT).setMessage(reject.message());
         } else if (decision instanceof Decision.Answer answer) {

@@ -49,8 +49,7 @@ import java.util.stream.Stream;
  * <p>A change is a call of the tool {@code files}, whose id its answer has, and which {@link ToolgateClient#revert(String)}
  * takes back. It returns when the call has ended, is done whole or not at all, and is asked for again after a lost connection
  * without being made twice. Where a person is asked and nobody listens it is refused at once, unless it is {@link #waiting}.
- * What the call could not do is a {@link ToolgateException} whose metadata have the {@code call_id}. A change that is still
- * waiting for a person when the connection is lost is cancelled ({@code CANCELLED}).
+ * What the call could not do is a {@link ToolgateException} whose metadata have the {@code call_id}.
  */
 public final class WorkspaceFiles {
     /** The deepest that the service looks. */
