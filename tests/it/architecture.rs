@@ -19,8 +19,8 @@ const MAX_CIRCLE: usize = 3;
 
 /// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes. Raised for what calls
 /// touch and would ask, the list of sessions, more filters, what the commands say of misspelt words, terminals, the files that
-/// front ends show, change and watch, and workspaces that come and go.
-const MAX_LINES: usize = 81_700;
+/// front ends show, change and watch, workspaces that come and go, and ports that commands listen on.
+const MAX_LINES: usize = 82_900;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
