@@ -30,8 +30,6 @@ struct Step {
     id: CallId,
     tool: String,
     digest: String,
-    /// Where it works: the same command elsewhere is another one.
-    directory: String,
     handed_on_by: Option<CallId>,
     /// The connection of its client, where sessions outlive those.
     connection: Option<String>,
@@ -45,7 +43,6 @@ impl Step {
             id: record.id.clone(),
             tool: record.tool.clone(),
             digest: record.input_digest.clone(),
-            directory: record.origin.directory.clone(),
             handed_on_by: record.origin.parent.clone().filter(|_| record.made_by_call),
             connection: record
                 .origin
@@ -57,8 +54,8 @@ impl Step {
     }
 
     fn is_same_as(&self, other: &Self) -> bool {
-        let call = (&self.tool, &self.digest, &self.directory, &self.connection);
-        call == (&other.tool, &other.digest, &other.directory, &other.connection)
+        let call = (&self.tool, &self.digest, &self.connection);
+        call == (&other.tool, &other.digest, &other.connection)
     }
 }
 
@@ -187,7 +184,6 @@ mod tests {
                 id: id.clone(),
                 tool: tool.to_string(),
                 digest: String::new(),
-                directory: String::new(),
                 handed_on_by: bundle.clone(),
                 connection: None,
             };

@@ -123,6 +123,8 @@ pub struct Properties {
     /// A person who is asked may put another input in the place of a call's. The tool must do nothing before its questions
     /// are answered but those it marks as late, and hand on every refusal.
     pub editable: bool,
+    /// People make its calls, at a front end, and may well repeat one: no model is in a loop.
+    pub for_people: bool,
     /// Clients may send more input to a running call: see [`StdinHandle`](super::StdinHandle).
     pub reads_input: bool,
     /// A subagent makes calls on behalf of a call of the tool; a front end runs it.
@@ -141,6 +143,7 @@ impl Properties {
         resumable: false,
         foreseeable: false,
         editable: false,
+        for_people: false,
         reads_input: false,
         runs_subagent: false,
         checks_own_input: false,

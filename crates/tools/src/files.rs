@@ -192,7 +192,10 @@ impl TypedTool for Files {
         effects: &[Effect::Writes],
         permissions: &["edit", "read"],
         advertised: false,
-        properties: Properties::RESUMABLE,
+        properties: Properties {
+            for_people: true,
+            ..Properties::RESUMABLE
+        },
         example: r#"{"operation": "create_folder", "path": "notes"}"#,
     };
 

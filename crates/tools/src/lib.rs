@@ -9,6 +9,7 @@
 //!   people at front ends;
 //! - `bash`: commands. `bash/approval.rs` says what a line asks for, `bash/shell.rs` runs it, `bash/confine.rs` puts up walls
 //!   around what no person approved, `bash/background.rs` is for what goes on after the first result;
+//! - `port`: reaching what commands listen on, for people at front ends; [`ports`]: those that are open;
 //! - `webfetch`, `exa` (web and code search): the network;
 //! - `task`, `batch`: calls that make calls;
 //! - `question`, `plan`, `todowrite`, `todoread`: the person, the mode and the session's list of tasks;

@@ -58,6 +58,7 @@ impl TypedTool for Port {
         advertised: false,
         properties: Properties {
             foreseeable: true,
+            for_people: true,
             ..Properties::NONE
         },
         example: r#"{"call": "0198b1de-4a3c-7d1f-9a55-0c9a6a1d1b6e", "port": 3000}"#,

@@ -48,7 +48,7 @@ fn rpcs() -> BTreeMap<String, bool> {
         let promises = about[1].contains("may be retried");
         for rpc in rpc.captures_iter(&text) {
             let request = messages.split(&format!("\nmessage {} {{", &rpc[3])).nth(1).unwrap();
-            let names_call = request.split("\n}").next().unwrap().contains("CallOptions call");
+            let names_call = request.split("\n}").next().unwrap().contains("CallStart call");
             let may = rpc[4].contains("idempotency_level") || rpc[1].replace("\n  //", "").contains("ay be retried");
             let name = capital.replace_all(&rpc[2], "${1}_$2").to_lowercase();
             found.insert(name, may || (promises && names_call));

@@ -166,7 +166,7 @@ fn a_page_gets_nothing_of_the_address() {
         // Without the last slash, names that a page has for its own files would lead elsewhere.
         let answer = web.client.get(web.base.trim_end_matches('/')).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::PERMANENT_REDIRECT);
-        assert_eq!(all(&answer, "location"), [web.opened.http_path.clone()]);
+        assert_eq!(all(&answer, "location"), [web.opened.http_path.as_str()]);
         let asked = web.request(Method::OPTIONS, "x").header("origin", "null");
         let asked = asked
             .header("access-control-request-method", "PUT")
@@ -292,5 +292,73 @@ fn what_is_not_there_is_said() {
         // Closed.
         web.place.server.cancel(&web.opened.call_id).await;
         assert_eq!(web.get("headers").await.status(), StatusCode::NOT_FOUND);
+    });
+}
+
+#[test]
+fn the_secret_is_told_to_whoever_opens_and_nowhere_else() {
+    test(async {
+        let place = Place::ruled(json!({"*": "allow", "port": "ask"})).await;
+        let target = place.serve("web").await;
+        let mut approver = Approver::open(place.server.connect().await, "ann").await.unwrap();
+        let request = OpenPortRequest {
+            call: Some(CallStart {
+                unattended: Unattended::Wait.into(),
+                ..Default::default()
+            }),
+            ..open(&target)
+        };
+        let (opened, ()) = tokio::join!(place.open(request), async {
+            let prompt = approver.added().await;
+            approver.send(reply(&prompt, PromptDecision::Once)).await;
+        });
+        let opened = opened.unwrap();
+        let secret = opened.http_path.split('/').nth(2).unwrap().to_owned();
+        let url = format!(
+            "http://{}{}headers",
+            place.server.tcp.as_ref().unwrap(),
+            opened.http_path
+        );
+        let answer = client().get(url).send().await.unwrap().text().await.unwrap();
+        assert!(
+            answer.contains("\"path\": \"/headers\"") && !answer.contains(&secret),
+            "{answer}"
+        );
+        place.server.cancel(&opened.call_id).await;
+        let call = ended(&place.server, &opened.call_id).await;
+        assert!(!format!("{call:?}").contains(&secret));
+        let log = place.server.watch(&opened.call_id, 0).await.unwrap();
+        assert!(!format!("{log:?}").contains(&secret));
+        assert!(!place.server.log().contains(&secret));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        // Records, logs, events and the audit: all that is stored.
+        let folder = place.server.folder().join("data");
+        let found = std::process::Command::new("grep")
+            .arg("-rlF")
+            .arg(&secret)
+            .arg(&folder)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+        let known = std::process::Command::new("grep")
+            .arg("-rlF")
+            .arg(&opened.call_id)
+            .arg(&folder)
+            .output()
+            .unwrap();
+        assert_ne!(
+            String::from_utf8_lossy(&known.stdout),
+            "",
+            "what is stored can be searched so"
+        );
+        let entries = place
+            .server
+            .prompts(ListPromptsRequest {
+                call_id: opened.call_id.clone(),
+                states: vec![PromptState::Resolved.into()],
+                ..Default::default()
+            })
+            .await;
+        assert_eq!(entries.len(), 1);
     });
 }

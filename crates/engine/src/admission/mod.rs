@@ -354,7 +354,8 @@ impl Admission {
             ..(*live.record()).clone()
         };
         // Remembered even if its arguments do not fit: it counts among identical calls all the same.
-        let in_a_row = self.asks_doom_loop(&record, &rights).await;
+        let is_by_person = understood.entry.tool.properties().for_people;
+        let in_a_row = !is_by_person && self.asks_doom_loop(&record, &rights).await;
         let asks_first = in_a_row && checked.problem.is_none();
         let awaits_clients = subagent::awaits_clients(&understood.entry);
         live.awaits_clients.store(awaits_clients, Ordering::Release);

@@ -19,8 +19,10 @@ use toolgate_contract as proto;
 use toolgate_telemetry::Metrics;
 
 use super::mcp::PATH as MCP_PATH;
-use super::ports::PATH as PORTS_PATH;
 use super::{measure, status};
+
+/// Where opened ports are, whose requests count as streams.
+pub(super) const PORTS_PATH: &str = "/ports/";
 
 /// Principals that the rate is remembered of before those that were silent are forgotten.
 const PRINCIPALS_REMEMBERED: usize = 1024;

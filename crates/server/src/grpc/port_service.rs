@@ -20,7 +20,7 @@ use toolgate_tools::ports::{ConnectError, Connection, OpenPort};
 use super::auth::Caller;
 use super::convert;
 use super::events::{ResponseStream, deadline};
-use super::ports::PATH;
+use super::limits::PORTS_PATH;
 use super::rpc_call::RpcCall;
 use super::status::bad_field;
 use super::{Shared, status};
@@ -58,7 +58,7 @@ impl PortService for Ports {
         }
         Ok(Response::new(OpenPortResponse {
             call_id,
-            http_path: format!("{PATH}{}/", opened.secret()),
+            http_path: format!("{PORTS_PATH}{}/", opened.secret()),
         }))
     }
 

@@ -31,9 +31,7 @@ use tower::{Layer, Service};
 use super::Shared;
 use super::answers::{plain, refused};
 use super::arrival::{Arrival, Behind};
-
-/// Where opened ports are.
-pub(super) const PATH: &str = "/ports/";
+use super::limits::PORTS_PATH as PATH;
 
 /// What a page of a program may do, beside what the program itself allows: all that needs no origin.
 const POLICY: HeaderValue =
