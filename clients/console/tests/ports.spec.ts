@@ -14,8 +14,7 @@ const SERVER = `node -e '
 '`;
 
 test("a port that a call listens on is shown, opened and closed", async ({ page, context, start }) => {
-  // The same port again and again is what is wanted here.
-  const service = await start({ config: { permission: { bash: "allow", port: "ask", doom_loop: "allow" } } });
+  const service = await start({ config: { permission: { bash: "allow", port: "ask" } } });
   await service.background("server", SERVER);
   await page.goto(`${service.url}console/#/calls/server`);
   const listening = page.getByRole("region", { name: "Listens on" });
