@@ -75,7 +75,6 @@ fn who_only_watches_is_no_approver_and_reaches_no_program_of_others() {
         let watch = |token| {
             let request = WatchPromptsRequest {
                 filter: Some(everything()),
-                ..WatchPromptsRequest::default()
             };
             let mut client = prompts(&channel, token);
             async move { client.watch_prompts(request).await.unwrap().into_inner() }

@@ -886,8 +886,9 @@ type CallStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In whose name.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The call's id, as in ExecuteToolRequest; with one the call goes on when its client is gone, who may come back with the same
-	// request. Empty: the service makes a UUIDv7, and a lost client cancels the call.
+	// The call's id, as in ExecuteToolRequest. With one the call goes on for 10 seconds when its client is gone, who may come back
+	// with the same request. Empty: the service makes a UUIDv7, and a lost client cancels the call at once. An opened port stays
+	// open without its client in any case.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// What becomes of prompts that nobody answers.
 	Unattended Unattended `protobuf:"varint,3,opt,name=unattended,proto3,enum=toolgate.v1.Unattended" json:"unattended,omitempty"`

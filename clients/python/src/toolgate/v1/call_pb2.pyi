@@ -552,8 +552,9 @@ class CallStart(_message.Message):
     UNATTENDED_FIELD_NUMBER: _builtins.int
     WAIT_TIMEOUT_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
-    """The call's id, as in ExecuteToolRequest; with one the call goes on when its client is gone, who may come back with the same
-    request. Empty: the service makes a UUIDv7, and a lost client cancels the call.
+    """The call's id, as in ExecuteToolRequest. With one the call goes on for 10 seconds when its client is gone, who may come back
+    with the same request. Empty: the service makes a UUIDv7, and a lost client cancels the call at once. An opened port stays
+    open without its client in any case.
     """
     unattended: Global___Unattended.ValueType
     """What becomes of prompts that nobody answers."""

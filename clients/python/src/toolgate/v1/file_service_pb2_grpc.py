@@ -58,8 +58,8 @@ class FileServiceStub:
     - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
     - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 
-    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
-    the same request attaches to it. Without one a lost client cancels the call.
+    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on for 10 seconds,
+    and the same request attaches to it. When nobody has come back by then it is cancelled, and without such an id at once.
     """
 
     def __init__(self, channel):
@@ -158,8 +158,8 @@ class FileServiceServicer:
     - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
     - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 
-    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
-    the same request attaches to it. Without one a lost client cancels the call.
+    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on for 10 seconds,
+    and the same request attaches to it. When nobody has come back by then it is cancelled, and without such an id at once.
     """
 
     def StatFile(self, request, context):
@@ -394,8 +394,8 @@ class FileService:
     - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
     - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 
-    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
-    the same request attaches to it. Without one a lost client cancels the call.
+    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on for 10 seconds,
+    and the same request attaches to it. When nobody has come back by then it is cancelled, and without such an id at once.
     """
 
     @staticmethod

@@ -59,8 +59,8 @@ class FileServiceStub:
     - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
     - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 
-    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
-    the same request attaches to it. Without one a lost client cancels the call.
+    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on for 10 seconds,
+    and the same request attaches to it. When nobody has come back by then it is cancelled, and without such an id at once.
     """
 
     @_typing.overload
@@ -191,8 +191,8 @@ class FileServiceAsyncStub(FileServiceStub):
     - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
     - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 
-    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
-    the same request attaches to it. Without one a lost client cancels the call.
+    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on for 10 seconds,
+    and the same request attaches to it. When nobody has come back by then it is cancelled, and without such an id at once.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -319,8 +319,8 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
     - ABORTED, reason CALL_LOST: the service ended while it made the change. Look what it did.
     - CANCELLED: the call was cancelled. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as RunTool.
 
-    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on meanwhile, and
-    the same request attaches to it. Without one a lost client cancels the call.
+    With a `call_id` of the client's the RPC may be retried after any failure of the connection: the call goes on for 10 seconds,
+    and the same request attaches to it. When nobody has come back by then it is cancelled, and without such an id at once.
     """
 
     @_abc_1.abstractmethod

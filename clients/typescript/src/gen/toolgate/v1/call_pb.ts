@@ -252,8 +252,9 @@ export type CallStart = Message<"toolgate.v1.CallStart"> & {
   context?: CallContext | undefined;
 
   /**
-   * The call's id, as in ExecuteToolRequest; with one the call goes on when its client is gone, who may come back with the same
-   * request. Empty: the service makes a UUIDv7, and a lost client cancels the call.
+   * The call's id, as in ExecuteToolRequest. With one the call goes on for 10 seconds when its client is gone, who may come back
+   * with the same request. Empty: the service makes a UUIDv7, and a lost client cancels the call at once. An opened port stays
+   * open without its client in any case.
    *
    * @generated from field: string call_id = 2;
    */
