@@ -10,6 +10,7 @@ mod hosts;
 mod isolation;
 mod jwt;
 mod mcp;
+mod ports;
 mod setup;
 mod tls;
 mod tokens;
