@@ -79,8 +79,13 @@ impl ForwardArgs {
             () = interrupts.next() => Ok(Exit::Interrupted),
         };
         tokio::select! {
-            // One that was not opened, or has ended, is left as it is.
-            _ = client.cancel_call(id) => {}
+            closed = client.cancel_call(id) => {
+                // Of one that was not opened, or has ended, there is nothing to say.
+                let is_refused = closed.is_err_and(|error| error.code() == Code::PermissionDenied);
+                if is_refused && ended.is_ok() {
+                    terminal.inform("the port stays open as long as its program runs: you may not cancel calls");
+                }
+            }
             () = interrupts.next() => {}
         }
         ended
