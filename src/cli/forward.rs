@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tonic::Code;
 use toolgate_client::{Client, Follower, OpenedPort};
 use toolgate_contract::OutputMode;
 use toolgate_contract::call_event::Event;
@@ -78,8 +79,13 @@ impl ForwardArgs {
             () = interrupts.next() => Ok(Exit::Interrupted),
         };
         tokio::select! {
-            // One that was not opened, or has ended, is left as it is.
-            _ = client.cancel_call(id) => {}
+            closed = client.cancel_call(id) => {
+                // Of one that was not opened, or has ended, there is nothing to say.
+                let is_refused = closed.is_err_and(|error| error.code() == Code::PermissionDenied);
+                if is_refused && ended.is_ok() {
+                    terminal.inform("the port stays open as long as its program runs: you may not cancel calls");
+                }
+            }
             () = interrupts.next() => {}
         }
         ended
@@ -138,7 +144,14 @@ async fn carry(mut stream: TcpStream, port: OpenedPort) -> io::Result<()> {
 /// Waits until the call that keeps the port open ends.
 async fn closed(client: &Client, port: &OpenedPort, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut follower = Follower::watch(client.clone(), port.call_id(), 0, OutputMode::None);
-    while let Some(event) = follower.next().await? {
+    loop {
+        let event = match follower.next().await {
+            Ok(Some(event)) => event,
+            Ok(None) => return Ok(Exit::Completed),
+            // Whoever may open a port need not be one who may see calls; connections fail when it is closed.
+            Err(error) if error.code() == Code::PermissionDenied => std::future::pending().await,
+            Err(error) => return Err(error.into()),
+        };
         match event.event {
             Some(Event::Completed(_)) => {
                 terminal.inform("the port was closed");
@@ -152,5 +165,4 @@ async fn closed(client: &Client, port: &OpenedPort, terminal: &Terminal) -> Resu
             Some(_) | None => {}
         }
     }
-    Ok(Exit::Completed)
 }
