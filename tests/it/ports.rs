@@ -389,6 +389,7 @@ fn rules_and_people_decide_what_is_opened() {
         let place = Place::ruled(json!({"*": "allow", "port": {"*": "deny", "23456": "allow"}})).await;
         let target = place.serve("talk 23456").await;
         place.opened(&target).await;
+        assert!(!place.server.log().contains("no permission"), "the rule is known");
     });
 }
 

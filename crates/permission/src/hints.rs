@@ -8,7 +8,7 @@ use toolgate_model::{Action, Rule};
 use super::wildcard;
 
 /// The permissions that the service itself asks for.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 23] = [
     "bash",
     "batch",
     "codesearch",
@@ -23,6 +23,7 @@ const KNOWN: [&str; 22] = [
     "network",
     "plan_enter",
     "plan_exit",
+    "port",
     "question",
     "read",
     "skill",

@@ -31,7 +31,7 @@ use tower::{Layer, Service};
 use super::Shared;
 use super::answers::{plain, refused};
 use super::arrival::{Arrival, Behind};
-use super::limits::PORTS_PATH as PATH;
+use super::limits::{PORTS_PATH as PATH, Stream};
 
 /// What a page of a program may do, beside what the program itself allows: all that needs no origin.
 const POLICY: HeaderValue =
@@ -162,16 +162,9 @@ async fn answer(
         Err(status) => return guarded(refused(status)),
     };
     let response = match port.connect().await {
-        Ok(connection) => send_on(shared, &port, connection, path, request).await,
+        Ok(connection) => send_on(shared, &port, connection, path, request, stream).await,
         Err(error) => not_connected(error),
     };
-    let response = response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            // Open until the body is dropped.
-            let _open = &stream;
-            frame
-        }))
-    });
     guarded(response)
 }
 
@@ -212,6 +205,7 @@ async fn send_on(
     connection: Connection,
     path: PathAndQuery,
     mut request: Request<Body>,
+    stream: Option<Stream>,
 ) -> Response<Body> {
     let no_http = |error: &hyper::Error| {
         let text = format!(
@@ -248,7 +242,13 @@ async fn send_on(
                 "the program changes the protocol, which nobody asked for\n",
             )
         } else {
-            response.map(Body::new)
+            response.map(|body| {
+                Body::new(body.map_frame(move |frame| {
+                    // Open until the body is dropped.
+                    let _open = &stream;
+                    frame
+                }))
+            })
         };
     };
     let upgraded = hyper::upgrade::on(&mut response);
@@ -259,6 +259,7 @@ async fn send_on(
         };
         // How it ends, both sides see for themselves.
         let _ = copy_bidirectional(&mut { client }, &mut TokioIo::new(program)).await;
+        drop(stream);
     });
     response.map(|_| Body::empty())
 }
