@@ -22,10 +22,12 @@ fn is_root() -> bool {
 
 /// Starts the program as a user in the group of the same number.
 fn as_user(user: u32, server: &Server, args: &[&str]) -> Child {
-    // A copy, since the folder in which it was built may be closed to others.
+    // A copy, since the folder in which it was built may be closed to others. Another process makes it: a file that this one
+    // writes is open in what other tests start at that moment, and then cannot be run.
     let program = server.folder().join("toolgate");
     if !program.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_toolgate"), &program).unwrap();
+        let copy = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_toolgate")).arg(&program).status();
+        assert!(copy.unwrap().success());
     }
     let url = format!("unix:{}", server.folder().join("s").display());
     Command::new(program)

@@ -411,10 +411,8 @@ public final class ToolgateClient implements AutoCloseable {
      * @return the opened port; close it
      */
     public OpenedPort openPort(String callId, int port) {
-        return openPort(OpenPortRequest.newBuilder()
-                .setCallId(callId)
-                .setPort(port)
-                .build());
+        return openPort(
+                OpenPortRequest.newBuilder().setCallId(callId).setPort(port).build());
     }
 
     /**

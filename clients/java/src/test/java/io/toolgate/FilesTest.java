@@ -157,8 +157,7 @@ class FilesTest {
                 "write-once", files.write("notes/once", bytes("first"), once).getCallId());
         assertEquals("meanwhile", files.read("notes/once").text());
         refused(Status.Code.ALREADY_EXISTS, "CALL_ID_TAKEN", () -> files.write("notes/once", bytes("other"), once));
-        CallStart folderOnce =
-                CallStart.newBuilder().setCallId("folder-once").build();
+        CallStart folderOnce = CallStart.newBuilder().setCallId("folder-once").build();
         CreateFolderRequest folder = CreateFolderRequest.newBuilder()
                 .setCall(folderOnce)
                 .setPath("notes/folder-once")
