@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+mod call_programs;
 #[cfg(feature = "javascript")]
 mod extensions;
 #[cfg(not(feature = "javascript"))]
@@ -37,7 +38,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use async_trait::async_trait;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -46,22 +46,22 @@ use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
-use toolgate_engine::{self as engine, CallPrograms, Engine, EngineDeps, Limits, ProgramUsage, RunLimits};
+use toolgate_engine::{self as engine, Engine, EngineDeps, Limits, RunLimits};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::atomic;
 use toolgate_lsp::{self as lsp, ServerPool};
-use toolgate_model::{BackgroundProcess, CallId, InstanceId, ListeningPort, Timestamp};
+use toolgate_model::{InstanceId, Timestamp};
 use toolgate_process::sandbox::{Kernel, Sandbox};
-use toolgate_process::{self as process, Listeners, Programs};
+use toolgate_process::{self as process, Programs};
 use toolgate_store::Store;
 use toolgate_store::audit::Recorder;
 use toolgate_store::local::{LocalStore, QuotaLimits};
 use toolgate_telemetry::{Admin, Telemetry};
 use toolgate_tool::Tool;
-use toolgate_tools::ports::listening;
 use toolgate_tools::skills::remote::FirstFetch;
 use toolgate_web::Network;
 
+use self::call_programs::ProgramsOfCalls;
 use self::extensions::Extensions;
 use self::mcp::Servers;
 pub use self::places::UnusableFolder;
@@ -436,55 +436,6 @@ impl App {
             servers,
             stop_servers,
         })
-    }
-}
-
-/// The programs of calls, for the engine, which knows of none.
-struct ProgramsOfCalls(Programs);
-
-#[async_trait]
-impl CallPrograms for ProgramsOfCalls {
-    async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
-        self.0
-            .left_by(call.as_str())
-            .await
-            .into_iter()
-            .map(|process::Process { pid, command }| BackgroundProcess { pid, command })
-            .collect()
-    }
-
-    async fn listening(&self, call: &CallId) -> Vec<ListeningPort> {
-        match Listeners::look() {
-            Ok(listeners) => listening(&self.0, call, listeners).await,
-            Err(error) => {
-                tracing::warn!(%error, "what listens on this machine cannot be found out");
-                Vec::new()
-            }
-        }
-    }
-
-    async fn usage(&self, calls: Vec<CallId>) -> ProgramUsage {
-        let programs = self.0.clone();
-        let calls: Vec<String> = calls.iter().map(|call| call.as_str().to_owned()).collect();
-        let look = tokio::task::spawn_blocking(move || programs.usage_of(&calls));
-        // Fails only when the runtime shuts down.
-        let usage = look.await.unwrap_or_default();
-        ProgramUsage {
-            processes: usage.processes,
-            memory_bytes: usage.memory_bytes,
-            user: usage.user,
-            system: usage.system,
-        }
-    }
-
-    fn calls_with_left(&self) -> Vec<CallId> {
-        let calls = self.0.calls_with_left();
-        calls.iter().map(|call| CallId::from(call.as_str())).collect()
-    }
-
-    async fn end(&self, call: &CallId) {
-        // Survivors are logged where they are found.
-        let _ = self.0.end_call(call.as_str()).await;
     }
 }
 

@@ -26,7 +26,10 @@ fn as_user(user: u32, server: &Server, args: &[&str]) -> Child {
     // writes is open in what other tests start at that moment, and then cannot be run.
     let program = server.folder().join("toolgate");
     if !program.exists() {
-        let copy = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_toolgate")).arg(&program).status();
+        let copy = std::process::Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_toolgate"))
+            .arg(&program)
+            .status();
         assert!(copy.unwrap().success());
     }
     let url = format!("unix:{}", server.folder().join("s").display());

@@ -74,11 +74,11 @@ fn a_port_is_for_whoever_opened_it() {
         })
         .await;
         let open = || OpenPortRequest {
-            call: Some(CallOptions {
+            call: Some(CallStart {
                 call_id: "way".to_owned(),
                 ..Default::default()
             }),
-            target_call_id: "site".to_owned(),
+            call_id: "site".to_owned(),
             port,
         };
         let without = ports(&channel, EVE).open_port(open()).await;

@@ -2110,7 +2110,7 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"\x0eFILE_KIND_FILE\x10\x01\x12\x14\n" +
 	"\x10FILE_KIND_FOLDER\x10\x02\x12\x12\n" +
 	"\x0eFILE_KIND_LINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_KIND_OTHER\x10\x042\xd6\a\n" +
+	"\x0fFILE_KIND_OTHER\x10\x042\xd3\a\n" +
 	"\vFileService\x12P\n" +
 	"\bStatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse\"\a\xf2U\x01\b\x90\x02\x01\x12S\n" +
 	"\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse\"\a\xf2U\x01\b\x90\x02\x01\x12R\n" +
@@ -2119,8 +2119,8 @@ const file_toolgate_v1_file_service_proto_rawDesc = "" +
 	"WatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse\"\a\xf2U\x01\b\x90\x02\x010\x01\x12P\n" +
 	"\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse\"\x04\xf2U\x01\t\x12U\n" +
 	"\n" +
-	"UploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x04\xf2U\x01\t(\x01\x12\\\n" +
-	"\fCreateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\a\xf2U\x01\t\x90\x02\x02\x12M\n" +
+	"UploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x04\xf2U\x01\t(\x01\x12Y\n" +
+	"\fCreateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\x04\xf2U\x01\t\x12M\n" +
 	"\bMoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse\"\x04\xf2U\x01\t\x12S\n" +
 	"\n" +
 	"DeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse\"\x04\xf2U\x01\t\x12g\n" +
