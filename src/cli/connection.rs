@@ -202,18 +202,23 @@ impl Connection {
         }
     }
 
-    /// Connects to the service that runs here and has the folder, unless a server is named.
+    /// Connects to the service that runs here and has the folder, or a workspace of the name, unless a server is named.
     async fn find(globals: &Globals, workspace: Option<&str>) -> Option<Self> {
         if globals.server.is_some() {
             return None;
         }
-        let folder = directory(workspace.unwrap_or("."))?;
-        let name = folder.to_string_lossy();
-        for instance in service::that_may_have(&folder, globals.config.clone()) {
+        let folder = directory(workspace.unwrap_or("."));
+        let wanted = folder.as_ref().map(|folder| folder.to_string_lossy());
+        let wanted = wanted.as_deref().or(workspace)?;
+        for instance in service::that_may_have(folder.as_deref(), globals.config.clone()) {
             if let Ok(client) = connect_to(&instance.url, &globals.credentials).await
-                && let Ok(name) = workspace_name(&client, Some(&name)).await
+                && let Ok(info) = client.server_info().await
+                && let Some(found) = info
+                    .workspaces
+                    .into_iter()
+                    .find(|one| one.directory == wanted || one.name == wanted)
             {
-                return Some(Self::running(client, name, instance.url, globals));
+                return Some(Self::running(client, found.name, instance.url, globals));
             }
         }
         None

@@ -12,7 +12,7 @@ use super::connection::{self, MAX_ATTEMPTS};
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::terminal::{Terminal, counted, visible};
+use super::terminal::{Terminal, counted, on_one_line};
 use super::words;
 
 /// Which events to stream.
@@ -55,7 +55,7 @@ impl EventsArgs {
             if terminal.json {
                 terminal.message(&event)?;
             } else {
-                terminal.line(&visible(&line(&event)))?;
+                terminal.line(&on_one_line(&line(&event)))?;
             }
         }
     }

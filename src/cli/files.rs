@@ -17,7 +17,7 @@ use super::connection::Connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::terminal::{Terminal, visible};
+use super::terminal::{Terminal, on_one_line};
 use super::words;
 
 /// As deep as the service lists.
@@ -285,7 +285,7 @@ impl Place<'_> {
         if !long {
             return found
                 .iter()
-                .try_for_each(|file| self.terminal.line(&visible(&file.path)));
+                .try_for_each(|file| self.terminal.line(&on_one_line(&file.path)));
         }
         let rows: Vec<_> = found.iter().map(row).collect();
         self.terminal.table(&["MODE", "BYTES", "MODIFIED", "PATH"], &rows)
@@ -301,12 +301,12 @@ impl Place<'_> {
             return self.terminal.message(&file);
         }
         let facts = [
-            ("path", visible(&file.path).into_owned()),
+            ("path", on_one_line(&file.path)),
             ("kind", words::file_kind(file.kind)),
             ("bytes", file.size_bytes.to_string()),
             ("mode", format!("{:04o}", file.mode)),
             ("modified", file.modify_time.map(words::time).unwrap_or_default()),
-            ("links to", visible(&file.link_target).into_owned()),
+            ("links to", on_one_line(&file.link_target)),
             ("sha256", file.sha256),
         ];
         let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
@@ -361,10 +361,10 @@ impl Place<'_> {
             let is_partial = match event {
                 FileEvent::Changed(changed) => {
                     for file in &changed.files {
-                        self.terminal.line(&format!("changed {}", visible(&file.path)))?;
+                        self.terminal.line(&format!("changed {}", on_one_line(&file.path)))?;
                     }
                     for path in &changed.gone_paths {
-                        self.terminal.line(&format!("gone    {}", visible(path)))?;
+                        self.terminal.line(&format!("gone    {}", on_one_line(path)))?;
                     }
                     false
                 }
@@ -391,14 +391,14 @@ impl Place<'_> {
 
 /// Returns a file as a line of a table.
 fn row(file: &FileInfo) -> Vec<String> {
-    let path = visible(&file.path);
+    let path = on_one_line(&file.path);
     vec![
         mode(file),
         file.size_bytes.to_string(),
         file.modify_time.map(words::time).unwrap_or_default(),
         match file.link_target.as_str() {
-            "" => path.into_owned(),
-            target => format!("{path} -> {}", visible(target)),
+            "" => path,
+            target => format!("{path} -> {}", on_one_line(target)),
         },
     ]
 }

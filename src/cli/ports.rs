@@ -7,7 +7,7 @@ use toolgate_contract::{Call, CallState, ListCallsRequest, ListeningChanged};
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
-use super::terminal::{Terminal, visible};
+use super::terminal::{Terminal, on_one_line, visible};
 
 /// How many of the newest calls are looked at, beside those that run.
 const NEWEST: i32 = 500;
@@ -55,7 +55,7 @@ impl PortsArgs {
                 port.port.to_string(),
                 visible(&port.address).into_owned(),
                 port.pid.to_string(),
-                visible(&port.command).into_owned(),
+                on_one_line(&port.command),
             ]
         });
         let headings = ["CALL", "PORT", "ADDRESS", "PID", "COMMAND"];

@@ -16,7 +16,7 @@ use toolgate_contract::{
 
 use super::keyboard::Keyboard;
 use super::scope;
-use super::terminal::{Look, Paint, Terminal, short, visible};
+use super::terminal::{Look, Paint, Terminal, on_one_line, short, visible};
 
 const OTHER_METADATA: usize = 400;
 
@@ -41,10 +41,10 @@ o  allow this once
 
 /// Returns the prompt as a person reads it.
 pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
-    let tool = visible(&prompt.tool);
+    let tool = on_one_line(&prompt.tool);
     let mut text = match &prompt.request {
         Some(prompt::Request::Permission(request)) => {
-            let permission = visible(&request.permission);
+            let permission = on_one_line(&request.permission);
             let head = format!("{tool} asks for permission: {permission}");
             let mut text = paint.text(Look::Yellow, &head);
             render_permission(&mut text, request, paint);
@@ -53,7 +53,7 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
         Some(prompt::Request::Questions(request)) => {
             let mut text = paint.text(Look::Yellow, &format!("{tool} asks you"));
             for question in &request.questions {
-                let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&question.header)));
+                let _ = write!(text, "\n  {}", paint.text(Look::Bold, &on_one_line(&question.header)));
                 let _ = write!(text, "\n  {}", indented(&visible(&question.question), "  "));
             }
             text
@@ -65,21 +65,21 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
     };
     let mut of = format!(
         "agent {}, session {}",
-        visible(&prompt.agent),
-        visible(&prompt.session_id)
+        on_one_line(&prompt.agent),
+        on_one_line(&prompt.session_id)
     );
     let (workspace, directory, requester) = (&prompt.workspace, &prompt.directory, &prompt.requester);
     for (what, name) in [("workspace", workspace), ("in", directory), ("requested by", requester)] {
         if !name.is_empty() {
-            let _ = write!(of, ", {what} {}", visible(name));
+            let _ = write!(of, ", {what} {}", on_one_line(name));
         }
     }
     let variables: BTreeMap<_, _> = prompt.environment.iter().collect();
     for (name, value) in variables {
-        let _ = write!(of, ", with {}={}", visible(name), visible(value));
+        let _ = write!(of, ", with {}={}", on_one_line(name), on_one_line(value));
     }
     for approval in &prompt.approvals {
-        let _ = write!(of, ", approved by {}", visible(&approval.approved_by));
+        let _ = write!(of, ", approved by {}", on_one_line(&approval.approved_by));
     }
     let _ = write!(text, "\n  {}", paint.text(Look::Dim, &of));
     text
@@ -87,7 +87,7 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
 
 fn render_permission(text: &mut String, request: &PermissionRequest, paint: Paint) {
     if !request.title.is_empty() {
-        let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&request.title)));
+        let _ = write!(text, "\n  {}", paint.text(Look::Bold, &on_one_line(&request.title)));
     }
     let metadata = request.metadata.clone().map(struct_to_json).unwrap_or_default();
     for (key, value) in metadata
@@ -113,7 +113,7 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
         let _ = write!(
             text,
             "\n  always would allow {}",
-            paint.text(Look::Bold, &visible(&request.permission))
+            paint.text(Look::Bold, &on_one_line(&request.permission))
         );
         for pattern in &request.always {
             let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
@@ -123,15 +123,15 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
         let _ = write!(
             text,
             "\n  asks next for {}: {}",
-            paint.text(Look::Bold, &visible(&ahead.permission)),
+            paint.text(Look::Bold, &on_one_line(&ahead.permission)),
             indented(&visible(&ahead.patterns.join(", ")), "    ")
         );
     }
     if let Some(rule) = &request.rule {
         let rule = format!(
             "asked by the rule {} {}",
-            visible(&rule.permission),
-            visible(&rule.pattern)
+            on_one_line(&rule.permission),
+            on_one_line(&rule.pattern)
         );
         let _ = write!(text, "\n  {}", paint.text(Look::Dim, &rule));
     }
@@ -176,7 +176,7 @@ pub(super) fn render_part(text: &mut String, part: &PermissionPart, paint: Paint
         let _ = write!(
             text,
             "\n            {}",
-            paint.text(Look::Red, &format!("unclear: {}", visible(&part.unclear)))
+            paint.text(Look::Red, &format!("unclear: {}", on_one_line(&part.unclear)))
         );
     }
     for pattern in part.patterns.iter().filter(|pattern| **pattern != part.text) {
@@ -187,7 +187,7 @@ pub(super) fn render_part(text: &mut String, part: &PermissionPart, paint: Paint
         );
     }
     for path in &part.paths {
-        let _ = write!(text, "\n            touches {}", visible(path));
+        let _ = write!(text, "\n            touches {}", on_one_line(path));
     }
 }
 
@@ -207,13 +207,13 @@ fn render_metadata(text: &mut String, key: &str, value: &Value, paint: Paint) {
             let _ = write!(text, "\n  $ {}", lines.join("\n    "));
         }
         (_, Value::String(value)) => {
-            let _ = write!(text, "\n  {}: {}", visible(key), indented(&visible(value), "    "));
+            let _ = write!(text, "\n  {}: {}", on_one_line(key), indented(&visible(value), "    "));
         }
         (_, value) => {
             let value = value.to_string();
             let end = value.char_indices().nth(OTHER_METADATA).map(|(end, _)| end);
             let (shown, more) = end.map_or((value.as_str(), ""), |end| (&value[..end], " …"));
-            let _ = write!(text, "\n  {}: {}{more}", visible(key), visible(shown));
+            let _ = write!(text, "\n  {}: {}{more}", on_one_line(key), on_one_line(shown));
         }
     }
 }

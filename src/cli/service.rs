@@ -250,15 +250,16 @@ pub(super) fn running() -> Vec<Instance> {
     found
 }
 
-/// Returns the services that are there to stay, were started with the same configuration file, and have this folder or may
-/// have opened it since.
-pub(super) fn that_may_have(directory: &Path, config: Option<PathBuf>) -> Vec<Instance> {
+/// Returns the services that are there to stay, were started with the same configuration file, and have this folder, if one is
+/// meant, or may have opened it since.
+pub(super) fn that_may_have(directory: Option<&Path>, config: Option<PathBuf>) -> Vec<Instance> {
     let config = named_config(config);
     let mut found = running();
     found.retain(|instance| {
         let mut folders = instance.workspaces.iter().map(|(_, folder)| folder);
-        let may_have =
-            folders.any(|folder| folder == directory) || instance.roots.iter().any(|root| directory.starts_with(root));
+        let may_have = directory.is_none_or(|directory| {
+            folders.any(|folder| folder == directory) || instance.roots.iter().any(|root| directory.starts_with(root))
+        });
         instance.stays && instance.config == config && may_have
     });
     found

@@ -212,6 +212,11 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Returns the text as one visible line, so that it cannot pass for others.
+pub(super) fn on_one_line(text: &str) -> String {
+    visible(text).replace('\n', "⏎")
+}
+
 /// Returns the text as one visible line, cut after `limit` characters.
 pub(super) fn short(text: &str, limit: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -39,6 +39,17 @@ fn a_command_in_a_folder_that_was_opened_is_run_by_the_service_that_has_it() {
             create: false,
         };
         workspaces(&server).open_workspace(request).await.unwrap();
+        let by_name = server.cli(&[
+            "call",
+            "--workspace",
+            "one",
+            "bash",
+            "command=pwd",
+            "description=d",
+            "--yes",
+        ]);
+        let (code, out, err) = by_name.await;
+        assert!(code == 0 && out.contains("roots/one"), "{out}{err}");
         for folder in ["one", "two"] {
             let mut command = server.command(&["call", "bash", "command=pwd", "description=d", "--yes"]);
             let output = command
@@ -59,8 +70,7 @@ fn a_command_in_a_folder_that_was_opened_is_run_by_the_service_that_has_it() {
             .map(|call| &*call.context.as_ref().unwrap().workspace)
             .collect();
         assert_eq!(
-            workspaces,
-            ["one"],
+            workspaces, ["one"; 2],
             "the folder that was not opened got a service of its own"
         );
     });

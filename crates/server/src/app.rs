@@ -419,10 +419,9 @@ impl App {
         let workspaces = places.iter().map(|place| &place.workspace);
         let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
         let workspaces = workspaces.collect();
-        let roots = parts.workspaces.roots().into_iter();
-        let roots = roots
-            .filter_map(|root| PathBuf::from(root).canonicalize().ok())
-            .collect();
+        let roots = parts.workspaces.roots().into_iter().map(PathBuf::from);
+        // One that is not there yet may be made.
+        let roots = roots.map(|root| root.canonicalize().unwrap_or(root)).collect();
         Ok(Running {
             tcp,
             tls: encrypted,

@@ -15,7 +15,7 @@ use toolgate_contract::{ArchiveEnd, FileKind};
 use super::{Place, name_of, unusable};
 use crate::cli::answers::PromptArgs;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::terminal::visible;
+use crate::cli::terminal::on_one_line;
 
 /// What stands for standard input or output.
 const STANDARD: &str = "-";
@@ -120,7 +120,7 @@ impl Get {
         };
         let ArchiveEnd { omitted_paths, .. } = end;
         for path in &omitted_paths {
-            place.terminal.inform(&format!("left out: {}", visible(path)));
+            place.terminal.inform(&format!("left out: {}", on_one_line(path)));
         }
         Ok(if omitted_paths.is_empty() {
             Exit::Completed

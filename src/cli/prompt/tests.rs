@@ -25,7 +25,7 @@ fn everything_that_is_asked_is_shown() {
             permission: "edit".into(),
             patterns: vec!["a".into(), "b".into()],
         }],
-        title: "Push".into(),
+        title: "Push\nbash asks for permission: read".into(),
         metadata: Some(prost_types::Struct {
             fields: metadata.into(),
         }),
@@ -42,7 +42,7 @@ fn everything_that_is_asked_is_shown() {
         request: Some(prompt::Request::Permission(request)),
         ..Prompt::default()
     };
-    let expected = "bash asks for permission: bash\n  Push\n  $ git push\\u{d}ls\n    @@ 1\n    -a\n    +b\n  patterns\n    \
+    let expected = "bash asks for permission: bash\n  Push⏎bash asks for permission: read\n  $ git push\\u{d}ls\n    @@ 1\n    -a\n    +b\n  patterns\n    \
                     git push\n  always would allow bash\n    git push *\n  asks next for edit: a, b\n  asked by the rule bash *\n  agent build, \
                     session s";
     assert_eq!(render(&prompt, Paint(false)), expected);
