@@ -359,6 +359,12 @@ impl Conversation {
                     cancelled?;
                 }
                 Step::Interrupt if interrupted => return Ok(Exit::Interrupted),
+                Step::Interrupt if keep => {
+                    let id = &self.call_id;
+                    let how = format!("left; the call goes on: see `toolgate watch {id}` and `toolgate cancel {id}`");
+                    self.view.inform(&how);
+                    return Ok(Exit::Interrupted);
+                }
                 Step::Interrupt => {
                     interrupted = true;
                     self.asking = None;

@@ -323,6 +323,43 @@ fn a_call_is_made_by_the_service_that_has_the_folder() {
     });
 }
 
+#[test]
+fn a_call_that_is_kept_outlives_its_command() {
+    test(async {
+        let server = Server::with(Setup::permission(json!({"bash": "allow"}))).await;
+        use rustix::process::Signal;
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            let id = format!("kept-{}", signal.as_raw());
+            let line = [
+                "call",
+                "--keep",
+                "--call-id",
+                &id,
+                "bash",
+                "command=sleep 60",
+                "description=d",
+            ];
+            let child = server.command(&line).spawn().unwrap();
+            eventually("the command runs", async || {
+                let request = GetCallRequest { call_id: id.clone() };
+                let found = server.tools().get_call(request).await;
+                found.is_ok_and(|found| found.into_inner().call.unwrap().state() == CallState::Running)
+            })
+            .await;
+            let pid = i32::try_from(child.id().unwrap()).unwrap();
+            rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+            let output = child.wait_with_output().await.unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == Some(130) && said.contains("the call goes on"),
+                "{output:?}"
+            );
+            assert_eq!(server.get(&id).await.state(), CallState::Running);
+            server.cancel(&id).await;
+        }
+    });
+}
+
 /// What an MCP client says first.
 fn greeting() -> String {
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
