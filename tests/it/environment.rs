@@ -184,9 +184,43 @@ fn what_decides_what_runs_is_refused_unless_an_operator_allows_it() {
             .evaluation
             .unwrap();
         assert_eq!(evaluation.action(), PermissionAction::Ask, "{evaluation:?}");
-        let Some(evaluated_request::Request::Permission(asked)) = &evaluation.requests[1].request else {
+        let Some(evaluated_request::Request::Permission(asked)) = &evaluation.requests[0].request else {
             panic!("{evaluation:?}")
         };
-        assert_eq!(asked.patterns, ["PATH='/nowhere:/usr/bin:/bin'"]);
+        assert_eq!(asked.patterns, ["true", "PATH='/nowhere:/usr/bin:/bin'"]);
+    });
+}
+
+#[test]
+fn a_rule_for_a_command_does_not_cover_variables_that_may_run_something_else() {
+    test(async {
+        let rules = json!({"bash": {"*": "ask", "echo *": "allow", "TEAM=*": "allow"}});
+        let server = Server::with(Setup::permission(rules)).await;
+        for (variables, asks) in [
+            (&[("LANG", "C")][..], false),
+            (&[("TEAM", "red")], false),
+            (&[("PERLLIB", "evil")], true),
+            (&[("LANG", "C"), ("COMPILER_PATH", "evil")], true),
+        ] {
+            let evaluation = EvaluateCallRequest {
+                context: with(variables, bash("echo x")).context,
+                tool: "bash".to_owned(),
+                arguments: Some(evaluate_call_request::Arguments::InputJson(
+                    json!({"command": "echo x", "description": "a test"}).to_string(),
+                )),
+            };
+            let evaluated = server.tools().evaluate_call(evaluation).await.unwrap().into_inner();
+            let action = evaluated.evaluation.unwrap().action();
+            assert_eq!(action == PermissionAction::Ask, asks, "{variables:?}: {action:?}");
+            let request = RunToolRequest {
+                unattended: Unattended::Refuse.into(),
+                ..run_request(with(variables, bash("echo x")))
+            };
+            let call = server.tools().run_tool(request).await.unwrap().into_inner().call.unwrap();
+            match asks {
+                true => assert_eq!(failed(&call).reason(), FailureReason::PromptExpired, "{variables:?}"),
+                false => assert_eq!(completed(&call).output, "x\n", "{variables:?}"),
+            }
+        }
     });
 }

@@ -213,8 +213,6 @@ impl Tool for ManifestTool {
 impl ManifestTool {
     fn launch(&self, ctx: &ToolContext) -> Launch {
         let mut environment = self.environment.clone();
-        let set = ctx.origin.environment.iter();
-        environment.extend(set.map(|(name, value)| (name.into(), value.into())));
         for (name, value) in [
             ("TOOL_CALL_ID", ctx.call.as_str()),
             ("TOOL_SESSION_ID", ctx.session_id().as_str()),

@@ -91,19 +91,26 @@ pub(super) async fn approve(input: &Input, ctx: &ToolContext) -> Result<Approved
     if let (Some(ask), Some(terminal)) = (&mut commands, input.terminal) {
         ask.metadata.insert("terminal".to_owned(), json!(terminal.note()));
     }
-    let variables = hooked::question(&ctx.origin.environment, input);
+    // In one question with the command, so that whoever answers sees what it runs with.
+    if let Some(variables) = hooked::for_caller(&ctx.origin.environment, input) {
+        commands = Some(match commands {
+            Some(mut ask) => {
+                ask.patterns.extend(variables.patterns);
+                ask.parts.extend(variables.parts);
+                ask.metadata.extend(variables.metadata);
+                ask
+            }
+            None => variables,
+        });
+    }
     if let Some(ask) = for_outside(&input.command, &before) {
-        let then = commands.iter().chain(&variables).cloned().collect();
+        let then = commands.iter().cloned().collect();
         ctx.permission.ask(Ask { then, ..ask }).await?;
     }
     check_workdir(&before)?;
     let mut consent = Consent::Standing;
     if let Some(ask) = commands {
-        let then = variables.iter().cloned().collect();
-        consent = ctx.permission.ask(Ask { then, ..ask }).await?;
-    }
-    if let Some(ask) = variables {
-        ctx.permission.ask(ask).await?;
+        consent = ctx.permission.ask(ask).await?;
     }
     let after = look(&places, ctx).await?;
     if after.outside != before.outside || after.workdir != before.workdir {

@@ -1,5 +1,8 @@
 //! The variables that hooks and callers set for a command. They are judged as assignments in front of it are: what hooks may, and what a
-//! person has approved, is not to run something else.
+//! rule or a person has allowed, is not to run something else.
+//!
+//! Of a hook, which is code that somebody trusts, the variables are asked about that are known to decide what runs; of a caller all
+//! that are not known to be harmless.
 //!
 //! *Invariant:* only ever adds a question.
 
@@ -19,15 +22,19 @@ pub(super) async fn approve(
     input: &Input,
     ctx: &ToolContext,
 ) -> Result<(), Refusal> {
-    if let Some(ask) = question(environment, input) {
+    if let Some(ask) = question(environment.iter().filter_map(unclear).collect(), input) {
         ctx.permission.ask(ask).await?;
     }
     Ok(())
 }
 
-/// Makes the question about the variables that decide what runs; none if there are no such ones.
-pub(super) fn question(environment: &BTreeMap<String, String>, input: &Input) -> Option<Ask> {
-    let parts: Vec<AskPart> = environment.iter().filter_map(unclear).collect();
+/// Makes the question about the variables of a caller; none if all are known to be harmless.
+pub(super) fn for_caller(environment: &BTreeMap<String, String>, input: &Input) -> Option<Ask> {
+    let part = |variable| unclear(variable).or_else(|| unknown(variable));
+    question(environment.iter().filter_map(part).collect(), input)
+}
+
+fn question(parts: Vec<AskPart>, input: &Input) -> Option<Ask> {
     if parts.is_empty() {
         return None;
     }
@@ -49,6 +56,18 @@ pub(super) fn question(environment: &BTreeMap<String, String>, input: &Input) ->
 /// Says why a variable leaves open what a command does; none if it does not.
 pub fn decides_what_runs(name: &str, value: &str) -> Option<String> {
     unclear((&name.to_owned(), &value.to_owned())).and_then(|part| part.unclear)
+}
+
+/// Returns the part of a question that a variable is, unless it leaves a command what a rule for the command means.
+fn unknown((name, value): (&String, &String)) -> Option<AskPart> {
+    let text = format!("{name}={}", words::quote(value));
+    let line = shell::parse(&format!("{text} true"));
+    let is_plain = line.commands.first().is_some_and(|command| command.equivalents.iter().any(|form| form == "true"));
+    (!is_plain).then(|| AskPart {
+        patterns: vec![text.clone()],
+        text,
+        ..AskPart::default()
+    })
 }
 
 /// Returns the part of a question that a variable is, if it leaves open what the command does.
@@ -102,6 +121,16 @@ mod tests {
             ("GIT_AUTHOR_NAME", "a"),
         ] {
             check(name, value, false);
+        }
+        let check = |name: &str, expected: bool| {
+            let part = unknown((&name.to_owned(), &"it's x".to_owned()));
+            assert_eq!(part.is_some(), expected, "{name}: {part:?}");
+        };
+        for name in ["COMPILER_PATH", "PERLLIB", "OPENSSL_CONF", "AWS_PROFILE", "GREETING"] {
+            check(name, true);
+        }
+        for name in ["NODE_ENV", "LANG", "GIT_AUTHOR_NAME", "CI"] {
+            check(name, false);
         }
     }
 }
