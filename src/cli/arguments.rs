@@ -134,6 +134,15 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     Ok((pair.0.to_owned(), pair.1.to_owned()))
 }
 
+/// Reads an address to listen on: `HOST:PORT`.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    let is_address = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let address = is_address.then(|| text.to_owned());
+    address.ok_or_else(|| "write HOST:PORT, such as 127.0.0.1:18125".to_owned())
+}
+
 /// Reads a number of things to show.
 pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
@@ -292,6 +301,24 @@ mod tests {
         check("-1:5", None);
         check("1:2:3", None);
         check("9223372036854775808", None);
+    }
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for text in ["127.0.0.1:0", "localhost:80", "[::1]:65535"] {
+            assert_eq!(address(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "18125",
+            "localhost",
+            ":80",
+            "localhost:",
+            "localhost:65536",
+            "localhost:http",
+        ] {
+            assert!(address(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -120,8 +120,8 @@ pub(super) struct CallArgs {
     /// Exit with the exit code of the command that the tool ran.
     #[arg(long)]
     exit_code: bool,
-    /// Make no call, and say what it would ask: each permission with its parts, the verdict, and the rule or standing approval
-    /// that decides.
+    /// Make no call; show what would be asked: each permission with its parts, the verdict, and the rule or standing approval that
+    /// decides.
     #[arg(long, conflicts_with_all = ["prompts", "keep", "exit_code", "call_id", "timeout", "output"])]
     dry_run: bool,
 }

@@ -11,7 +11,7 @@ use toolgate_client::{Credentials, Token};
 /// What a command needs to talk to a server that asks who calls.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct CredentialArgs {
-    /// The token to show to the server. Others can see it in the list of processes: rather use --token-file or the
+    /// The token to show to the server. Others can see it in the list of processes: prefer --token-file or the
     /// variable.
     #[arg(
         long,

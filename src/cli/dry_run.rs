@@ -7,18 +7,22 @@ use toolgate_contract::evaluate_call_request::Arguments;
 use toolgate_contract::evaluated_request::Request as Asked;
 use toolgate_contract::execute_tool_request::Arguments as Given;
 use toolgate_contract::{
-    CallEvaluation, EvaluateCallRequest, EvaluatedRequest, ExecuteToolRequest, PermissionAction, PermissionRequest,
+    CallEvaluation, EvaluateCallRequest, EvaluatedRequest, ExecuteToolRequest, ListToolsRequest, PermissionAction,
+    PermissionRequest,
 };
 
 use super::exit::{Exit, Failure};
 use super::prompt;
 use super::terminal::{Look, Paint, Terminal, visible};
+use super::tools;
 
 /// The tool that stands for one that could not be understood.
 const INVALID: &str = "invalid";
 
 /// Shows what a request to execute a tool would ask.
 pub(super) async fn show(client: &Client, request: ExecuteToolRequest, terminal: &Terminal) -> Result<Exit, Failure> {
+    let tool = request.tool.clone();
+    let context = request.context.clone().unwrap_or_default();
     let request = EvaluateCallRequest {
         context: request.context,
         tool: request.tool,
@@ -28,6 +32,20 @@ pub(super) async fn show(client: &Client, request: ExecuteToolRequest, terminal:
         }),
     };
     let evaluation = client.evaluate_request(request).run().await?;
+    if evaluation.tool == INVALID {
+        let known = ListToolsRequest {
+            workspace: context.workspace,
+            agent: context.agent,
+            model: context.model,
+            client_kind: context.client_kind,
+            ..ListToolsRequest::default()
+        };
+        let known = client.list_tools(known).await?;
+        // A known one has an input that was not understood.
+        if tools::find(&known, &tool).is_none() {
+            return Err(tools::unknown(&tool, &known));
+        }
+    }
     if terminal.json {
         terminal.message(&evaluation)?;
     } else {

@@ -72,14 +72,14 @@ pub(super) struct FilesArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List a folder, without what ignore rules name.
+    /// List a folder, without ignored files.
     Ls {
-        /// The folder; without one the workspace's. What is listed are paths from the workspace's folder.
+        /// The folder; without one the workspace's. Paths are shown relative to the workspace.
         path: Option<String>,
         /// List what lies below as well.
         #[arg(short = 'R', long)]
         recursive: bool,
-        /// List what ignore rules name, and `.git`, as well.
+        /// Include ignored files and `.git`.
         #[arg(short, long)]
         all: bool,
         /// Show kind, permissions, size and time as well.
@@ -103,11 +103,12 @@ enum Action {
         #[arg(long, value_name = "OFFSET:LENGTH")]
         bytes: Option<Range>,
     },
-    /// Copy a file or a folder of the workspace to this machine.
+    /// Copy a file or a folder of the workspace to this machine. Links in a folder are kept as links.
     Get(transfer::Get),
-    /// Copy a file or a folder of this machine to the workspace.
+    /// Copy a file or a folder of this machine to the workspace. A file has at most 64 MiB, and so has a folder as an
+    /// archive. Links are followed: what they lead to is copied.
     Put(transfer::Put),
-    /// Make a folder, with those above it. One that is there is left as it is.
+    /// Make a folder and its parents; an existing one is left as it is.
     Mkdir {
         /// The folder.
         path: String,

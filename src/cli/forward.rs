@@ -16,6 +16,7 @@ use toolgate_contract::OutputMode;
 use toolgate_contract::call_event::Event;
 
 use super::answers::PromptArgs;
+use super::arguments;
 use super::connection;
 use super::exit::{Exit, Failure, with_causes};
 use super::globals::Globals;
@@ -37,7 +38,7 @@ pub(super) struct ForwardArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// The address to listen on here; port 0 takes a free one.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = arguments::address)]
     listen: String,
     /// The agent whose permissions count; `build` if none is named.
     #[arg(long, env = "TOOLGATE_AGENT", hide_env_values = true)]
@@ -107,10 +108,14 @@ fn announce(port: &OpenedPort, address: SocketAddr, server: &str, terminal: &Ter
         }));
     }
     terminal.line(&format!("listening on {address}"))?;
+    terminal.line(&format!("HTTP: http://{address}/"))?;
     match http {
-        Some(url) => terminal.line(&format!("HTTP: {}", visible(&url))),
+        Some(url) => terminal.line(&format!("HTTP through the service: {}", visible(&url))),
         None if path.is_empty() => Ok(()),
-        None => terminal.line(&format!("HTTP: {} at the TCP address of the service", visible(path))),
+        None => terminal.line(&format!(
+            "HTTP through the service: {} at its TCP address",
+            visible(path)
+        )),
     }
 }
 

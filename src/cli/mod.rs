@@ -112,7 +112,7 @@ enum Command {
     Cancel(calls::CancelArgs),
     /// Send input to a command that runs in the background.
     Send(send::SendArgs),
-    /// Make this terminal that of a command that runs in the background.
+    /// Connect this terminal to a background command that has a terminal.
     Attach(attach::AttachArgs),
     /// Undo what a call did to files.
     Revert(revert::RevertArgs),
@@ -120,9 +120,9 @@ enum Command {
     Output(output::OutputArgs),
     /// Show, watch and change the files of a workspace.
     Files(files::FilesArgs),
-    /// List the ports that programs of calls listen on.
+    /// List the ports that commands listen on.
     Ports(ports::PortsArgs),
-    /// Forward connections to a port that a program of a call listens on, until interrupted.
+    /// Forward a local port to one that a command listens on, until interrupted.
     Forward(forward::ForwardArgs),
     /// List standing approvals, or revoke them.
     Grants(grants::GrantsArgs),

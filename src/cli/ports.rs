@@ -15,7 +15,7 @@ const NEWEST: i32 = 500;
 /// Whose ports to list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a call, all that run are looked at, and of the newest 500 those that left something running.
+Without a call: every running call, and those of the newest 500 that left programs running.
 `toolgate forward CALL PORT` reaches a port.")]
 pub(super) struct PortsArgs {
     /// The call's id.

@@ -37,7 +37,7 @@ o  allow this once
   t  the same for a time that you choose, also after a restart of the service
   n  the same for a number of requests, also after a restart of the service
   e  write another input, which runs instead of this one (where that is possible)
-  Ctrl-C leaves; open prompts stay open";
+  Ctrl-C  cancel the call; in `toolgate approve` and with --keep, leave (open prompts stay open)";
 
 /// Returns the prompt as a person reads it.
 pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {

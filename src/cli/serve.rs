@@ -28,8 +28,7 @@ pub(super) struct ServeArgs {
     /// Do not listen on a Unix socket.
     #[arg(long, conflicts_with = "socket")]
     no_socket: bool,
-    /// Listen beyond loopback without TLS: something in front of the service encrypts. Callers must still say who they
-    /// are.
+    /// Listen beyond loopback without TLS, because a proxy in front encrypts. Callers must still authenticate.
     #[arg(long)]
     insecure: bool,
     /// A folder in which tools work, under a name; the first is the default. May be given more than once.

@@ -95,7 +95,8 @@ pub(super) fn find<'a>(tools: &'a [ToolDefinition], name: &str) -> Option<&'a To
     exact.or_else(|| tools.iter().find(|tool| tool.name.eq_ignore_ascii_case(name)))
 }
 
-fn unknown(name: &str, tools: &[ToolDefinition]) -> Failure {
+/// Says that there is no tool of this name, and which there are.
+pub(super) fn unknown(name: &str, tools: &[ToolDefinition]) -> Failure {
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     Failure::Usage(format!("this agent has no tool `{name}`; it has {}", names.join(", ")))
 }

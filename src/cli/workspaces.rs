@@ -21,7 +21,7 @@ pub(super) struct WorkspacesArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the workspaces by name. This is what happens without a word.
+    /// List the workspaces by name. The default.
     List,
     /// Show a workspace: its folder, its agents, where its tools come from, and what is wrong with it.
     Show {

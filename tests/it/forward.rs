@@ -59,8 +59,10 @@ fn local_connections_reach_the_program_until_an_interrupt() {
         .await;
         let port = listens(&server, "c").await.to_string();
         let mut forwarding = Forwarding::start(&server, &["c", &port]).await;
+        let local = forwarding.lines.next_line().await.unwrap().unwrap();
+        assert_eq!(local, format!("HTTP: http://{}/", forwarding.address));
         let http = forwarding.lines.next_line().await.unwrap().unwrap();
-        let expected = format!("HTTP: {}/ports/", server.url());
+        let expected = format!("HTTP through the service: {}/ports/", server.url());
         assert!(http.starts_with(&expected), "{http}");
         // One that stays open does not hold up others.
         let mut open = TcpStream::connect(&forwarding.address).await.unwrap();
@@ -95,6 +97,8 @@ fn it_ends_with_the_program() {
         let server = Server::with(open_air("allow")).await;
         let port = listens(&server, "c").await.to_string();
         let mut forwarding = Forwarding::start(&server, &["c", &port, "--listen", "localhost:0"]).await;
+        let local = forwarding.lines.next_line().await.unwrap().unwrap();
+        assert_eq!(local, format!("HTTP: http://{}/", forwarding.address));
         let http = forwarding.lines.next_line().await.unwrap().unwrap();
         assert!(http.contains("/ports/") && http.contains("TCP address"), "{http}");
         assert_eq!(forwarding.exchange("x").await, "1 bytes\nx");
@@ -121,7 +125,18 @@ fn what_cannot_be_forwarded_to_has_an_exit_code() {
         check(&["c", "1", "--yes"], 1, "listens on port 1").await;
         check(&["none", &port], 1, "none").await;
         check(&["c", "0"], 2, "0").await;
-        check(&["c", &port, "--listen", "nowhere"], 1, "cannot listen on nowhere").await;
+        let unusable = "write HOST:PORT, such as 127.0.0.1:18125";
+        for address in ["18125", "nowhere", ":18125", "127.0.0.1:", "127.0.0.1:65536"] {
+            check(&["c", &port, "--listen", address], 2, unusable).await;
+        }
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = other.local_addr().unwrap().to_string();
+        check(
+            &["c", &port, "--listen", &taken],
+            1,
+            &format!("cannot listen on {taken}"),
+        )
+        .await;
         check(&["c", &port, "--yes", "--agent", "nobody"], 2, "nobody").await;
         let asked = ["--server", &url, "forward", "c", &port];
         let mut person = Pty::start(&asked);

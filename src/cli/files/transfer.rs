@@ -25,10 +25,10 @@ const STANDARD: &str = "-";
 pub(super) struct Get {
     /// The file or the folder.
     path: String,
-    /// Where to: a path, a folder to copy it into, or - for standard output, to which a folder goes as a tar archive. Without
-    /// it, the current folder.
+    /// Where to: a path, a folder to copy it into, or - for standard output (a folder is written as a tar archive). Without it,
+    /// the current folder.
     local: Option<PathBuf>,
-    /// Of a folder: copy what ignore rules name, and `.git`, as well.
+    /// Of a folder: include ignored files and `.git`.
     #[arg(short, long)]
     all: bool,
 }
@@ -40,16 +40,17 @@ pub(super) struct Put {
     local: PathBuf,
     /// Where to: a path, or a folder of the workspace to copy it into. Without it, the workspace's folder.
     path: Option<String>,
-    /// What standard input brings is a tar archive, which is unpacked into the folder.
+    /// Standard input is a tar archive: unpack it into the folder.
     #[arg(long)]
     archive: bool,
-    /// The permission bits of the file, such as 755. Without them, it keeps those that it has there.
+    /// The permission bits of the file, such as 755. Without it, an existing file keeps its mode and a new one gets the system's
+    /// default.
     #[arg(long, value_name = "OCTAL", value_parser = permission_bits, conflicts_with = "archive")]
     mode: Option<u32>,
     /// Replace only a file with this SHA-256.
     #[arg(long, value_name = "SHA256", conflicts_with = "archive")]
     if_sha256: Option<String>,
-    /// Replace nothing.
+    /// Fail if the file exists, or if any file of the folder or archive does.
     #[arg(long)]
     if_absent: bool,
     #[command(flatten)]
