@@ -216,7 +216,14 @@ fn a_rule_for_a_command_does_not_cover_variables_that_may_run_something_else() {
                 unattended: Unattended::Refuse.into(),
                 ..run_request(with(variables, bash("echo x")))
             };
-            let call = server.tools().run_tool(request).await.unwrap().into_inner().call.unwrap();
+            let call = server
+                .tools()
+                .run_tool(request)
+                .await
+                .unwrap()
+                .into_inner()
+                .call
+                .unwrap();
             match asks {
                 true => assert_eq!(failed(&call).reason(), FailureReason::PromptExpired, "{variables:?}"),
                 false => assert_eq!(completed(&call).output, "x\n", "{variables:?}"),

@@ -99,8 +99,12 @@ pub fn read(archive: &[u8], max_entries: usize, max_bytes: u64) -> Result<Conten
             return Err(refused("which is neither a file nor a folder"));
         }
         let path = below(&name).map_err(refused)?;
-        if path.as_os_str().is_empty() {
+        if path.as_os_str().is_empty() && kind == EntryType::Directory {
             continue;
+        }
+        let is_named = path.file_name().is_some_and(|last| name.ends_with(last.as_bytes()));
+        if kind != EntryType::Directory && !is_named {
+            return Err(refused("whose name is one of a folder, and which is a file"));
         }
         if kind == EntryType::Directory {
             contents.folders.push(path);
@@ -129,7 +133,23 @@ pub fn read(archive: &[u8], max_entries: usize, max_bytes: u64) -> Result<Conten
             bytes: bytes.into(),
         });
     }
+    check_folders(&contents)?;
     Ok(contents)
+}
+
+/// Refuses what is to be a file and a folder at once.
+fn check_folders(contents: &Contents) -> Result<(), ArchiveError> {
+    let files = contents.files.iter().map(|file| file.path.as_path());
+    let above = files.clone().flat_map(|path| path.ancestors().skip(1));
+    let folders = contents.folders.iter().flat_map(|path| path.ancestors());
+    let folders: BTreeSet<&Path> = above.chain(folders).collect();
+    match files.clone().find(|path| folders.contains(path)) {
+        None => Ok(()),
+        Some(path) => Err(ArchiveError::Refused {
+            name: path.to_string_lossy().into_owned(),
+            why: "which is a file, and a folder as well",
+        }),
+    }
 }
 
 /// Returns the path that a name of an archive means.
@@ -269,6 +289,9 @@ mod tests {
         check(b"a/../x", EntryType::Directory, "leads out");
         check(b"/etc/x", EntryType::Regular, "absolute");
         check(b"a\xff", EntryType::Regular, "UTF-8");
+        for name in [&b"a/"[..], b".", b"a/.", b""] {
+            check(name, EntryType::Regular, "one of a folder");
+        }
         for kind in [
             EntryType::Symlink,
             EntryType::Link,
@@ -284,10 +307,20 @@ mod tests {
             (entry("a", EntryKind::File, None), &b"1"[..]),
             (entry("./a", EntryKind::File, None), b"2"),
         ];
-        assert!(matches!(
-            read(&written(&twice), 10, 1000),
-            Err(ArchiveError::Refused { .. })
-        ));
+        let above = [
+            (entry("a", EntryKind::File, None), &b"1"[..]),
+            (entry("a/b", EntryKind::File, None), b"2"),
+        ];
+        let both = [
+            (entry("a/b", EntryKind::Folder, None), &b""[..]),
+            (entry("a", EntryKind::File, None), b"1"),
+        ];
+        for wrong in [twice, above, both] {
+            assert!(matches!(
+                read(&written(&wrong), 10, 1000),
+                Err(ArchiveError::Refused { .. })
+            ));
+        }
     }
 
     #[test]

@@ -154,6 +154,11 @@ fn what_does_not_belong_in_a_folder_stays_out() {
         let sent = tar(&[("first", file, b"1"), ("dir", file, b"2")]);
         refused(place.upload("a", &sent).await, bad, "IS_FOLDER");
         assert!(!place.is_there("a/first"));
+        place.write("k/old", "old");
+        place.write("k/plain", "a file");
+        let sent = tar(&[("old", file, b"new"), ("plain", EntryKind::Folder, b"")]);
+        refused(place.upload("k", &sent).await, bad, "NOT_A_FOLDER");
+        assert_eq!(std::fs::read(place.server.work().join("k/old")).unwrap(), b"old");
     });
 }
 

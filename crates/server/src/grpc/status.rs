@@ -231,6 +231,7 @@ pub(crate) fn file(error: &FileError, path: &str) -> Status {
         FileError::Modified { .. } => changed(ErrorReason::FileChanged, text),
         FileError::TooLarge { .. } => precondition(ErrorReason::FileTooLarge, path, text),
         FileError::Stopped => Status::with_error_details(Code::Cancelled, text, details(ErrorReason::Cancelled)),
+        FileError::Io { source, .. } if source.kind() == ErrorKind::InvalidFilename => bad_field("path", text),
         FileError::Io { source, .. } if source.kind() == ErrorKind::NotFound => not_found("file", path),
         FileError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
             precondition(ErrorReason::NotAFolder, path, text)

@@ -62,7 +62,10 @@ pub fn decides_what_runs(name: &str, value: &str) -> Option<String> {
 fn unknown((name, value): (&String, &String)) -> Option<AskPart> {
     let text = format!("{name}={}", words::quote(value));
     let line = shell::parse(&format!("{text} true"));
-    let is_plain = line.commands.first().is_some_and(|command| command.equivalents.iter().any(|form| form == "true"));
+    let is_plain = line
+        .commands
+        .first()
+        .is_some_and(|command| command.equivalents.iter().any(|form| form == "true"));
     (!is_plain).then(|| AskPart {
         patterns: vec![text.clone()],
         text,

@@ -94,10 +94,11 @@ impl Files {
         let results = replacements.iter();
         let results = results.map(|one| became(one.file.path(), change_of(one.old.exists())));
         let results: Vec<FileResult> = results.collect();
-        self.change(replacements, ctx).await?;
+        // First: what cannot be a folder is known then, before any file is another one.
         for folder in &made {
             entries::make_folder(folder).await?;
         }
+        self.change(replacements, ctx).await?;
         Ok(Done {
             text: format!("Wrote {} files to {}.", results.len(), folder.relative()),
             files: results,

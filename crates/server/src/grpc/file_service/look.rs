@@ -181,6 +181,8 @@ impl Pieces {
         let size = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE);
         let data = match size {
             0 => bytes::Bytes::new(),
+            // No file is that long, and the system takes no such offset.
+            size if i64::try_from(self.offset.saturating_add(size as u64)).is_err() => bytes::Bytes::new(),
             size => self.reader.read(self.offset, size).await.map_err(failed)?,
         };
         if data.is_empty() {

@@ -218,9 +218,10 @@ export type CallContext = Message<"toolgate.v1.CallContext"> & {
   directory: string;
 
   /**
-   * Variables for the programs that the call starts, in the place of the service's own: commands of `bash` and executables of
-   * the workspace. A call that is made on behalf of another one and has none gets those of that one. Prompts show them, and
-   * the digest of the input covers them.
+   * Variables for the commands of `bash`, in the place of the service's own. They count as assignments in front of the command:
+   * what is not known to be harmless is asked for beside it (`NAME=value` as the pattern of `bash`), whatever allows the
+   * command. A call that is made on behalf of another one and has none gets those of that one. Prompts show them, and the
+   * digest of the input covers them.
    *
    * At most 64, of 32 KiB together; a name has letters, digits and `_`, and does not begin with a digit. INVALID_ARGUMENT:
    * `TOOLGATE_*`, and what decides which programs run, such as `PATH`, `LD_PRELOAD` or `BASH_ENV`, unless the service is
