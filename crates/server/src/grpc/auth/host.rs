@@ -38,10 +38,12 @@ fn is_loopback(host: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    name.eq_ignore_ascii_case("localhost")
+    let is_own = name.eq_ignore_ascii_case("localhost")
         || name
             .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+            .is_ok_and(|address| address.is_loopback());
+    // What stands in front of such a sign is no host.
+    is_own && !host.contains('@')
 }
 
 #[cfg(test)]
@@ -68,6 +70,7 @@ mod tests {
             "[::2]",
             "10.0.0.1:80",
             "::1",
+            "localhost:1@example.com",
         ] {
             assert!(!is_loopback(host), "{host}");
         }
