@@ -326,6 +326,17 @@ impl Engine {
         ports
     }
 
+    /// Returns the calls that fit and left something running.
+    async fn with_left(&self, fits: impl Fn(&Origin) -> bool) -> Result<Vec<CallId>, StoreError> {
+        let mut found = Vec::new();
+        for call in self.parts.programs.calls_with_left() {
+            if self.origin_of(&call).await?.is_some_and(|origin| fits(&origin)) {
+                found.push(call);
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns how many calls of a workspace run or wait at this moment, and what their programs use, those included that ended
     /// calls left running.
     ///
@@ -339,15 +350,7 @@ impl Engine {
             .filter(|record| record.origin.workspace == workspace);
         let mut calls: Vec<CallId> = live.map(|record| record.id.clone()).collect();
         let running = calls.len();
-        for call in self.parts.programs.calls_with_left() {
-            if self
-                .origin_of(&call)
-                .await?
-                .is_some_and(|origin| origin.workspace == workspace)
-            {
-                calls.push(call);
-            }
-        }
+        calls.extend(self.with_left(|origin| origin.workspace == workspace).await?);
         Ok((running, self.parts.programs.usage(calls).await))
     }
 
@@ -370,11 +373,8 @@ impl Engine {
         let parts = &self.parts;
         let calls = parts.calls.in_session(session);
         stop_and_wait(&calls, EndReason::Cancelled).await;
-        for call in parts.programs.calls_with_left() {
-            let record = self.get(&call).await?;
-            if record.is_some_and(|record| record.origin.is_of(session)) {
-                parts.programs.end(&call).await;
-            }
+        for call in self.with_left(|origin| origin.is_of(session)).await? {
+            parts.programs.end(&call).await;
         }
         let forgotten = parts.store.forget(session).await?;
         parts.prompts.end_session(session).await?;
@@ -416,11 +416,8 @@ impl Engine {
         let calls = parts.calls.close(name, &place.gate);
         stop_and_wait(&calls, EndReason::Cancelled).await;
         parts.catalogs.remove(place);
-        for call in parts.programs.calls_with_left() {
-            let record = self.get(&call).await?;
-            if record.is_some_and(|record| record.origin.workspace == name) {
-                parts.programs.end(&call).await;
-            }
+        for call in self.with_left(|origin| origin.workspace == name).await? {
+            parts.programs.end(&call).await;
         }
         parts.prompts.end_workspace(name, by).await?;
         Ok(calls.len())

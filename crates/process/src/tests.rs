@@ -361,7 +361,7 @@ async fn what_programs_use_now_is_seen() {
         let mut running = fixture.start(command).await;
         let mut output = running.take_output().unwrap();
         read_until(&mut output, "up").await;
-        let call = fixture.programs.calls();
+        let call = ["a call".to_owned()];
         let usage = fixture.programs.usage_of(&call);
         assert_eq!(usage.processes, 2, "{usage:?}");
         assert!(

@@ -23,14 +23,6 @@ pub struct UsageNow {
 }
 
 impl Programs {
-    /// Returns the calls whose programs run, or that left some running.
-    pub fn calls(&self) -> Vec<String> {
-        let mut calls: Vec<String> = self.0.reaper.calls().values().map(|entry| entry.call.clone()).collect();
-        calls.sort_unstable();
-        calls.dedup();
-        calls
-    }
-
     /// Returns what the programs of these calls use, and what those have left running. Blocking, for a look at each process.
     pub fn usage_of(&self, calls: &[String]) -> UsageNow {
         let processes = self.0.reaper.processes_of(|entry| calls.contains(&entry.call));

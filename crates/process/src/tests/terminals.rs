@@ -151,7 +151,7 @@ async fn signals_go_to_the_foreground() {
     assert_eq!(ending.exit, Some(Exit::Code(7)), "{text}");
 
     let mut running = fixture
-        .start("trap 'echo hup; exit 4' HUP; echo ready; while :; do sleep 0.01; done")
+        .start("trap 'echo hup; exit 4' HUP; echo ready; while :; do :; done")
         .await;
     let control = running.take_control().unwrap();
     let mut output = running.take_output().unwrap();
