@@ -6,7 +6,7 @@
 //! The files, in reading order:
 //!
 //! - `ids`: the ids of calls, prompts, grants, sessions, outputs and runs of the service.
-//! - `time`, `json`: points in time as they are stored, and free JSON maps.
+//! - `time`, `json`, `durability`: points in time as they are stored, free JSON maps, and what stored changes survive.
 //! - `origin`: in whose name a call is made; `names`: what names a session or a call beside its id; `principal`: who
 //!   somebody is, and what that one may see.
 //! - `tool`: where tools come from, how they are described, what they return.
@@ -25,6 +25,7 @@
 pub mod audit_key;
 mod call;
 mod change;
+mod durability;
 mod ending;
 mod event;
 pub mod frontmatter;
@@ -48,6 +49,7 @@ mod tool;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
 pub use change::{BackgroundProcess, FileChange, FileVersion, ListeningPort};
+pub use durability::Durability;
 pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
 pub use event::{CallEvent, EventKind, Queued, WarningKind};
 pub use ids::{CallId, GrantId, InstanceId, OutputId, PromptId, SessionId};

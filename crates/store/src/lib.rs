@@ -12,8 +12,8 @@
 //! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
 //!   verifies an export;
 //! - [`local`]: the embedded store. Its files in `local/`:
-//!   - `store`, `open`, `schema`, `instances`: one run's view of a data directory, how it is opened, the tables, and which
-//!     runs are alive;
+//!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
+//!     runs are alive, and which of them is the service;
 //!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
 //!     and the connections that read;
 //!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`, `workspaces`: one file for each

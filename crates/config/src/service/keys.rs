@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use toolgate_model::Durability;
 use toolgate_model::audit_key::Key as AuditKey;
 use toolgate_permission::Unattended;
 use toolgate_web::{Allowed, Proxy, Url};
@@ -273,6 +274,17 @@ keys! { |layers|
         max_undo_bytes: u64 = size(), 64 << 20;
         /// Bytes that stay free on the disk: what would leave less is not stored.
         min_free_bytes: u64 = size(), 256 << 20;
+    }
+
+    /// How what happened is stored.
+    #[derive(Copy)]
+    pub state: StateConfig in "state." {
+        /// What an admission, a decision or an end must survive before anybody is told of it: `process`, the death of the
+        /// service, or `power`, a loss of power as well, which waits for the disk at each of them.
+        durability: Durability = word(&[
+            ("process", Durability::Process),
+            ("power", Durability::Power),
+        ]), Durability::Process;
     }
 
     /// How long things are kept.
