@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use toolgate_model::Durability;
 use toolgate_permission::Unattended;
 
 use super::*;
@@ -106,6 +107,8 @@ max_total_output_bytes = "1GiB"
 max_workspaces = 7
 max_undo_bytes = "3MiB"
 min_free_bytes = "1MiB"
+[state]
+durability = "power"
 [permission]
 timeout = "10m"
 unattended = "refuse"
@@ -176,6 +179,7 @@ trust = false
     assert_eq!(config.limits.min_free_bytes, 1 << 20);
     assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
     assert_eq!(config.permission.unattended, Unattended::Refuse);
+    assert_eq!(config.state.durability, Durability::Power);
     assert_eq!(config.retention.journal, Duration::from_secs(3 * 3600));
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(config.workspaces[0].directory, Path::new("/nowhere/u/a"));
@@ -256,6 +260,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
         ("TOOLGATE_PERMISSION_UNATTENDED", "attended"),
         ("TOOLGATE_PERMISSION_ATTENDED_WITHIN", "1h"),
+        ("TOOLGATE_STATE_DURABILITY", "power"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
         ("TOOLGATE_RETENTION_CALLS", "1d"),
         ("TOOLGATE_RETENTION_JOURNAL", "1d"),
