@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::caller::{Caller, Reach, Scopes};
+use super::caller::{self, Caller, Scopes};
 use super::error::AuthError;
 use super::files::wrong;
 
@@ -92,7 +92,8 @@ impl Tokens {
         }
         let principal = Principal::new(PrincipalKind::Token, raw.name);
         let scopes = Scopes::parse(raw.scopes.iter().map(String::as_str))?;
-        let caller = Caller::new(principal, scopes, Reach::new(raw.workspaces)?);
+        let workspaces = caller::workspaces(raw.workspaces.as_deref())?;
+        let caller = Caller::new(principal, scopes, workspaces);
         self.0.push(Token { hash, caller });
         Ok(())
     }
