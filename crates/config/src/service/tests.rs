@@ -547,6 +547,14 @@ fn errors_name_file_line_key_and_expectation() {
             &["workspaces", "expected a name", "a b"],
         ),
         (
+            "[[workspaces]]\nname = \"a/../b\"\ndirectory = \"/\"",
+            &["workspaces", "with a '/' between two", "a/../b"],
+        ),
+        (
+            "[[auth.certificates]]\nsubject = \"s\"\nname = \"dora\"\nscopes = []\nworkspaces = [\"a/*/b\"]",
+            &["auth.certificates", "`PREFIX/*`", "a/*/b", "dora"],
+        ),
+        (
             "[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n[[workspaces]]\nname = \"a\"\ndirectory = \"/\"",
             &["workspaces", "twice"],
         ),

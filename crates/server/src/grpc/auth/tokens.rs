@@ -214,6 +214,21 @@ mod tests {
             "[[tokens]]\nname = \"a\"\ntoken = \"hunter2hunter2xx\"\nscopes = []\nworkspaces = []",
             "at least one",
         );
+        check(
+            "a hunter2hunter2hunter2 admin m,a*",
+            "`PREFIX/*` for all below a prefix",
+        );
+        check("a hunter2hunter2hunter2 admin m,", "token 1: expected a name");
+        check("a hunter2hunter2hunter2 admin -", "token 1: expected a name");
+    }
+
+    #[test]
+    fn workspaces_are_names_or_prefixes() {
+        let tokens = parse("a hunter2hunter2hunter2 admin acme/*,main").unwrap();
+        let caller = tokens.find("hunter2hunter2hunter2").unwrap();
+        assert!(caller.sees("acme/web") && caller.sees("acme/web/17") && caller.sees("main"));
+        assert!(!caller.sees("acme") && !caller.sees("acme-b/web") && !caller.sees("main/web"));
+        assert!(caller.is_limited());
     }
 
     #[test]
