@@ -22,6 +22,7 @@ alice alice-alice-alice-alice *
 bob bob-bob-bob-bob-bob-bob *
 anna anna-anna-anna-anna * acme/*
 ben ben-ben-ben-ben-ben * acme,acme/web/*
+carol carol-carol-carol-carol * beta/*
 ";
 
 /// The workspaces beside `a` and `b`, and where they are.
@@ -48,6 +49,8 @@ fn prepare() -> (Folder, String) {
             "[[workspaces]]\nname = \"{name}\"\ndirectory = \"{directory}\"\n"
         ));
     }
+    std::fs::create_dir_all(folder.path("roots/new")).unwrap();
+    std::fs::copy(folder.path("a/opencode.json"), folder.path("roots/new/opencode.json")).unwrap();
     let roots = "[[workspace_roots]]\ndirectory = \"roots\"\n";
     (folder, format!("{roots}{settings}"))
 }
@@ -332,7 +335,7 @@ fn files_outputs_and_ids_are_of_the_prefix() {
 
         // The same id in several: the name of the workspace tells them apart, whatever is in it.
         let inside = ask_for(&channel, ANNA, "acme/web/17", "same", "", "seq 1 3").await;
-        let outside = ask_for(&channel, ALICE, "beta/web", "same", "", "seq 1 4").await;
+        let outside = ask_for(&channel, CAROL, "beta/web", "same", "", "seq 1 4").await;
         assert_eq!((inside.call_id.as_str(), outside.call_id.as_str()), ("same", "same"));
         let seen = async |token, id: &str| {
             let request = GetCallRequest { call_id: id.to_owned() };
@@ -429,7 +432,7 @@ fn workspaces_are_opened_below_the_prefix() {
         let wanted = |name: &str| OpenWorkspaceRequest {
             workspace: name.to_owned(),
             directory: folder.path("roots/new").display().to_string(),
-            create: true,
+            create: false,
         };
         for outside in ["acme", "beta/new", "new", "acmeb"] {
             refused(
