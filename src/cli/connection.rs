@@ -164,9 +164,9 @@ pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Resul
         return Ok(text.to_owned());
     };
     let workspaces = client.server_info().await?.workspaces;
-    let named = workspaces.iter().find(|one| one.name == text);
-    let mut others = workspaces.iter();
-    match named.or_else(|| others.find(|one| Path::new(&one.directory) == directory)) {
+    let (mut folders, mut names) = (workspaces.iter(), workspaces.iter());
+    let found = folders.find(|one| Path::new(&one.directory) == directory);
+    match found.or_else(|| names.find(|one| one.name == text)) {
         Some(workspace) => Ok(workspace.name.clone()),
         None => {
             let listed = workspaces.iter();
