@@ -551,10 +551,6 @@ fn errors_name_file_line_key_and_expectation() {
             &["workspaces", "with a '/' between two", "a/../b"],
         ),
         (
-            "[[auth.certificates]]\nsubject = \"s\"\nname = \"dora\"\nscopes = []\nworkspaces = [\"a/*/b\"]",
-            &["auth.certificates", "`PREFIX/*`", "a/*/b", "dora"],
-        ),
-        (
             "[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n[[workspaces]]\nname = \"a\"\ndirectory = \"/\"",
             &["workspaces", "twice"],
         ),
