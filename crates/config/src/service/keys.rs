@@ -191,7 +191,8 @@ keys! { |layers|
         name_claim: String = name(), "sub".to_owned();
         /// The claim with the scopes: a list, or words in one text.
         scope_claim: String = name(), "scope".to_owned();
-        /// The claim with the workspaces; without it tokens are for all. `*` in it means all.
+        /// The claim with the workspaces; without it tokens are for all. `*` in it means all, `acme/*` those whose
+        /// names begin with `acme/`.
         workspace_claim: Option<String> = name().optional(), None;
         /// By how much clocks may differ; at most 5 minutes.
         leeway: Duration = at_most(MAX_LEEWAY), Duration::from_secs(30);

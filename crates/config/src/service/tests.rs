@@ -552,6 +552,10 @@ fn errors_name_file_line_key_and_expectation() {
             &["workspaces", "expected a name", "a b"],
         ),
         (
+            "[[workspaces]]\nname = \"a/../b\"\ndirectory = \"/\"",
+            &["workspaces", "with a '/' between two", "a/../b"],
+        ),
+        (
             "[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n[[workspaces]]\nname = \"a\"\ndirectory = \"/\"",
             &["workspaces", "twice"],
         ),

@@ -238,8 +238,7 @@ impl Outputs for LocalStore {
             .readers
             .read(move |db| {
                 Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE TRUE"))
-                    .is("workspace", filter.workspace.as_deref())
-                    .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+                    .within("workspace", &filter.workspaces)
                     .is("session", filter.session.as_ref().map(|session| session.as_str()))
                     .is("call", filter.call.as_ref().map(|call| call.as_str()))
                     .page(db, &page, Stored::read, |stored| match spool.live(&stored.id) {
