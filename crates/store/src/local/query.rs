@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn prefixes_are_found_by_an_index() {
         let folder = TempDir::new().expect("a folder");
-        let db = schema::open_writer(&folder.path().join("toolgate.db")).expect("a database");
+        let db = schema::open_writer(&folder.path().join("toolgate.db"), toolgate_model::Durability::Process)
+            .expect("a database");
         let check = |entries: &[&str]| {
             let workspaces = WorkspaceSet::parse(entries.iter().copied()).expect("a set");
             for is_later_page in [false, true] {
