@@ -133,6 +133,17 @@ impl Reach {
             Some(names) => Ok(Self::Only(names.into())),
         }
     }
+
+    /// Returns the workspaces that are in both; none if there are none.
+    pub(super) fn and(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::All, reach) | (reach, Self::All) => Some(reach.clone()),
+            (Self::Only(these), Self::Only(those)) => {
+                let both: Vec<String> = these.iter().filter(|name| those.contains(name)).cloned().collect();
+                (!both.is_empty()).then(|| Self::Only(both.into()))
+            }
+        }
+    }
 }
 
 /// A text that must not be shown.
@@ -159,6 +170,8 @@ pub(crate) struct Caller {
     pub(super) generation: u64,
     /// The call whose process it is.
     pub(super) within: Option<Arc<MakingCall>>,
+    /// The gateway that calls on its behalf.
+    pub(super) via: Option<Arc<Self>>,
 }
 
 impl Caller {
@@ -175,6 +188,7 @@ impl Caller {
             bearer: None,
             generation: 0,
             within: None,
+            via: None,
         }
     }
 
