@@ -34,6 +34,7 @@ mod file_commands;
 mod files;
 mod floods;
 mod forward;
+mod gateway;
 mod hooks;
 mod hostile;
 mod hosts;
