@@ -190,7 +190,7 @@ impl Cli {
         let runs_service = matches!(
             self.command,
             Command::Serve(_)
-            | Command::Gateway(_)
+                | Command::Gateway(_)
                 | Command::Call(_)
                 | Command::Files(_)
                 | Command::Tools(_)

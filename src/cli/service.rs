@@ -230,18 +230,15 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    fn new(
-        tcp: Option<SocketAddr>,
-        tls: bool,
-        unix: Option<&Path>,
-        admin: Option<SocketAddr>,
-        console: bool,
-    ) -> Self {
+    fn new(tcp: Option<SocketAddr>, tls: bool, unix: Option<&Path>, admin: Option<SocketAddr>, console: bool) -> Self {
         let tcp = tcp.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }));
         Self {
             unix: unix.map(|socket| format!("unix:{}", socket.display())),
             admin: admin.map(|address| format!("http://{address}/metrics")),
-            console: tcp.as_ref().filter(|_| console).map(|address| format!("{address}/console/")),
+            console: tcp
+                .as_ref()
+                .filter(|_| console)
+                .map(|address| format!("{address}/console/")),
             tcp,
         }
     }

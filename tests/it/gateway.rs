@@ -100,20 +100,46 @@ fn ids_are_found_at_whichever_worker() {
         let fleet = Fleet::start().await;
         let made = fleet.run(ANNA, "wb", "seq 3000").await.unwrap();
         let get = |id: &str| GetCallRequest { call_id: id.to_owned() };
-        let found = fleet.tools(BEN).get_call(get(&made.call_id)).await.unwrap().into_inner();
+        let found = fleet
+            .tools(BEN)
+            .get_call(get(&made.call_id))
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(found.call.unwrap().context.unwrap().workspace, "wb");
         let end = completed(&made);
         let mut outputs = OutputServiceClient::with_interceptor(fleet.channel.clone(), Shown(ANNA, None));
         let output_id = end.truncation.as_ref().unwrap().output_id.clone();
-        let output = outputs.get_output(GetOutputRequest { output_id }).await.unwrap().into_inner().output.unwrap();
-        assert_eq!((output.workspace.as_str(), output.call_id), ("wb", made.call_id.clone()));
+        let output = outputs
+            .get_output(GetOutputRequest { output_id })
+            .await
+            .unwrap()
+            .into_inner()
+            .output
+            .unwrap();
+        assert_eq!(
+            (output.workspace.as_str(), output.call_id),
+            ("wb", made.call_id.clone())
+        );
 
         // What one may not see is not there, whether it was found for somebody else or not.
         let theirs = fleet.run(ANNA, "wa", "true").await.unwrap().call_id;
         fleet.tools(ANNA).get_call(get(&theirs)).await.unwrap();
-        refused(fleet.tools(BEN).get_call(get(&theirs)).await, Code::NotFound, "NOT_FOUND");
-        refused(fleet.tools(ANNA).get_call(get("nowhere")).await, Code::NotFound, "NOT_FOUND");
-        refused(fleet.tools(ANNA).get_call(get("")).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            fleet.tools(BEN).get_call(get(&theirs)).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
+        refused(
+            fleet.tools(ANNA).get_call(get("nowhere")).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
+        refused(
+            fleet.tools(ANNA).get_call(get("")).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
 
         // Clients choose the ids of calls, and two may choose the same one.
         for workspace in ["wa", "wb"] {
@@ -121,13 +147,29 @@ fn ids_are_found_at_whichever_worker() {
                 call_id: "mine".to_owned(),
                 ..bash(workspace, "true")
             };
-            collect(fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner()).await.unwrap();
+            collect(fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner())
+                .await
+                .unwrap();
         }
         let several = fleet.tools(ANNA).get_call(get("mine")).await;
         refused(several, Code::FailedPrecondition, "AMBIGUOUS_CALL_ID");
-        let named = fleet.tools(ANNA).get_call(get("mine~wb")).await.unwrap().into_inner().call.unwrap();
+        let named = fleet
+            .tools(ANNA)
+            .get_call(get("mine~wb"))
+            .await
+            .unwrap()
+            .into_inner()
+            .call
+            .unwrap();
         assert_eq!(named.context.unwrap().workspace, "wb");
-        let only = fleet.tools(BEN).get_call(get("mine")).await.unwrap().into_inner().call.unwrap();
+        let only = fleet
+            .tools(BEN)
+            .get_call(get("mine"))
+            .await
+            .unwrap()
+            .into_inner()
+            .call
+            .unwrap();
         assert_eq!(only.context.unwrap().workspace, "wb");
         fleet.assert_calm();
     });
@@ -137,7 +179,11 @@ fn ids_are_found_at_whichever_worker() {
 async fn audit(fleet: &Fleet, worker: usize) -> String {
     let channel = connect_tcp(&fleet.workers[worker].address).await.unwrap();
     let mut audit = AuditServiceClient::with_interceptor(channel, Shown(LOCAL, None));
-    let mut parts = audit.export_audit(ExportAuditRequest::default()).await.unwrap().into_inner();
+    let mut parts = audit
+        .export_audit(ExportAuditRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
     let mut lines = String::new();
     while let Some(part) = parts.message().await.unwrap() {
         lines += &part.records.join("\n");
@@ -154,7 +200,8 @@ fn the_requester_stays_the_person_and_nobody_else_may_say_so() {
         assert!(lines.contains("\"requester\":\"token:ben\""), "{lines}");
         assert!(!lines.contains("\"requester\":\"token:gateway\""), "{lines}");
 
-        const ENTRY: &str = r#"{"principal":"token:anna","scopes":["calls.read"],"workspaces":null,"expires_in_ms":null}"#;
+        const ENTRY: &str =
+            r#"{"principal":"token:anna","scopes":["calls.read"],"workspaces":null,"expires_in_ms":null}"#;
         let direct = connect_tcp(&fleet.workers[0].address).await.unwrap();
         let info = |channel: &Channel, token, entry| {
             let mut client = InfoServiceClient::with_interceptor(channel.clone(), Shown(token, entry));
@@ -169,7 +216,11 @@ fn the_requester_stays_the_person_and_nobody_else_may_say_so() {
             assert!(status.message().contains("auth.gateways"), "{status:?}");
             refused(forged, Code::PermissionDenied, "SCOPE_MISSING");
         }
-        let strange = info(&direct, GATEWAY, Some(r#"{"principal":"unix:0","scopes":[],"workspaces":null,"expires_in_ms":null}"#));
+        let strange = info(
+            &direct,
+            GATEWAY,
+            Some(r#"{"principal":"unix:0","scopes":[],"workspaces":null,"expires_in_ms":null}"#),
+        );
         refused(strange.await, Code::PermissionDenied, "SCOPE_MISSING");
         // A scope that the entry leaves out is missing.
         let mut tools = tool_service_client::ToolServiceClient::with_interceptor(direct, Shown(GATEWAY, Some(ENTRY)));
@@ -182,14 +233,19 @@ fn the_requester_stays_the_person_and_nobody_else_may_say_so() {
 fn a_process_of_a_call_keeps_the_rights_of_the_person() {
     test(async {
         let fleet = Fleet::start().await;
-        // It reaches the worker with no token at all, and is told from its process. Over TCP a token is asked for, so it is refused
-        // there: what counts is that the gateway gives a process nothing that its call has not.
         let program = env!("CARGO_BIN_EXE_toolgate");
-        let address = &fleet.workers[1].address;
-        let command = format!("{program} --server http://{address} calls 2>&1; true");
-        let call = fleet.run(BEN, "wb", &command).await.unwrap();
+        let socket = fleet.path("c/s").display().to_string();
+        // What it may is what the person may, and no more than a process may.
+        let command = format!(
+            "{program} --server unix:{socket} calls 2>&1; {program} --server unix:{socket} audit export 2>&1; true"
+        );
+        let call = fleet.run(ANNA, "wc", &command).await.unwrap();
         let output = &completed(&call).output;
-        assert!(output.contains("authenticate"), "{output}");
+        assert!(output.contains(&call.call_id), "{output}");
+        assert!(
+            output.contains("a process that was started for a call has not"),
+            "{output}"
+        );
     });
 }
 
@@ -198,7 +254,8 @@ fn rpcs() -> Vec<String> {
     let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap().file;
     let ours = files.iter().filter(|file| file.package() == "toolgate.v1");
     let named = ours.flat_map(|file| &file.service).flat_map(|service| {
-        let name = |method: &prost_types::MethodDescriptorProto| format!("/toolgate.v1.{}/{}", service.name(), method.name());
+        let name =
+            |method: &prost_types::MethodDescriptorProto| format!("/toolgate.v1.{}/{}", service.name(), method.name());
         service.method.iter().map(name).collect::<Vec<_>>()
     });
     named.collect()
@@ -216,7 +273,10 @@ async fn begins(channel: &Channel, rpc: &str, token: &str) -> Option<(Code, Stri
     let response = channel.clone().oneshot(request).await.unwrap();
     let headers: &HeaderMap = response.headers();
     let status = Status::from_header_map(headers)?;
-    let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
+    let reason = status
+        .get_details_error_info()
+        .map(|info| info.reason)
+        .unwrap_or_default();
     Some((status.code(), reason))
 }
 
@@ -247,23 +307,47 @@ fn it_tells_of_all_workers_and_stops_in_order() {
     test(async {
         let mut fleet = Fleet::start().await;
         let mut info = InfoServiceClient::with_interceptor(fleet.channel.clone(), Shown(ANNA, None));
-        let told = info.get_server_info(GetServerInfoRequest {}).await.unwrap().into_inner();
+        let told = info
+            .get_server_info(GetServerInfoRequest {})
+            .await
+            .unwrap()
+            .into_inner();
         let names: Vec<&str> = told.workspaces.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["wa", "wb", "wc"]);
         assert!(told.limits.unwrap().max_input_bytes > 0 && !told.instance_id.is_empty());
         let mut health = tonic_health::pb::health_client::HealthClient::new(fleet.channel.clone());
         let check = tonic_health::pb::HealthCheckRequest::default();
         let status = health.check(check).await.unwrap().into_inner().status;
-        assert_eq!(status, i32::from(tonic_health::pb::health_check_response::ServingStatus::Serving));
+        assert_eq!(
+            status,
+            i32::from(tonic_health::pb::health_check_response::ServingStatus::Serving)
+        );
         fleet.workers[2].kill9().await;
-        let told = info.get_server_info(GetServerInfoRequest {}).await.unwrap().into_inner();
+        let told = info
+            .get_server_info(GetServerInfoRequest {})
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(told.workspaces.len(), 2);
-        assert!(told.warnings.iter().any(|warning| warning.contains("the worker c cannot be reached")));
+        assert!(
+            told.warnings
+                .iter()
+                .any(|warning| warning.contains("the worker c cannot be reached"))
+        );
         let mut workspaces = WorkspaceServiceClient::with_interceptor(fleet.channel.clone(), Shown(ANNA, None));
-        let listed = workspaces.list_workspaces(ListWorkspacesRequest::default()).await.unwrap().into_inner();
+        let listed = workspaces
+            .list_workspaces(ListWorkspacesRequest::default())
+            .await
+            .unwrap()
+            .into_inner();
         let problems: Vec<bool> = listed.workspaces.iter().map(|one| one.problem.is_empty()).collect();
         assert_eq!(problems, [true, true, false]);
-        assert_eq!(fleet.gateway.signal(rustix::process::Signal::TERM).await, Some(0), "{}", fleet.gateway.log());
+        assert_eq!(
+            fleet.gateway.signal(rustix::process::Signal::TERM).await,
+            Some(0),
+            "{}",
+            fleet.gateway.log()
+        );
         fleet.assert_calm();
     });
 }
@@ -291,7 +375,11 @@ fn a_configuration_is_for_its_own_command() {
         assert!(error.contains("toolgate gateway"), "{error}");
         let error = run("gateway", "").await;
         assert!(error.contains("cluster.role"), "{error}");
-        let error = run("gateway", &format!("{gateway}[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n")).await;
+        let error = run(
+            "gateway",
+            &format!("{gateway}[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n"),
+        )
+        .await;
         assert!(error.contains("works in no folder"), "{error}");
     });
 }

@@ -164,13 +164,16 @@ async fn workspace_of(worker: &Worker, kind: Kind, id: &str, entry: &HeaderValue
         }
         Kind::Prompt => {
             let question = GetPromptRequest { prompt_id: id };
-            let answer: GetPromptResponse =
-                worker.ask("/toolgate.v1.PermissionService/GetPrompt", question, entry).await?;
+            let answer: GetPromptResponse = worker
+                .ask("/toolgate.v1.PermissionService/GetPrompt", question, entry)
+                .await?;
             answer.prompt.unwrap_or_default().workspace
         }
         Kind::Output => {
             let question = GetOutputRequest { output_id: id };
-            let answer: GetOutputResponse = worker.ask("/toolgate.v1.OutputService/GetOutput", question, entry).await?;
+            let answer: GetOutputResponse = worker
+                .ask("/toolgate.v1.OutputService/GetOutput", question, entry)
+                .await?;
             answer.output.unwrap_or_default().workspace
         }
     })

@@ -116,6 +116,7 @@ impl Parts {
             }
         };
         match (read(&first)?, merge) {
+            (Aim::Nothing, _) => self.any().pass(whole(messages, &[]), &caller.entry()).await,
             (Aim::Workspace(named), Some(Merge::Nothing)) if named == ALL => {
                 self.any().pass(whole(messages, &[]), &caller.entry()).await
             }
@@ -136,7 +137,11 @@ impl Parts {
                     }
                     Err(error) => return Err(error),
                 };
-                let added = if named.is_empty() { name(workspace.clone()) } else { Vec::new() };
+                let added = if named.is_empty() {
+                    name(workspace.clone())
+                } else {
+                    Vec::new()
+                };
                 if path == reattach::EXECUTE {
                     let ExecuteToolRequest { call_id, .. } = decode(&first)?;
                     if !call_id.is_empty() {
@@ -150,7 +155,7 @@ impl Parts {
             (Aim::Id(kind, id), _) => {
                 let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
                     Ok(worker) => worker,
-                    Err(missing) if missing.code() == Code::NotFound => self.any(),
+                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any(),
                     Err(error) => return Err(error),
                 };
                 let call = reattach::Call::of(&path, &first);
@@ -164,7 +169,10 @@ impl Parts {
     pub(crate) fn any(&self) -> Arc<Worker> {
         let workers = &self.registry.workers;
         let there = workers.iter().find(|worker| worker.facts.read().is_there);
-        there.or(workers.first()).cloned().expect("the configuration has a worker")
+        there
+            .or(workers.first())
+            .cloned()
+            .expect("the configuration has a worker")
     }
 
     async fn merge(
@@ -193,11 +201,13 @@ impl Parts {
         match what {
             Try::Grant => {
                 let path = "/toolgate.v1.PermissionService/RevokeGrant";
-                self.first_that_knows::<RevokeGrantRequest, RevokeGrantResponse>(path, caller, first).await
+                self.first_that_knows::<RevokeGrantRequest, RevokeGrantResponse>(path, caller, first)
+                    .await
             }
             Try::Host => {
                 let path = "/toolgate.v1.HostService/ReportInvocation";
-                self.first_that_knows::<ReportInvocationRequest, ReportInvocationResponse>(path, caller, first).await
+                self.first_that_knows::<ReportInvocationRequest, ReportInvocationResponse>(path, caller, first)
+                    .await
             }
         }
     }
@@ -213,7 +223,11 @@ impl Parts {
         A: Message + Default + 'static,
     {
         let (question, entry): (Q, _) = (decode(first)?, caller.entry());
-        let asked = self.registry.workers.iter().map(|worker| worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
+        let asked = self
+            .registry
+            .workers
+            .iter()
+            .map(|worker| worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
         let (mut missing, mut away) = (None, None);
         for answer in join_all(asked).await {
             match answer {

@@ -156,7 +156,10 @@ impl Gateway {
         Addresses::remove_socket(self.unix.as_deref());
         self.stop.cancel();
         let finished = async { while self.servers.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.drain_grace.max(STREAMS_GRACE), finished).await.is_err() {
+        if tokio::time::timeout(self.drain_grace.max(STREAMS_GRACE), finished)
+            .await
+            .is_err()
+        {
             self.servers.shutdown().await;
         }
         self.entrance.close().await;

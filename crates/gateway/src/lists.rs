@@ -132,11 +132,7 @@ struct Page<E> {
 }
 
 /// Answers with one page of the lists of all workers.
-pub(crate) async fn merged<L: List>(
-    parts: &Parts,
-    caller: &OnBehalf,
-    first: &[u8],
-) -> Result<Response<Body>, Status> {
+pub(crate) async fn merged<L: List>(parts: &Parts, caller: &OnBehalf, first: &[u8]) -> Result<Response<Body>, Status> {
     let mut question: L::Question = decode(first)?;
     let (page_size, page_token) = L::page(&mut question);
     if *page_size < 0 {
@@ -170,7 +166,10 @@ pub(crate) async fn merged<L: List>(
         return Err(missing);
     }
     let entries = put_together::<L>(&mut pages, usize::try_from(size).unwrap_or_default());
-    places.0 = pages.into_iter().map(|(worker, page)| (worker.name.clone(), page.and_then(Page::rest))).collect();
+    places.0 = pages
+        .into_iter()
+        .map(|(worker, page)| (worker.name.clone(), page.and_then(Page::rest)))
+        .collect();
     Ok(unary(&L::close(entries, places.token())))
 }
 
@@ -193,16 +192,20 @@ fn put_together<L: List>(pages: &mut [(Arc<Worker>, Option<Page<L::Entry>>)], si
     let (mut taken, mut bytes) = (Vec::new(), 0);
     while taken.len() < size {
         let heads = pages.iter_mut().filter_map(|(_, page)| page.as_mut());
-        let head = heads.filter(|page| !page.entries.is_empty() || !page.next.is_empty()).min_by_key(|page| {
-            let moment = page.entries.last().map(|(shown, _)| shown.moment);
-            // Of one whose page is used up it is not known what comes next: the page of the gateway ends there.
-            moment.map(|(seconds, nanos)| match L::NEWEST_FIRST {
-                true => (-seconds, -nanos),
-                false => (seconds, nanos),
-            })
-        });
+        let head = heads
+            .filter(|page| !page.entries.is_empty() || !page.next.is_empty())
+            .min_by_key(|page| {
+                let moment = page.entries.last().map(|(shown, _)| shown.moment);
+                // Of one whose page is used up it is not known what comes next: the page of the gateway ends there.
+                moment.map(|(seconds, nanos)| match L::NEWEST_FIRST {
+                    true => (-seconds, -nanos),
+                    false => (seconds, nanos),
+                })
+            });
         let Some(page) = head else { break };
-        let Some((shown, entry)) = page.entries.pop() else { break };
+        let Some((shown, entry)) = page.entries.pop() else {
+            break;
+        };
         bytes += entry.encoded_len();
         if !taken.is_empty() && bytes > PAGE_BYTES {
             page.entries.push((shown, entry));
@@ -225,12 +228,17 @@ async fn page<L: List>(
     for _ in 0..MAX_PAGES {
         place.token.clone_into(L::page(&mut question).1);
         let asked = worker.ask::<L::Question, L::Answer>(L::PATH, question.clone(), Some(entry));
-        let answer = timeout(ASK_TIMEOUT, asked).await.unwrap_or_else(|_| Err(gone(&worker.name)))?;
+        let answer = timeout(ASK_TIMEOUT, asked)
+            .await
+            .unwrap_or_else(|_| Err(gone(&worker.name)))?;
         let (entries, next) = L::open(answer);
         let entries = entries.into_iter().filter_map(|entry| {
             let (id, workspace, moment) = L::facts(&entry);
             let moment: Moment = moment.map(|time| (time.seconds, time.nanos)).unwrap_or_default();
-            parts.registry.counts(worker, &workspace).then_some((Shown { id, moment }, entry))
+            parts
+                .registry
+                .counts(worker, &workspace)
+                .then_some((Shown { id, moment }, entry))
         });
         let mut entries: Vec<_> = entries.collect();
         if let Some(shown) = &place.shown {

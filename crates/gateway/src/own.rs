@@ -52,7 +52,12 @@ impl Facts {
 }
 
 /// Asks all workers the same.
-async fn asked<Q, A>(parts: &Parts, caller: &OnBehalf, path: &'static str, question: &Q) -> Vec<(Arc<Worker>, Result<A, Status>)>
+async fn asked<Q, A>(
+    parts: &Parts,
+    caller: &OnBehalf,
+    path: &'static str,
+    question: &Q,
+) -> Vec<(Arc<Worker>, Result<A, Status>)>
 where
     Q: prost::Message + Clone + 'static,
     A: prost::Message + Default + 'static,
@@ -88,13 +93,17 @@ pub(crate) async fn info(parts: &Parts, caller: &OnBehalf) -> Result<Response<Bo
             }
             Err(status) => return Err(status),
         };
-        let counting = theirs.workspaces.into_iter().filter(|one| parts.registry.counts(&worker, &one.name));
+        let counting = theirs
+            .workspaces
+            .into_iter()
+            .filter(|one| parts.registry.counts(&worker, &one.name));
         info.workspaces.extend(counting);
         info.running_calls = info.running_calls.saturating_add(theirs.running_calls);
         info.queued_calls = info.queued_calls.saturating_add(theirs.queued_calls);
         info.features.extend(theirs.features);
         let name = &worker.name;
-        info.warnings.extend(theirs.warnings.into_iter().map(|warning| format!("{name}: {warning}")));
+        info.warnings
+            .extend(theirs.warnings.into_iter().map(|warning| format!("{name}: {warning}")));
         are_alike &= info.sandbox_info.is_none() || info.sandbox_info == theirs.sandbox_info;
         info.sandbox = theirs.sandbox;
         info.sandbox_info = theirs.sandbox_info;
@@ -109,8 +118,13 @@ pub(crate) async fn info(parts: &Parts, caller: &OnBehalf) -> Result<Response<Bo
         info.sandbox_info = None;
     }
     let own = [(Feature::Console, facts.console), (Feature::Jwt, facts.takes_jwt)];
-    info.features.retain(|feature| own.iter().all(|(own, _)| i32::from(*own) != *feature));
-    info.features.extend(own.iter().filter(|(_, is_there)| *is_there).map(|(feature, _)| i32::from(*feature)));
+    info.features
+        .retain(|feature| own.iter().all(|(own, _)| i32::from(*own) != *feature));
+    info.features.extend(
+        own.iter()
+            .filter(|(_, is_there)| *is_there)
+            .map(|(feature, _)| i32::from(*feature)),
+    );
     info.features.sort_unstable();
     info.features.dedup();
     let limits = info.limits.get_or_insert_default();
@@ -155,7 +169,10 @@ pub(crate) async fn workspaces(
         if !facts.is_there && facts.workspaces.is_empty() {
             return Err(gone(&worker.name));
         }
-        let seen = facts.workspaces.iter().filter(|one| caller.sees(&one.name) && parts.registry.counts(worker, &one.name));
+        let seen = facts
+            .workspaces
+            .iter()
+            .filter(|one| caller.sees(&one.name) && parts.registry.counts(worker, &one.name));
         found.extend(seen.cloned().map(|mut one| {
             if !facts.is_there {
                 one.problem = gone(&worker.name).message().to_owned();

@@ -90,7 +90,10 @@ mod tests {
         let places = Places([("a".to_owned(), Some(place.clone())), ("b".to_owned(), None)].into());
         let read = Places::read(&places.token()).unwrap();
         assert_eq!(read, places);
-        assert_eq!((read.of("a"), read.of("b"), read.of("c")), (Some(place), None, Some(Place::default())));
+        assert_eq!(
+            (read.of("a"), read.of("b"), read.of("c")),
+            (Some(place), None, Some(Place::default()))
+        );
         assert_eq!(Places([("b".to_owned(), None)].into()).token(), "");
         for wrong in ["x", "1", "1?", "2e30", "1e30x"] {
             assert!(Places::read(wrong).is_err(), "{wrong}");

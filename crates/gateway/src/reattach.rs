@@ -13,8 +13,8 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use tokio::time::{Instant, sleep};
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
 use tonic::codegen::http::header::{CONTENT_TYPE, HeaderValue, TE};
+use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_contract::{
     CallEvent, ExecuteToolRequest, RevertCallRequest, WatchCallRequest, WatchCallResponse, call_event,
@@ -67,7 +67,12 @@ impl Call {
         let Ok(WatchCallResponse { event: Some(event) }) = WatchCallResponse::decode(message) else {
             return;
         };
-        let CallEvent { call_id, sequence, event, .. } = event;
+        let CallEvent {
+            call_id,
+            sequence,
+            event,
+            ..
+        } = event;
         if !call_id.is_empty() {
             self.watch.call_id = call_id;
         }

@@ -146,7 +146,9 @@ impl Registry {
         }
         self.workers.iter().find_map(|worker| {
             let workspaces = worker.facts.read().workspaces.clone();
-            let first = workspaces.iter().find(|one| caller.sees(&one.name) && self.counts(worker, &one.name))?;
+            let first = workspaces
+                .iter()
+                .find(|one| caller.sees(&one.name) && self.counts(worker, &one.name))?;
             Some((worker.clone(), first.name.clone()))
         })
     }

@@ -44,7 +44,10 @@ enum Heard {
 }
 
 /// Runs one task for each worker, which end with the stream.
-fn of_all<T, F>(parts: &Parts, follow: impl Fn(usize, Arc<Worker>, mpsc::Sender<News<T>>) -> F) -> (mpsc::Receiver<News<T>>, JoinSet<()>)
+fn of_all<T, F>(
+    parts: &Parts,
+    follow: impl Fn(usize, Arc<Worker>, mpsc::Sender<News<T>>) -> F,
+) -> (mpsc::Receiver<News<T>>, JoinSet<()>)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -58,7 +61,14 @@ where
 
 /// Says whether a stream that ended so may be opened again.
 fn may_come_back(status: &Status) -> bool {
-    [Code::Unavailable, Code::Aborted, Code::Cancelled, Code::Unknown, Code::Internal].contains(&status.code())
+    [
+        Code::Unavailable,
+        Code::Aborted,
+        Code::Cancelled,
+        Code::Unknown,
+        Code::Internal,
+    ]
+    .contains(&status.code())
 }
 
 fn longer(pause: Duration) -> Duration {
@@ -133,7 +143,16 @@ async fn follow_prompts(
     let patience = tokio::time::Instant::now() + SNAPSHOT_PATIENCE;
     let mut is_complete = false;
     loop {
-        let followed = follow_once(&parts, &caller, &open, watches_only, (at, &worker), &heard, &mut known, &mut is_complete);
+        let followed = follow_once(
+            &parts,
+            &caller,
+            &open,
+            watches_only,
+            (at, &worker),
+            &heard,
+            &mut known,
+            &mut is_complete,
+        );
         let ended = followed.await;
         match ended {
             // The client is gone.
@@ -206,7 +225,9 @@ async fn follow_once(
                 if !parts.registry.counts(worker, &prompt.workspace) {
                     continue;
                 }
-                parts.directory.learn(Kind::Prompt, &prompt.prompt_id, worker, &prompt.workspace);
+                parts
+                    .directory
+                    .learn(Kind::Prompt, &prompt.prompt_id, worker, &prompt.workspace);
                 if is_snapshot {
                     there.insert(prompt.prompt_id.clone());
                 }
@@ -294,9 +315,21 @@ fn to_watcher(told: Told) -> Option<WatchPromptsResponse> {
 }
 
 /// What is told of the prompts of all workers.
-fn told(parts: &Arc<Parts>, caller: &OnBehalf, open: ChannelOpen, watches_only: bool) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
+fn told(
+    parts: &Arc<Parts>,
+    caller: &OnBehalf,
+    open: ChannelOpen,
+    watches_only: bool,
+) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
     let (receiver, tasks) = of_all(parts, |at, worker, heard| {
-        follow_prompts(parts.clone(), caller.clone(), open.clone(), watches_only, (at, worker), heard)
+        follow_prompts(
+            parts.clone(),
+            caller.clone(),
+            open.clone(),
+            watches_only,
+            (at, worker),
+            heard,
+        )
     });
     let opened = Told::Opened(ChannelOpened {
         instance_id: parts.facts.instance.clone(),
@@ -375,7 +408,10 @@ pub(crate) fn channel(
 
 /// Sends a reply to the worker of its prompt.
 async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply) -> Result<PromptReplyResult, Status> {
-    let found = parts.directory.find(&parts.registry, caller, Kind::Prompt, &reply.prompt_id).await;
+    let found = parts
+        .directory
+        .find(&parts.registry, caller, Kind::Prompt, &reply.prompt_id)
+        .await;
     let worker = match found {
         Ok(worker) => worker,
         // One of them says what becomes of a reply to a prompt that is not there.
@@ -455,7 +491,9 @@ async fn follow_events_once(
 ) -> Result<(), Status> {
     let path = "/toolgate.v1.SessionService/WatchEvents";
     let asked = stream::iter([question.clone()]);
-    let (mut stream, _kept) = worker.follow::<_, WatchEventsResponse>(path, asked, &caller.entry()).await?;
+    let (mut stream, _kept) = worker
+        .follow::<_, WatchEventsResponse>(path, asked, &caller.entry())
+        .await?;
     while let Some(message) = stream.next().await {
         let Some(mut event) = message?.event else { continue };
         // From here it goes on if the connection breaks.

@@ -16,6 +16,8 @@ pub(crate) enum Aim {
     Workspace(String),
     /// Whatever has the id.
     Id(Kind, String),
+    /// Nothing: a worker says what is wrong.
+    Nothing,
 }
 
 /// Reads the first message.
@@ -118,7 +120,11 @@ fn nothing(_: String) -> Vec<u8> {
 /// Encodes a message with one field.
 macro_rules! with {
     ($request:ident { $field:ident: $value:expr }) => {
-        $request { $field: $value, ..Default::default() }.encode_to_vec()
+        $request {
+            $field: $value,
+            ..Default::default()
+        }
+        .encode_to_vec()
     };
 }
 
@@ -127,7 +133,11 @@ macro_rules! by_context {
     ($request:ident) => {
         Way::Passed(
             |message| Ok(of_context(decode::<$request>(message)?.context)),
-            |workspace| with!($request { context: context(workspace) }),
+            |workspace| {
+                with!($request {
+                    context: context(workspace)
+                })
+            },
         )
     };
 }
@@ -136,7 +146,11 @@ macro_rules! by_context {
 macro_rules! by_start {
     ($request:ident) => {
         Way::Passed(
-            |message| Ok(of_context(decode::<$request>(message)?.call.unwrap_or_default().context)),
+            |message| {
+                Ok(of_context(
+                    decode::<$request>(message)?.call.unwrap_or_default().context,
+                ))
+            },
             |workspace| with!($request { call: start(workspace) }),
         )
     };
@@ -156,7 +170,10 @@ macro_rules! by_workspace {
 /// Passed by an id.
 macro_rules! by_id {
     ($request:ident, $kind:ident, $field:ident) => {
-        Way::Passed(|message| Ok(Aim::Id(Kind::$kind, decode::<$request>(message)?.$field)), nothing)
+        Way::Passed(
+            |message| Ok(Aim::Id(Kind::$kind, decode::<$request>(message)?.$field)),
+            nothing,
+        )
     };
 }
 
@@ -299,7 +316,14 @@ pub(crate) fn way(path: &str) -> Option<Way> {
         "ToolService/RevertCall" => by_id!(RevertCallRequest, Call, call_id),
 
         "WorkspaceService/OpenWorkspace" => Way::Own(Own::OpenWorkspace),
-        "WorkspaceService/CloseWorkspace" => by_workspace!(CloseWorkspaceRequest, Nothing),
+        "WorkspaceService/CloseWorkspace" => Way::Passed(
+            // Nothing is closed that was not named.
+            |message| Ok(match decode::<CloseWorkspaceRequest>(message)?.workspace {
+                workspace if workspace.is_empty() => Aim::Nothing,
+                workspace => Aim::Workspace(workspace),
+            }),
+            nothing,
+        ),
         "WorkspaceService/GetWorkspace" => by_workspace!(GetWorkspaceRequest, Nothing),
         "WorkspaceService/ListWorkspaces" => Way::Own(Own::Workspaces),
 
@@ -315,9 +339,14 @@ mod tests {
 
     fn rpcs() -> Vec<String> {
         let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap().file;
-        let services = files.iter().filter(|file| file.package() == "toolgate.v1").flat_map(|file| &file.service);
+        let services = files
+            .iter()
+            .filter(|file| file.package() == "toolgate.v1")
+            .flat_map(|file| &file.service);
         let named = services.flat_map(|service| {
-            let name = |method: &prost_types::MethodDescriptorProto| format!("/toolgate.v1.{}/{}", service.name(), method.name());
+            let name = |method: &prost_types::MethodDescriptorProto| {
+                format!("/toolgate.v1.{}/{}", service.name(), method.name())
+            };
             service.method.iter().map(name).collect::<Vec<_>>()
         });
         named.collect()
@@ -344,6 +373,7 @@ mod tests {
             match read(&added).unwrap() {
                 Aim::Workspace(workspace) => assert_eq!(workspace, "w", "{rpc}"),
                 Aim::Id(_, id) => assert!(id.is_empty() && added.is_empty(), "{rpc}"),
+                Aim::Nothing => assert!(added.is_empty(), "{rpc}"),
             }
         }
     }

@@ -263,7 +263,9 @@ mod tests {
     use super::*;
 
     fn body(chunks: Vec<&'static [u8]>) -> Body {
-        let frames = chunks.into_iter().map(|chunk| Ok::<_, Status>(Frame::data(Bytes::from_static(chunk))));
+        let frames = chunks
+            .into_iter()
+            .map(|chunk| Ok::<_, Status>(Frame::data(Bytes::from_static(chunk))));
         Body::new(http_body_util::StreamBody::new(futures_util::stream::iter(frames)))
     }
 
@@ -275,8 +277,15 @@ mod tests {
         let whole = pieces.behind(&first, b"").collect().await.unwrap().to_bytes();
         assert_eq!(&whole[..], b"\0\0\0\0\x03abcdef");
         assert!(Messages::new(body(vec![]), 3).next().await.unwrap().is_none());
-        for (wrong, limit) in [(&b"\0\0\0\0\x04abcd"[..], 3), (b"\x01\0\0\0\x01a", 3), (b"\0\0\0\0\x03a", 3)] {
-            assert!(Messages::new(body(vec![wrong]), limit).next().await.is_err(), "{wrong:?}");
+        for (wrong, limit) in [
+            (&b"\0\0\0\0\x04abcd"[..], 3),
+            (b"\x01\0\0\0\x01a", 3),
+            (b"\0\0\0\0\x03a", 3),
+        ] {
+            assert!(
+                Messages::new(body(vec![wrong]), limit).next().await.is_err(),
+                "{wrong:?}"
+            );
         }
     }
 
@@ -312,14 +321,20 @@ mod tests {
     fn only_whole_messages_are_handed_on() {
         let mut read = BytesMut::from(&b"\0\0\0\0\x01a\0\0\0\0\x02bc\0\0\0\0\x02d"[..]);
         let (frames, last) = whole_frames(&mut read).unwrap();
-        assert_eq!((&frames[..], &last[..]), (&b"\0\0\0\0\x01a\0\0\0\0\x02bc"[..], &b"bc"[..]));
+        assert_eq!(
+            (&frames[..], &last[..]),
+            (&b"\0\0\0\0\x01a\0\0\0\0\x02bc"[..], &b"bc"[..])
+        );
         assert!(whole_frames(&mut read).is_none());
         assert_eq!(&read[..], b"\0\0\0\0\x02d");
     }
 
     #[tokio::test]
     async fn an_answer_that_breaks_off_ends_with_a_status() {
-        let frames = [Ok(Frame::data(Bytes::from_static(b"a"))), Err(Status::internal("reset"))];
+        let frames = [
+            Ok(Frame::data(Bytes::from_static(b"a"))),
+            Err(Status::internal("reset")),
+        ];
         let broken = Body::new(http_body_util::StreamBody::new(futures_util::stream::iter(frames)));
         for body in [broken, body(vec![b"a"])] {
             let passed = Passed::on(Response::new(body), "w", ());

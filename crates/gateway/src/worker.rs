@@ -16,7 +16,9 @@ use parking_lot::{Mutex, RwLock};
 use prost::Message;
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::codegen::http::header::{AUTHORIZATION, CONNECTION, COOKIE, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE};
+use tonic::codegen::http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE,
+};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::metadata::MetadataMap;
@@ -50,13 +52,14 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a token.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// What is about one connection, or is said to the gateway only.
-const NOT_SENT_ON: [HeaderName; 10] = [
+/// What is about one connection, or is said to the gateway only; and a length, which may change.
+const NOT_SENT_ON: [HeaderName; 11] = [
     AUTHORIZATION,
     PROXY_AUTHORIZATION,
     COOKIE,
     HOST,
     CONNECTION,
+    CONTENT_LENGTH,
     TRANSFER_ENCODING,
     UPGRADE,
     HeaderName::from_static("keep-alive"),
@@ -128,13 +131,15 @@ impl Worker {
         let Some(path) = &self.config.token_file else {
             return Ok(());
         };
-        let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()));
+        let wrong =
+            |problem: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
         let token = text.trim();
         if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
             return Err(wrong("expected a token, and nothing else"));
         }
-        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| wrong("it has characters that no token has"))?;
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| wrong("it has characters that no token has"))?;
         value.set_sensitive(true);
         *self.token.write() = Some(value);
         Ok(())
@@ -194,7 +199,12 @@ impl Worker {
     }
 
     /// Asks it something, by itself or on behalf of somebody.
-    pub(crate) async fn ask<Q, A>(&self, path: &'static str, question: Q, entry: Option<&HeaderValue>) -> Result<A, Status>
+    pub(crate) async fn ask<Q, A>(
+        &self,
+        path: &'static str,
+        question: Q,
+        entry: Option<&HeaderValue>,
+    ) -> Result<A, Status>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
@@ -206,7 +216,9 @@ impl Worker {
         let request = self.question(question, entry);
         let codec = ProstCodec::<Q, A>::default();
         let answer = grpc.unary(request, PathAndQuery::from_static(path), codec).await;
-        answer.map(tonic::Response::into_inner).map_err(|status| self.told(status))
+        answer
+            .map(tonic::Response::into_inner)
+            .map_err(|status| self.told(status))
     }
 
     /// Opens a stream at it.
@@ -234,7 +246,11 @@ impl Worker {
     fn question<Q>(&self, question: Q, entry: Option<&HeaderValue>) -> tonic::Request<Q> {
         let mut headers = HeaderMap::new();
         self.sign(&mut headers, entry);
-        tonic::Request::from_parts(MetadataMap::from_headers(headers), tonic::Extensions::default(), question)
+        tonic::Request::from_parts(
+            MetadataMap::from_headers(headers),
+            tonic::Extensions::default(),
+            question,
+        )
     }
 
     /// Tells a connection that broke from what the worker itself says: that has details.

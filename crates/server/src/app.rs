@@ -352,7 +352,10 @@ impl App {
         let parts = self.parts;
         let stop_servers = CancellationToken::new();
         let mut servers = JoinSet::new();
-        let listened = parts.entrance.listen(&parts.services, &mut servers, &stop_servers).await?;
+        let listened = parts
+            .entrance
+            .listen(&parts.services, &mut servers, &stop_servers)
+            .await?;
         let Addresses { tcp, tls, unix } = listened;
         let console = parts.shared.console;
         servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));

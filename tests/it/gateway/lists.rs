@@ -25,7 +25,10 @@ fn pages_have_everything_once_and_in_order() {
     test(async {
         let mut fleet = Fleet::start().await;
         let mut made = Vec::new();
-        for (count, workspace) in ["wa", "wa", "wb", "wa", "wc", "wb", "wa", "wa", "wa", "wc", "wb"].iter().enumerate() {
+        for (count, workspace) in ["wa", "wa", "wb", "wa", "wc", "wb", "wa", "wa", "wa", "wc", "wb"]
+            .iter()
+            .enumerate()
+        {
             let call = fleet.run(ANNA, workspace, &format!("echo {count}")).await.unwrap();
             made.push(call.call_id);
         }
@@ -44,21 +47,40 @@ fn pages_have_everything_once_and_in_order() {
                 fleet.run(ANNA, "wa", "true").await.unwrap();
                 fleet.workers[1].kill9().await;
                 let home = fleet.home();
-                refused(fleet.tools(ANNA).list_calls(page(&token)).await, Code::Unavailable, "WORKER_GONE");
+                refused(
+                    fleet.tools(ANNA).list_calls(page(&token)).await,
+                    Code::Unavailable,
+                    "WORKER_GONE",
+                );
                 fleet.workers[1].run(&home).await;
             }
         }
         assert_eq!(found, made);
         let theirs = fleet.tools(BEN).list_calls(page("")).await.unwrap().into_inner();
-        assert!(theirs.calls.iter().all(|call| call.context.as_ref().unwrap().workspace == "wb"));
+        assert!(
+            theirs
+                .calls
+                .iter()
+                .all(|call| call.context.as_ref().unwrap().workspace == "wb")
+        );
         assert_eq!(theirs.calls.len(), 3);
-        refused(fleet.tools(ANNA).list_calls(page("x")).await, Code::InvalidArgument, "INVALID_FIELD");
+        refused(
+            fleet.tools(ANNA).list_calls(page("x")).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
 
         let sessions = ListSessionsRequest {
             workspace: "-".to_owned(),
             ..ListSessionsRequest::default()
         };
-        let sessions = fleet.sessions(ANNA).list_sessions(sessions).await.unwrap().into_inner().sessions;
+        let sessions = fleet
+            .sessions(ANNA)
+            .list_sessions(sessions)
+            .await
+            .unwrap()
+            .into_inner()
+            .sessions;
         assert_eq!(sessions.len(), made.len() + 1);
         fleet.assert_calm();
     });

@@ -37,7 +37,11 @@ fn what_is_at_a_worker_that_is_away_is_told_so() {
         let details = refused(away, Code::Unavailable, "WORKER_GONE");
         assert!(details.retry_info().unwrap().retry_delay.is_some());
         let get = GetCallRequest { call_id: made };
-        refused(fleet.tools(ANNA).get_call(get.clone()).await, Code::Unavailable, "WORKER_GONE");
+        refused(
+            fleet.tools(ANNA).get_call(get.clone()).await,
+            Code::Unavailable,
+            "WORKER_GONE",
+        );
         // The others go on.
         fleet.run(ANNA, "wa", "true").await.unwrap();
         fleet.run(ANNA, "wc", "true").await.unwrap();

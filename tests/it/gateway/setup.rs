@@ -31,7 +31,7 @@ pub(super) const CARL: &str = "carl-carl-carl-carl";
 const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\ncarl carl-carl-carl-carl *\n";
 const OWN: &str = "gateway gateway-gateway-gateway *\nlocal local-local-local-local *\n";
 
-/// What is asked about in the workspaces.
+/// What is asked about in the workspaces `wa` and `wb`; in `wc` everything is allowed, and nothing confined.
 const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
 
 /// A token of the workers that is no gateway's.
@@ -79,9 +79,20 @@ impl Process {
     /// Starts it (again).
     pub(super) async fn run(&mut self, home: &Path) {
         let out = self.folder.join("stdout");
-        let log = File::options().create(true).append(true).open(self.folder.join("stderr")).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("stderr"))
+            .unwrap();
         let child = Command::new(PROGRAM)
-            .args(["--json", "--config", "toolgate.toml", self.command, "--listen", &self.address])
+            .args([
+                "--json",
+                "--config",
+                "toolgate.toml",
+                self.command,
+                "--listen",
+                &self.address,
+            ])
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", home)
@@ -153,10 +164,15 @@ impl Fleet {
             let place = folder.path().join(name);
             fs::create_dir_all(place.join("work")).unwrap();
             fs::create_dir_all(place.join("roots")).unwrap();
-            put(&place.join("work/opencode.json"), RULES);
+            let rules = if name == "c" {
+                r#"{"permission": "allow"}"#
+            } else {
+                RULES
+            };
+            put(&place.join("work/opencode.json"), rules);
             put(&place.join("tokens"), OWN);
             let text = format!(
-                "data_dir = \"data\"\nlisten.unix = \"none\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
+                "data_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
                  [[workspaces]]\nname = \"w{name}\"\ndirectory = \"work\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
             );
             put(&place.join("toolgate.toml"), &text);
@@ -235,5 +251,12 @@ pub(super) async fn answer(fleet: &Fleet, token: &'static str, prompt: &Prompt) 
         reply: Some(support::reply(prompt, PromptDecision::Once)),
         ..ReplyPromptRequest::default()
     };
-    fleet.prompts(token).reply_prompt(request).await.unwrap().into_inner().result.unwrap()
+    fleet
+        .prompts(token)
+        .reply_prompt(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .result
+        .unwrap()
 }

@@ -14,7 +14,14 @@ use crate::support::{check_log, collect, eventually, everybody, list_all, reply,
 /// The next message but heartbeats.
 async fn next(stream: &mut Streaming<ChannelResponse>) -> Message {
     loop {
-        match stream.message().await.unwrap().expect("the channel goes on").message.unwrap() {
+        match stream
+            .message()
+            .await
+            .unwrap()
+            .expect("the channel goes on")
+            .message
+            .unwrap()
+        {
             Message::Heartbeat(_) => {}
             message => return message,
         }
@@ -31,19 +38,32 @@ fn one_approver_answers_for_all_workers() {
             filter: Some(everybody()),
         };
         let send = async |message| replies.send(ChannelRequest { message: Some(message) }).await.unwrap();
-        let early = fleet.tools(ANNA).execute_tool(bash("wa", "echo ask 0")).await.unwrap().into_inner();
+        let early = fleet
+            .tools(ANNA)
+            .execute_tool(bash("wa", "echo ask 0"))
+            .await
+            .unwrap()
+            .into_inner();
         let mut calls = vec![early];
         let prompt = waiting(&mut calls[0]).await;
         send(channel_request::Message::Open(open)).await;
-        let mut channel = fleet.prompts(CARL).channel(ReceiverStream::new(requests)).await.unwrap().into_inner();
+        let mut channel = fleet
+            .prompts(CARL)
+            .channel(ReceiverStream::new(requests))
+            .await
+            .unwrap()
+            .into_inner();
         assert!(matches!(next(&mut channel).await, Message::Opened(_)));
         let Message::PromptAdded(added) = next(&mut channel).await else {
             panic!("the prompt that is open comes first");
         };
         assert_eq!(added.prompt.as_ref().unwrap().prompt_id, prompt.prompt_id);
-        assert!(matches!(next(&mut channel).await, Message::SnapshotEnd(SnapshotEnd { prompts: 1 })));
+        assert!(matches!(
+            next(&mut channel).await,
+            Message::SnapshotEnd(SnapshotEnd { prompts: 1 })
+        ));
         let mut prompts = vec![prompt];
-        for (count, workspace) in ["wb", "wc", "wb"].iter().enumerate() {
+        for (count, workspace) in ["wb", "wa", "wb"].iter().enumerate() {
             let request = bash(workspace, &format!("echo ask {count}"));
             calls.push(fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner());
             let Message::PromptAdded(PromptAdded { prompt: Some(prompt) }) = next(&mut channel).await else {
@@ -52,8 +72,19 @@ fn one_approver_answers_for_all_workers() {
             assert_eq!(prompt.workspace, *workspace);
             prompts.push(prompt);
         }
-        let listed = fleet.prompts(CARL).list_prompts(list_all()).await.unwrap().into_inner().prompts;
-        let ids = |prompts: &[Prompt]| prompts.iter().map(|prompt| prompt.prompt_id.clone()).collect::<Vec<_>>();
+        let listed = fleet
+            .prompts(CARL)
+            .list_prompts(list_all())
+            .await
+            .unwrap()
+            .into_inner()
+            .prompts;
+        let ids = |prompts: &[Prompt]| {
+            prompts
+                .iter()
+                .map(|prompt| prompt.prompt_id.clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(&listed), ids(&prompts), "in the order of their arrival");
         let (mut accepted, mut resolved) = (0, BTreeSet::new());
         for prompt in &prompts {
@@ -78,7 +109,10 @@ fn one_approver_answers_for_all_workers() {
         }
         for call in calls {
             let events = collect(call).await.unwrap();
-            assert!(matches!(events.last().unwrap().event, Some(call_event::Event::Completed(_))));
+            assert!(matches!(
+                events.last().unwrap().event,
+                Some(call_event::Event::Completed(_))
+            ));
         }
         // A reply to nothing is answered as such.
         let nothing = Prompt {
@@ -94,7 +128,12 @@ fn one_approver_answers_for_all_workers() {
 fn watchers_are_told_when_a_worker_is_back() {
     test(async {
         let mut fleet = Fleet::start().await;
-        let mut watch = fleet.prompts(CARL).watch_prompts(watch_all()).await.unwrap().into_inner();
+        let mut watch = fleet
+            .prompts(CARL)
+            .watch_prompts(watch_all())
+            .await
+            .unwrap()
+            .into_inner();
         let mut events = fleet
             .sessions(CARL)
             .watch_events(WatchEventsRequest {
@@ -106,7 +145,14 @@ fn watchers_are_told_when_a_worker_is_back() {
             .into_inner();
         let mut told = async || loop {
             use watch_prompts_response::Message as Told;
-            match watch.message().await.unwrap().expect("the stream goes on").message.unwrap() {
+            match watch
+                .message()
+                .await
+                .unwrap()
+                .expect("the stream goes on")
+                .message
+                .unwrap()
+            {
                 Told::Heartbeat(_) => {}
                 message => return message,
             }
@@ -148,10 +194,19 @@ fn watchers_are_told_when_a_worker_is_back() {
         let rest = collect(call).await.unwrap();
         let first = rest.iter().find(|event| event.sequence != 0).unwrap().sequence;
         check_log(first - 1, &rest);
-        assert!(matches!(rest.last().unwrap().event, Some(call_event::Event::Completed(_))), "{rest:?}");
+        assert!(
+            matches!(rest.last().unwrap().event, Some(call_event::Event::Completed(_))),
+            "{rest:?}"
+        );
         let mut number = 0;
         loop {
-            let event = events.message().await.unwrap().expect("the stream goes on").event.unwrap();
+            let event = events
+                .message()
+                .await
+                .unwrap()
+                .expect("the stream goes on")
+                .event
+                .unwrap();
             match event.event.unwrap() {
                 event::Event::Heartbeat(_) => {}
                 kind => {

@@ -49,7 +49,9 @@ impl RawWorker {
                 return Err("expected unix:/PATH with a whole path".to_owned());
             }
         } else if !is_server(&worker.address) {
-            return Err("expected an address such as https://10.0.0.5:50551, http://127.0.0.1:50551 or unix:/PATH".to_owned());
+            return Err(
+                "expected an address such as https://10.0.0.5:50551, http://127.0.0.1:50551 or unix:/PATH".to_owned(),
+            );
         } else if !is_encrypted && !self.insecure && !is_local(&worker.address) {
             return Err(
                 "the line to this worker is not encrypted: write https://, or `insecure = true` if something in between encrypts"
@@ -94,17 +96,23 @@ pub(super) fn workers() -> Kind<BTreeMap<String, RawWorker>, Vec<WorkerConfig>> 
                     "expected a name of 1 to {MAX_NAME_BYTES} small letters, digits or '-', found {name:?}"
                 ));
             }
-            worker.check(&name, context).map_err(|message| format!("worker {name:?}: {message}"))
+            worker
+                .check(&name, context)
+                .map_err(|message| format!("worker {name:?}: {message}"))
         });
         checked.collect()
     };
     let show = |worker: &WorkerConfig| format!("{}={}", worker.name, worker.address);
-    Kind::new(Shape::Tables, parse, move |workers: &Vec<WorkerConfig>| joined(workers, show))
+    Kind::new(Shape::Tables, parse, move |workers: &Vec<WorkerConfig>| {
+        joined(workers, show)
+    })
 }
 
 /// The ids of principals that may say on whose behalf they call, as the audit shows them.
 pub(super) fn gateway(id: &str) -> Result<String, String> {
-    let name = id.split_once(':').filter(|(kind, _)| matches!(*kind, "token" | "jwt" | "certificate"));
+    let name = id
+        .split_once(':')
+        .filter(|(kind, _)| matches!(*kind, "token" | "jwt" | "certificate"));
     match name {
         Some((_, name)) if !name.is_empty() => Ok(id.to_owned()),
         Some(_) | None => Err(format!(
@@ -127,7 +135,10 @@ pub(super) fn check(
     if cluster.role == ClusterRole::All {
         return match cluster.workers.is_empty() {
             true => Ok(()),
-            false => Err(layers.conflict("cluster.workers", "only a gateway has workers: set cluster.role to \"gateway\"")),
+            false => Err(layers.conflict(
+                "cluster.workers",
+                "only a gateway has workers: set cluster.role to \"gateway\"",
+            )),
         };
     }
     for key in ["workspaces", "workspace_roots"] {
@@ -182,7 +193,12 @@ mod tests {
             worker("address = \"https://10.0.0.5:50551\"\ncertificate = \"/c\"\nkey = \"/k\"\nca = \"/ca\"")
         );
         let config = load(&text).unwrap();
-        let names: Vec<&str> = config.cluster.workers.iter().map(|worker| worker.name.as_str()).collect();
+        let names: Vec<&str> = config
+            .cluster
+            .workers
+            .iter()
+            .map(|worker| worker.name.as_str())
+            .collect();
         assert_eq!((config.cluster.role, names), (ClusterRole::Gateway, vec!["a", "b"]));
         assert!(config.workspaces.is_empty() && config.listen.unix.is_none());
         assert_eq!(config.cluster.workers[0].key.as_deref(), Some(Path::new("/k")));
@@ -199,24 +215,72 @@ mod tests {
         };
         let good = worker("address = \"unix:/a\"\ntoken_file = \"/t\"");
         check(GATEWAY, "needs workers");
-        check(&format!("{good}[[workspaces]]\nname = \"a\"\ndirectory = \"/a\""), "works in no folder");
-        check(&format!("{good}[[workspace_roots]]\ndirectory = \"/a\""), "works in no folder");
-        check(&good.replace("cluster.role = \"gateway\"\n", ""), "only a gateway has workers");
+        check(
+            &format!("{good}[[workspaces]]\nname = \"a\"\ndirectory = \"/a\""),
+            "works in no folder",
+        );
+        check(
+            &format!("{good}[[workspace_roots]]\ndirectory = \"/a\""),
+            "works in no folder",
+        );
+        check(
+            &good.replace("cluster.role = \"gateway\"\n", ""),
+            "only a gateway has workers",
+        );
         check(&good.replace("auth.tokens_file = \"tokens\"\n", ""), "on whose behalf");
         check(&good.replace("workers.a", "workers.A"), "small letters");
-        check(&format!("{good}[auth.unix]\ngroup = \"g\"\nscopes = [\"admin\"]\n[listen]\nunix = \"/s\""), "asks everybody");
+        check(
+            &format!("{good}[auth.unix]\ngroup = \"g\"\nscopes = [\"admin\"]\n[listen]\nunix = \"/s\""),
+            "asks everybody",
+        );
         check(&worker("address = \"unix:/a\""), "must say who it is");
-        check(&worker("address = \"http://10.0.0.5:1\"\ntoken_file = \"/t\""), "not encrypted");
-        assert!(load(&worker("address = \"http://10.0.0.5:1\"\ntoken_file = \"/t\"\ninsecure = true")).is_ok());
+        check(
+            &worker("address = \"http://10.0.0.5:1\"\ntoken_file = \"/t\""),
+            "not encrypted",
+        );
+        assert!(
+            load(&worker(
+                "address = \"http://10.0.0.5:1\"\ntoken_file = \"/t\"\ninsecure = true"
+            ))
+            .is_ok()
+        );
         assert!(load(&worker("address = \"http://[::1]:1\"\ntoken_file = \"/t\"")).is_ok());
-        for address in ["unix:a", "10.0.0.5:1", "https://", "https://u@a", "https://a/b", "ftp://a"] {
-            check(&worker(&format!("address = \"{address}\"\ntoken_file = \"/t\"")), "expected");
+        for address in [
+            "unix:a",
+            "10.0.0.5:1",
+            "https://",
+            "https://u@a",
+            "https://a/b",
+            "ftp://a",
+        ] {
+            check(
+                &worker(&format!("address = \"{address}\"\ntoken_file = \"/t\"")),
+                "expected",
+            );
         }
-        check(&worker("address = \"https://a\"\ncertificate = \"/c\""), "both certificate and key");
-        check(&worker("address = \"unix:/a\"\ntoken_file = \"/t\"\nca = \"/c\""), "https://");
+        check(
+            &worker("address = \"https://a\"\ncertificate = \"/c\""),
+            "both certificate and key",
+        );
+        check(
+            &worker("address = \"unix:/a\"\ntoken_file = \"/t\"\nca = \"/c\""),
+            "https://",
+        );
         check("auth.gateways = [\"token:gw\"]", "nobody could show");
-        check("auth.tokens_file = \"t\"\nauth.gateways = [\"gw\"]", "the id of a principal");
-        check("auth.tokens_file = \"t\"\nauth.gateways = [\"unix:0\"]", "the id of a principal");
-        assert_eq!(load("auth.tokens_file = \"t\"\nauth.gateways = [\"token:gw\"]").unwrap().auth.gateways, ["token:gw"]);
+        check(
+            "auth.tokens_file = \"t\"\nauth.gateways = [\"gw\"]",
+            "the id of a principal",
+        );
+        check(
+            "auth.tokens_file = \"t\"\nauth.gateways = [\"unix:0\"]",
+            "the id of a principal",
+        );
+        assert_eq!(
+            load("auth.tokens_file = \"t\"\nauth.gateways = [\"token:gw\"]")
+                .unwrap()
+                .auth
+                .gateways,
+            ["token:gw"]
+        );
     }
 }

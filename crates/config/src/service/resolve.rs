@@ -184,7 +184,11 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     let private_files = [
         tls.iter().map(|tls| tls.key.clone()).collect(),
         auth.tokens_file.iter().cloned().collect(),
-        keys.cluster.workers.iter().flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned()).collect(),
+        keys.cluster
+            .workers
+            .iter()
+            .flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned())
+            .collect(),
         auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
         paths(keys.audit.key_file.as_slice()),
         paths(keys.search.key_file.as_slice()),

@@ -37,8 +37,8 @@ use toolgate_config::service::AuthConfig;
 use toolgate_contract::{ErrorReason, Scope};
 use toolgate_model::{Principal, PrincipalKind};
 
-pub use self::behalf::{ENTRY, OnBehalf};
 use self::behalf::People;
+pub use self::behalf::{ENTRY, OnBehalf};
 pub(crate) use self::caller::{ALL, Caller};
 use self::caller::{Reach, Scopes, Secret};
 use self::certificates::Certificates;

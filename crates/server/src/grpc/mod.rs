@@ -48,8 +48,8 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
-use tonic::codegen::http::{Method, Request, Response};
 use tonic::codegen::http::header::HeaderName;
+use tonic::codegen::http::{Method, Request, Response};
 use tonic::service::{AxumBody, Routes};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -69,8 +69,8 @@ use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
 use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
 use toolgate_telemetry::Telemetry;
-use tower::{Service, ServiceExt as _};
 use tower::util::option_layer;
+use tower::{Service, ServiceExt as _};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
@@ -311,10 +311,7 @@ fn standard(health: HealthServer<impl Health>) -> Result<Routes, tonic_reflectio
         .add_service(reflection().build_v1alpha()?))
 }
 
-fn routes(
-    shared: Arc<Shared>,
-    health: HealthServer<impl Health>,
-) -> Result<Routes, tonic_reflection::server::Error> {
+fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Result<Routes, tonic_reflection::server::Error> {
     let limit = shared.max_message_bytes;
     let routes = standard(health)?
         .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))

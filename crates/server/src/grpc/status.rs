@@ -85,13 +85,7 @@ fn quota(reason: ErrorReason, key: &str, limit: u64, problem: &str) -> ErrorDeta
 }
 
 /// A limit is reached that has room again after some time.
-pub fn exhausted(
-    reason: ErrorReason,
-    key: &str,
-    limit: u64,
-    retry: Duration,
-    problem: impl Into<String>,
-) -> Status {
+pub fn exhausted(reason: ErrorReason, key: &str, limit: u64, retry: Duration, problem: impl Into<String>) -> Status {
     let problem = problem.into();
     let mut details = quota(reason, key, limit, &problem);
     details.set_retry_info(Some(retry));

@@ -118,7 +118,9 @@ impl People {
     /// Returns what one may do in a workspace, as the gateway said last.
     pub(super) fn rights_of(&self, id: &str, workspace: &str) -> Option<Scopes> {
         let people = self.0.lock();
-        let caller = people.get(id).filter(|caller| caller.expires.is_none_or(|end| end > Instant::now()))?;
+        let caller = people
+            .get(id)
+            .filter(|caller| caller.expires.is_none_or(|end| end > Instant::now()))?;
         caller.sees(workspace).then_some(caller.scopes)
     }
 }
@@ -253,7 +255,11 @@ mod tests {
             r#"{"principal":"token:a","scopes":[],"workspaces":null,"expires_in_ms":null,"more":1}"#,
             "{}",
         ] {
-            check(&with(HeaderValue::try_from(STANDARD_NO_PAD.encode(text)).unwrap()), &gateway, false);
+            check(
+                &with(HeaderValue::try_from(STANDARD_NO_PAD.encode(text)).unwrap()),
+                &gateway,
+                false,
+            );
         }
         check(&with(HeaderValue::from_static("?")), &gateway, false);
     }
