@@ -29,6 +29,7 @@ mod events;
 mod exit;
 mod files;
 mod forward;
+mod gateway;
 mod globals;
 mod grants;
 mod health;
@@ -96,6 +97,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Run the service until SIGTERM or SIGINT; a second signal exits at once.
     Serve(serve::ServeArgs),
+    /// Run a gateway in the foreground: many workspaces behind one address.
+    Gateway(gateway::GatewayArgs),
     /// List the tools that an agent may use, or show one with its schema.
     Tools(tools::ToolsArgs),
     /// Execute a tool, show what it does, and ask for permission in the terminal.
@@ -169,7 +172,7 @@ impl Cli {
     /// Returns how and what to log: what the configuration of the service says for `serve`, otherwise lines for people.
     /// `-v` is stronger than both; `TOOLGATE_LOG` is stronger still.
     pub(crate) fn log(&self) -> (LogFormat, String) {
-        let serves = matches!(self.command, Command::Serve(_));
+        let serves = matches!(self.command, Command::Serve(_) | Command::Gateway(_));
         let configured = serves
             .then(|| service::log_settings(self.globals.config.clone()))
             .flatten();
@@ -187,6 +190,7 @@ impl Cli {
         let runs_service = matches!(
             self.command,
             Command::Serve(_)
+                | Command::Gateway(_)
                 | Command::Call(_)
                 | Command::Files(_)
                 | Command::Tools(_)
@@ -199,14 +203,14 @@ impl Cli {
 
     fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
-            (0, Command::Serve(_)) => "info",
+            (0, Command::Serve(_) | Command::Gateway(_)) => "info",
             // They may start a service: what its rules do not mean, and which of its tools are left out. A client keeps what
             // `mcp` says.
             (0, Command::Mcp(_) | Command::Call(_) | Command::Files(_) | Command::Tools(_) | Command::Revert(_)) => {
                 "warn"
             }
             (0, _) => "error",
-            (1, Command::Serve(_)) => "toolgate=debug,info",
+            (1, Command::Serve(_) | Command::Gateway(_)) => "toolgate=debug,info",
             (1, _) => "warn",
             (2.., _) => "toolgate=debug,info",
         }
@@ -217,6 +221,7 @@ impl Command {
     async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         match self {
             Self::Serve(args) => args.run(globals, terminal).await,
+            Self::Gateway(args) => args.run(globals, terminal).await,
             Self::Tools(args) => args.run(globals, terminal).await,
             Self::Call(args) => args.run(globals, terminal).await,
             Self::Mcp(args) => args.run(globals, terminal).await,

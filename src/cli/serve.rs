@@ -9,7 +9,7 @@ use toolgate_server::app::hangup::{Hangup, Hangups};
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::service::{Flags, Service};
+use super::service::{Addresses, Flags, Service};
 use super::terminal::{Look, Terminal};
 
 /// Where the service listens and works. What is not given here is taken from TOOLGATE_* variables, then from the
@@ -79,7 +79,7 @@ impl ServeArgs {
             console: self.console,
         };
         let mut service = Service::start(&flags, true).await?;
-        announce(&service, terminal)?;
+        announce(&service.addresses(), terminal)?;
         let failure = loop {
             tokio::select! {
                 () = interrupts.next() => break None,
@@ -105,21 +105,17 @@ impl ServeArgs {
     }
 }
 
-/// Says where the service listens: for people on standard error, with `--json` for programs on standard output.
-fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
-    let tcp = service.tcp().map(|address| format!("{}://{address}", service.scheme()));
-    let unix = service.unix().map(|socket| format!("unix:{}", socket.display()));
-    let admin = service.admin().map(|address| format!("http://{address}/metrics"));
-    for address in tcp.iter().chain(&unix).chain(&admin) {
+/// Says where is listened: for people on standard error, with `--json` for programs on standard output.
+pub(super) fn announce(at: &Addresses, terminal: &Terminal) -> Result<(), Failure> {
+    for address in at.tcp.iter().chain(&at.unix).chain(&at.admin) {
         terminal.inform(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
     }
-    let console = service.console();
-    if let Some(address) = &console {
+    if let Some(address) = &at.console {
         terminal.inform(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
     }
     if terminal.json {
         terminal.record(&json!({
-            "listening": { "tcp": tcp, "unix": unix, "console": console, "admin": admin }
+            "listening": { "tcp": at.tcp, "unix": at.unix, "console": at.console, "admin": at.admin }
         }))?;
     }
     Ok(())

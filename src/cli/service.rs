@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_config::service::{LogConfig, TelemetryConfig};
+use toolgate_config::service::{ClusterRole, LogConfig, TelemetryConfig};
 use toolgate_config::{Config, ConfigError, Environment, RawConfig, ToolsConfig};
 use toolgate_fs::Workspace;
+use toolgate_gateway::Gateway;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
@@ -126,6 +127,7 @@ impl Service {
     pub(super) async fn start(flags: &Flags, stays: bool) -> Result<Self, Failure> {
         let environment = environment();
         let mut config = flags.load(&environment)?;
+        check_role(&config, ClusterRole::All)?;
         if !stays {
             // Its port may be taken by the one that stays, and nobody waits for the traces of one command.
             config.telemetry = TelemetryConfig::default();
@@ -186,20 +188,22 @@ impl Service {
         if self.running.tls { "https" } else { "http" }
     }
 
-    /// Returns where its console is, if it serves one over TCP.
-    pub(super) fn console(&self) -> Option<String> {
-        let address = self.tcp().filter(|_| self.running.console)?;
-        Some(format!("{}://{address}/console/", self.scheme()))
+    /// Returns where it can be reached, as people write it.
+    pub(super) fn addresses(&self) -> Addresses {
+        let Running {
+            tcp,
+            tls,
+            unix,
+            admin,
+            console,
+            ..
+        } = &self.running;
+        Addresses::new(*tcp, *tls, unix.as_deref(), *admin, *console)
     }
 
     /// Returns where its Unix socket is.
     pub(super) fn unix(&self) -> Option<&Path> {
         self.running.unix.as_deref()
-    }
-
-    /// Returns where operators ask for it.
-    pub(super) fn admin(&self) -> Option<SocketAddr> {
-        self.running.admin
     }
 
     /// Returns what ends its programs while it is drained.
@@ -218,6 +222,68 @@ impl Service {
         drop(self.registration);
         self.running.drain().await;
     }
+}
+
+/// Where a service or a gateway can be reached, as people write it.
+pub(super) struct Addresses {
+    pub(super) tcp: Option<String>,
+    pub(super) unix: Option<String>,
+    pub(super) admin: Option<String>,
+    pub(super) console: Option<String>,
+}
+
+impl Addresses {
+    fn new(tcp: Option<SocketAddr>, tls: bool, unix: Option<&Path>, admin: Option<SocketAddr>, console: bool) -> Self {
+        let tcp = tcp.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }));
+        Self {
+            unix: unix.map(|socket| format!("unix:{}", socket.display())),
+            admin: admin.map(|address| format!("http://{address}/metrics")),
+            console: tcp
+                .as_ref()
+                .filter(|_| console)
+                .map(|address| format!("{address}/console/")),
+            tcp,
+        }
+    }
+
+    pub(super) fn of_gateway(gateway: &Gateway) -> Self {
+        let Gateway {
+            tcp,
+            tls,
+            unix,
+            admin,
+            console,
+            ..
+        } = gateway;
+        Self::new(*tcp, *tls, unix.as_deref(), *admin, *console)
+    }
+}
+
+/// Starts a gateway from the configuration.
+pub(super) async fn gateway(flags: &Flags) -> Result<Gateway, Failure> {
+    let config = flags.load(&environment())?;
+    check_role(&config, ClusterRole::Gateway)?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    Gateway::start(&config).await.map_err(not_started)
+}
+
+/// Refuses a configuration that is for another command.
+fn check_role(config: &Config, role: ClusterRole) -> Result<(), Failure> {
+    if config.cluster.role == role {
+        return Ok(());
+    }
+    Err(Failure::Configuration(match role {
+        ClusterRole::All => {
+            "the configuration is that of a gateway (cluster.role), which runs no calls: start it with `toolgate gateway`".to_owned()
+        }
+        ClusterRole::Gateway => {
+            "the configuration is not that of a gateway: set cluster.role to \"gateway\" and name the workers in \
+             [cluster.workers.NAME], or start a service with `toolgate serve`"
+                .to_owned()
+        }
+    }))
 }
 
 fn not_started(error: anyhow::Error) -> Failure {

@@ -35,6 +35,7 @@ mod file_commands;
 mod files;
 mod floods;
 mod forward;
+mod gateway;
 mod hooks;
 mod hostile;
 mod hosts;

@@ -183,6 +183,20 @@ impl WorkspaceSet {
         self.0.iter().flat_map(|selection| &selection.names).map(String::as_str)
     }
 
+    /// Says whether no workspace can be in it.
+    pub fn is_empty(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|selection| selection.names.is_empty() && selection.prefixes.is_empty())
+    }
+
+    /// Returns the entries that [`Self::parse`] reads as this set; none for all workspaces.
+    pub fn entries(&self) -> Option<Vec<String>> {
+        let selection = self.0.as_ref()?;
+        let prefixes = selection.prefixes.iter().map(|prefix| format!("{prefix}*"));
+        Some(selection.names.iter().cloned().chain(prefixes).collect())
+    }
+
     /// Returns texts between which all names are that are in it beside [`Self::names`], in the order of their bytes: from the
     /// first one, up to and without the second one.
     pub fn ranges(&self) -> impl Iterator<Item = (&str, String)> {
@@ -307,6 +321,7 @@ mod tests {
             (0, 0, None)
         );
         assert_eq!(WorkspaceSet::of_names([]), none);
+        assert!(none.is_empty() && !WorkspaceSet::ALL.is_empty() && !set(&["a"]).is_empty());
     }
 
     #[test]
@@ -337,6 +352,7 @@ mod tests {
             prop_assert_eq!(both.contains(&name), one.contains(&name) && other.contains(&name));
             prop_assert_eq!(&both, &other.and(&one));
             prop_assert_eq!(&one.and(&WorkspaceSet::ALL), &one);
+            prop_assert_eq!(&one.entries().map(|entries| read(&entries)), &Some(one.clone()));
             let mut ranges = one.ranges();
             let is_between = ranges.any(|(from, until)| from <= name.as_str() && name < until);
             prop_assert_eq!(one.contains(&name), one.names().any(|one| one == name) || is_between);

@@ -5,9 +5,8 @@
 //! stops: health NOT_SERVING, new calls refused, grace, cancel, terminal events for all, streams closed, programs gone,
 //! store closed.
 
-#![allow(clippy::disallowed_methods)] // removes the service's own socket
-
 mod call_programs;
+pub mod entrance;
 #[cfg(feature = "javascript")]
 mod extensions;
 #[cfg(not(feature = "javascript"))]
@@ -31,19 +30,15 @@ mod workspaces;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
-use tokio::net::TcpListener;
+use anyhow::{Context as _, anyhow};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::server::TcpIncoming;
-use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
 use toolgate_engine::{Engine, EngineDeps, Limits, RunLimits};
@@ -55,12 +50,13 @@ use toolgate_process::{self as process, Programs};
 use toolgate_store::Store;
 use toolgate_store::audit::Recorder;
 use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions};
-use toolgate_telemetry::{Admin, Telemetry};
+use toolgate_telemetry::Admin;
 use toolgate_tool::Tool;
 use toolgate_tools::skills::remote::FirstFetch;
 use toolgate_web::Network;
 
 use self::call_programs::ProgramsOfCalls;
+use self::entrance::{Addresses, Entrance};
 use self::extensions::Extensions;
 use self::mcp::Servers;
 pub use self::places::UnusableFolder;
@@ -68,9 +64,7 @@ use self::places::{Common, Opened, Opener, Sources, uploads};
 use self::rules::Rules;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, look_after_dead_runs, sweep};
 use self::workspaces::AtRunTime;
-use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
-use crate::grpc::limits::{Traffic, TrafficLimits};
-use crate::grpc::{self, Listener, ServeError, Services, Shared, Watches, Workspaces as _, console};
+use crate::grpc::{self, ServeError, Services, Shared, Watches, Workspaces as _};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, Claim, output_folder, workspace_folder};
@@ -84,9 +78,6 @@ const STREAMS_GRACE: Duration = Duration::from_secs(2);
 /// A service that is ready to listen.
 pub struct App {
     parts: Parts,
-    listen: ListenConfig,
-    socket_group: Option<String>,
-    tls: Option<Arc<Tls>>,
     retention: Sweep,
     remote_skills: Vec<FirstFetch>,
     rules: Arc<Rules>,
@@ -132,8 +123,7 @@ struct Parts {
     sandbox: Arc<Sandbox>,
     shared: Arc<Shared>,
     services: Services,
-    admin: Option<Admin>,
-    telemetry: Telemetry,
+    entrance: Entrance,
     drain_grace: Duration,
 }
 
@@ -144,12 +134,8 @@ impl App {
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
     pub async fn build(config: &Config, environment: &Environment, watchdog: Option<PathBuf>) -> anyhow::Result<Self> {
-        if config.console && !console::IS_BUILT {
-            bail!("console: this build of Toolgate has no console (it lacks the Cargo feature \"console\")");
-        }
-        let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
-        let authenticator = authenticator(&config.auth).await?;
-        let tls = tls(config.tls.as_ref()).await?;
+        let entrance = Entrance::open(config).await?;
+        let (telemetry, authenticator) = (entrance.telemetry.clone(), entrance.authenticator.clone());
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
@@ -280,7 +266,7 @@ impl App {
             hosts,
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
-            traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
+            traffic: entrance.traffic.clone(),
             origins: config.listen.origins.clone().into(),
             console: config.console,
             authenticator,
@@ -313,15 +299,11 @@ impl App {
             sandbox,
             shared,
             services,
-            admin,
-            telemetry,
+            entrance,
             drain_grace: config.drain_grace,
         };
         Ok(Self {
             parts,
-            listen: config.listen.clone(),
-            socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
-            tls,
             retention: Sweep {
                 keep: config.retention,
                 audit: config.audit.retention,
@@ -365,32 +347,16 @@ impl App {
         let parts = self.parts;
         let stop_servers = CancellationToken::new();
         let mut servers = JoinSet::new();
-        let mut tcp = None;
-        if let Some(address) = self.listen.tcp {
-            let (bound, listener) = bind(address, self.tls.clone())
-                .await
-                .map_err(|error| occupied(error, address))?;
-            tcp = Some(bound);
-            servers.spawn(parts.services.clone().serve(listener, stop_servers.clone()));
-        }
-        let unix = self.listen.unix.clone();
-        if let Some(path) = &unix {
-            let listener = socket::bind(path, self.socket_group.as_deref())
-                .with_context(|| format!("cannot listen on {}", path.display()))?;
-            servers.spawn(
-                parts
-                    .services
-                    .clone()
-                    .serve(Listener::Unix(listener), stop_servers.clone()),
-            );
-        }
-        let (encrypted, console) = (self.tls.is_some(), parts.shared.console);
-        let (authenticator, tls, stop) = (parts.shared.authenticator.clone(), self.tls, stop_servers.clone());
-        servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
+        let listened = parts
+            .entrance
+            .listen(&parts.services, &mut servers, &stop_servers)
+            .await?;
+        let Addresses { tcp, tls, unix } = listened;
+        let console = parts.shared.console;
         servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(parts.engine.clone(), stop_servers.clone()));
         if let Some(claim) = &self.claim {
-            let tcp = tcp.map(|address| format!("{}://{address}", if encrypted { "https" } else { "http" }));
+            let tcp = tcp.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }));
             let unix = unix.as_ref().map(|path| format!("unix:{}", path.display()));
             claim.announce(unix.iter().chain(&tcp).map(String::as_str))?;
             let (engine, store) = (parts.engine.clone(), parts.store.clone());
@@ -408,14 +374,14 @@ impl App {
             store: parts.store.clone(),
         });
         servers.spawn(telemetry::observe(
-            parts.telemetry.metrics.clone(),
+            parts.entrance.telemetry.metrics.clone(),
             watch.clone(),
             stop_servers.clone(),
         ));
-        if let Some(admin) = &parts.admin {
+        if let Some(admin) = &parts.entrance.admin {
             admin.watch(watch);
         }
-        let admin = parts.admin.as_ref().map(Admin::address);
+        let admin = parts.entrance.admin.as_ref().map(Admin::address);
         let instance = parts.engine.calls().instance().to_string();
         let places = parts.engine.catalogs().all();
         let workspaces = places.iter().map(|place| &place.workspace);
@@ -426,7 +392,7 @@ impl App {
         let roots = roots.map(|root| root.canonicalize().unwrap_or(root)).collect();
         Ok(Running {
             tcp,
-            tls: encrypted,
+            tls,
             console,
             unix,
             instance,
@@ -496,17 +462,13 @@ impl Running {
             sandbox,
             shared,
             services,
-            admin,
-            telemetry,
+            entrance,
             drain_grace,
         } = self.parts;
         services.stop_serving().await;
         engine.drain(drain_grace).await;
         shared.closing.cancel();
-        if let Some(path) = &self.unix {
-            // While this service still listens there: no other can have taken the path over.
-            let _ = std::fs::remove_file(path);
-        }
+        Addresses::remove_socket(self.unix.as_deref());
         self.stop_servers.cancel();
         let finished = async { while self.servers.join_next().await.is_some() {} };
         if tokio::time::timeout(STREAMS_GRACE, finished).await.is_err() {
@@ -529,55 +491,8 @@ impl Running {
                 "the store could not be closed"
             );
         }
-        telemetry.close().await;
-        if let Some(admin) = admin {
-            admin.close().await;
-        }
+        entrance.close().await;
         drop(self.claim);
-    }
-}
-
-/// Says what to do about an address that cannot be had.
-fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        anyhow::anyhow!(
-            "cannot listen on {address}: {error}; another service may be running: `toolgate calls` finds it, or choose another \
-             address with --listen"
-        )
-    } else {
-        anyhow::Error::from(error).context(format!("cannot listen on {address}"))
-    }
-}
-
-async fn bind(address: SocketAddr, tls: Option<Arc<Tls>>) -> io::Result<(SocketAddr, Listener)> {
-    let Some(tls) = tls else {
-        let incoming = TcpIncoming::bind(address)?.with_nodelay(Some(true));
-        return Ok((incoming.local_addr()?, Listener::Tcp(incoming)));
-    };
-    let listener = TcpListener::bind(address).await?;
-    Ok((listener.local_addr()?, Listener::Tls(listener, tls)))
-}
-
-async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>> {
-    let config = config.clone();
-    let loaded = tokio::task::spawn_blocking(move || Authenticator::load(config)).await?;
-    loaded.context("cannot set up authentication")
-}
-
-async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
-    let Some(config) = config.cloned() else { return Ok(None) };
-    let loaded = tokio::task::spawn_blocking(move || Tls::load(config)).await?;
-    loaded.context("cannot set up TLS").map(Some)
-}
-
-fn traffic(config: &Config) -> TrafficLimits {
-    let limits = &config.limits;
-    TrafficLimits {
-        requests_per_second: limits.max_requests_per_second,
-        request_burst: limits.max_request_burst,
-        streams: limits.max_streams as usize,
-        streams_per_principal: limits.max_streams_per_principal.map(|most| most as usize),
-        streams_per_connection: limits.max_streams_per_connection,
     }
 }
 

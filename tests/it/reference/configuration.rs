@@ -16,13 +16,14 @@ const PAGE: &str = "docs/reference/configuration.md";
 const ELSEWHERE: &str = "limits.";
 
 /// The keys, and the parts, that the chart sets from other values, or that a list of tables could not be given for: a variable
-/// does.
-const SET_BY_CHART: [&str; 9] = [
+/// does. The chart has no gateway.
+const SET_BY_CHART: [&str; 10] = [
     "data_dir",
     "workspaces",
     "workspace_roots",
     "listen.",
     "auth.",
+    "cluster.",
     "telemetry.",
     "audit.key_file",
     "search.key_file",

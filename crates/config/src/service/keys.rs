@@ -16,6 +16,7 @@ use toolgate_model::audit_key::Key as AuditKey;
 use toolgate_permission::Unattended;
 use toolgate_web::{Allowed, Proxy, Url};
 
+use super::cluster;
 use super::kinds::*;
 use super::layers::{Key, Layers};
 use super::parse;
@@ -174,6 +175,9 @@ keys! { |layers|
         tokens_file: Option<PathBuf> = path().optional(), None;
         /// Who the owners of client certificates are: entries with `subject` or `san`, `name`, `scopes`, `workspaces`.
         certificates: Vec<CertificateConfig> = parse::certificates(), Vec::new();
+        /// The [gateways](../operate/gateway.md): the principals that may say on whose behalf they call, by their ids as the
+        /// audit shows them, such as `token:gateway`.
+        gateways: Vec<String> = list(text(cluster::gateway)), Vec::new();
     }
 
     /// Signed tokens. A path or a text that is empty is not set.
@@ -371,6 +375,16 @@ keys! { |layers|
         /// The variables that calls may set (`environment` of `CallContext`) although they decide what runs, such as `["PATH"]`.
         /// `TOOLGATE_*` never are.
         callers: Vec<String> = parse::variables(), Vec::new();
+    }
+
+    /// What the service is for others: see [Many workspaces behind one address](../operate/gateway.md).
+    pub cluster: ClusterConfig in "cluster." {
+        /// What runs: `all` runs calls itself (`toolgate serve`); `gateway` passes them on to workers (`toolgate gateway`).
+        role: ClusterRole = word(ClusterRole::WORDS), ClusterRole::All;
+        /// The workers of a gateway, each in its table such as `[cluster.workers.a]` with `address` (`https://`, `http://`
+        /// or `unix:/PATH`), who the gateway is there (`token_file`, or `certificate` and `key`), and `ca` and `insecure`
+        /// where the line needs them.
+        workers: Vec<WorkerConfig> = cluster::workers(), Vec::new();
     }
 
     /// What operators see of the service.

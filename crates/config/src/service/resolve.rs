@@ -11,6 +11,7 @@ use toolgate_model::audit_key::Key as AuditKey;
 use toolgate_permission::{Unattended, hints};
 use toolgate_web as net;
 
+use super::cluster;
 use super::keys::*;
 use super::layers::{Layer, Layers, variable_of};
 use super::parse::MAX_SOCKET_PATH_BYTES;
@@ -38,7 +39,7 @@ pub struct Config {
     pub console: bool,
     /// Who may call.
     pub auth: AuthConfig,
-    /// The root folders in which tools work, the default one first; at least one.
+    /// The root folders in which tools work, the default one first; at least one, but none in a gateway.
     pub workspaces: Vec<WorkspaceConfig>,
     /// The folders below which workspaces may be opened while the service runs.
     pub workspace_roots: Vec<WorkspaceRoot>,
@@ -68,6 +69,8 @@ pub struct Config {
     pub javascript_runtime: Option<String>,
     /// How language servers are used.
     pub lsp: LspConfig,
+    /// What the service is for others.
+    pub cluster: ClusterConfig,
     /// What operators see of the service.
     pub telemetry: TelemetryConfig,
     /// What is logged.
@@ -97,6 +100,10 @@ pub struct AuthConfig {
     pub certificates: Vec<CertificateConfig>,
     /// Who else may use the Unix socket.
     pub unix: Option<UnixGroupConfig>,
+    /// The ids of the principals that may say on whose behalf they call.
+    pub gateways: Vec<String>,
+    /// Whether the owner of the process must say who calls, too, on a Unix socket.
+    pub owner_is_stranger: bool,
 }
 
 impl AuthConfig {
@@ -140,19 +147,24 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         let problem = Problem::new(None, "data_dir", message);
         return Err(ConfigError::invalid_in("in the environment", problem));
     }
-    let listen = listen(&mut layers, keys.listen, &general.data_dir)?;
+    let is_gateway = keys.cluster.role == ClusterRole::Gateway;
+    let listen = listen(&mut layers, keys.listen, &general.data_dir, is_gateway)?;
     let tls = tls(&layers, keys.tls)?;
     let auth = AuthConfig {
         tokens_file: keys.auth.tokens_file,
         jwt: jwt(&layers, keys.jwt)?,
         certificates: keys.auth.certificates,
         unix: unix_group(&layers, keys.unix)?,
+        gateways: keys.auth.gateways,
+        // A command that a worker on the same machine runs has the same user, and must not count as a person.
+        owner_is_stranger: is_gateway,
     };
+    cluster::check(&layers, &keys.cluster, &auth, tls.as_ref())?;
     check_reach(&layers, &listen, tls.as_ref(), &auth)?;
     check_limits(&layers, &keys.limits)?;
     let permission = permission(&mut layers, keys.permission, listen.is_local(), &auth)?;
-    let workspaces: Vec<WorkspaceConfig> = general
-        .workspaces
+    let workspaces = Some(general.workspaces).filter(|_| !is_gateway).unwrap_or_default();
+    let workspaces: Vec<WorkspaceConfig> = workspaces
         .into_iter()
         .map(|entry| WorkspaceConfig {
             name: entry.name,
@@ -174,6 +186,11 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     let private_files = [
         tls.iter().map(|tls| tls.key.clone()).collect(),
         auth.tokens_file.iter().cloned().collect(),
+        keys.cluster
+            .workers
+            .iter()
+            .flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned())
+            .collect(),
         auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
         paths(keys.audit.key_file.as_slice()),
         paths(keys.search.key_file.as_slice()),
@@ -211,6 +228,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         shell: keys.shell,
         javascript_runtime: keys.extensions.runtime,
         lsp: keys.lsp,
+        cluster: keys.cluster,
         telemetry: TelemetryConfig {
             admin: keys.telemetry.admin,
             traces,
@@ -229,8 +247,14 @@ fn paths<T>(files: &[(PathBuf, T)]) -> Vec<PathBuf> {
 }
 
 /// Picks the socket where nobody says which, and checks that there is something to listen on.
-fn listen(layers: &mut Layers<'_>, mut listen: ListenConfig, data_dir: &Path) -> Result<ListenConfig, ConfigError> {
-    if !layers.has("listen.unix") {
+fn listen(
+    layers: &mut Layers<'_>,
+    mut listen: ListenConfig,
+    data_dir: &Path,
+    is_gateway: bool,
+) -> Result<ListenConfig, ConfigError> {
+    // The usual path is that of a service that runs calls.
+    if !is_gateway && !layers.has("listen.unix") {
         let socket = layers.env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
         if socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
             layers.show("listen.unix", socket.display().to_string());

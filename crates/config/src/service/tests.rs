@@ -159,6 +159,8 @@ otlp_endpoint = "http://127.0.0.1:4317"
 [log]
 format = "json"
 filter = "warn,toolgate=debug"
+[cluster]
+role = "all"
 [[workspaces]]
 name = "a"
 directory = "~/a"
@@ -199,6 +201,7 @@ trust = false
         .filter(|setting| setting.source == Source::Default)
         .collect();
     let optional = |key: &str| key.starts_with("listen.tls.") || key.starts_with("auth.") || key.contains("approv");
+    let optional = |key: &str| optional(key) || key == "cluster.workers";
     let silent: Vec<&str> = silent.iter().map(|setting| setting.key.as_str()).collect();
     assert_eq!(
         silent.into_iter().filter(|key| !optional(key)).collect::<Vec<_>>(),
@@ -314,6 +317,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LSP_DIAGNOSTICS_WAIT", "0s"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
         ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
+        ("TOOLGATE_AUTH_GATEWAYS", "token:a,jwt:b"),
+        ("TOOLGATE_CLUSTER_ROLE", "all"),
     ];
     let config = load("", &vars, RawConfig::default()).expect("it is valid");
     assert_eq!(config.workspaces.len(), 2);
@@ -322,7 +327,7 @@ fn every_key_has_a_variable() {
         config
             .explain()
             .iter()
-            .filter(|setting| setting.key != "auth.certificates")
+            .filter(|setting| !["auth.certificates", "cluster.workers"].contains(&setting.key.as_str()))
     };
     for setting in settings() {
         assert!(

@@ -32,6 +32,13 @@ macro_rules! words {
 }
 
 words! {
+    /// What a process is for.
+    ClusterRole {
+        /// It runs calls itself.
+        All = "all",
+        /// It passes requests on to workers.
+        Gateway = "gateway",
+    }
     /// Who of this machine may connect by TCP where nobody is asked who they are.
     LocalUsers {
         /// The user that the service runs as, from processes that it did not start.
@@ -94,6 +101,23 @@ pub struct WorkspaceConfig {
     pub self_approval: Option<bool>,
     /// Whether code that the project brings is run here: its custom tools, plugins and MCP servers.
     pub trust: bool,
+}
+
+/// A service that a gateway passes requests on to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// Its name, unique.
+    pub name: String,
+    /// Where it listens: `https://HOST:PORT`, `http://HOST:PORT` or `unix:/PATH`.
+    pub address: String,
+    /// The file with the token that says who the gateway is.
+    pub token_file: Option<PathBuf>,
+    /// The certificate that says so, PEM.
+    pub certificate: Option<PathBuf>,
+    /// The private key of that certificate, PEM.
+    pub key: Option<PathBuf>,
+    /// The authorities that sign the worker's certificate, PEM; none for those of the system.
+    pub ca: Option<PathBuf>,
 }
 
 /// One entry of `workspace_roots`, as it is written.

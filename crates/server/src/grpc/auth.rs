@@ -6,6 +6,7 @@
 //! *Invariant:* closed by default. A request without a caller passes nowhere but to the health service; no secret is
 //! logged, kept in the clear beyond what must be checked again, or shown by `Debug`.
 
+mod behalf;
 mod caller;
 mod certificates;
 mod error;
@@ -36,6 +37,8 @@ use toolgate_config::service::AuthConfig;
 use toolgate_contract::{ErrorReason, Scope};
 use toolgate_model::{Principal, PrincipalKind, WorkspaceSet};
 
+use self::behalf::People;
+pub use self::behalf::{ENTRY, OnBehalf};
 pub(crate) use self::caller::{ALL, Caller};
 use self::caller::{Scopes, Secret};
 use self::certificates::Certificates;
@@ -64,8 +67,11 @@ pub struct Authenticator {
     tokens: Option<Reloading<Tokens>>,
     jwt: Option<Jwt>,
     certificates: Certificates,
-    /// The user that the service runs as.
-    owner: u32,
+    /// The ids of those that may say on whose behalf they call.
+    gateways: Vec<String>,
+    people: People,
+    /// The user that the service runs as; none if that one must say who calls as well.
+    owner: Option<u32>,
     /// What other users may do that the mode of the Unix socket lets in.
     members: Option<Scopes>,
     /// Counts the changes of the files.
@@ -106,7 +112,9 @@ impl Authenticator {
             tokens,
             jwt: config.jwt.map(Jwt::load).transpose()?,
             certificates: Certificates::new(config.certificates)?,
-            owner: rustix::process::geteuid().as_raw(),
+            gateways: config.gateways,
+            people: People::default(),
+            owner: (!config.owner_is_stranger).then(|| rustix::process::geteuid().as_raw()),
             generation: watch::Sender::new(0),
         }))
     }
@@ -123,6 +131,8 @@ impl Authenticator {
             return Ok(None);
         }
         let caller = self.identify(request)?;
+        let told = behalf::told(request.headers(), &caller, &self.gateways, &self.people)?;
+        let caller = told.unwrap_or(caller);
         host::check(request, &caller)?;
         match need {
             Need::AnyOf(scopes) if !caller.scopes.meets(scopes) => {
@@ -146,7 +156,7 @@ impl Authenticator {
             Behind::Call(call) => return self.process_of(call),
         }
         let user = match arrival.way {
-            Way::Unix(user) => Some(self.user(user)?),
+            Way::Unix(user) => self.owner.map(|owner| self.user(user, owner)).transpose()?,
             Way::Tcp(_) | Way::Tls(_) => None,
         };
         if (self.tokens.is_some() || self.jwt.is_some())
@@ -182,9 +192,9 @@ impl Authenticator {
 
     /// Returns who a user is that has connected to the Unix socket. Its mode keeps others out; this does so where a mode
     /// is not enough. The mode alone tells who is in the group: the kernel names one group of a peer only.
-    fn user(&self, user: Option<u32>) -> Result<Caller, Status> {
+    fn user(&self, user: Option<u32>, owner: u32) -> Result<Caller, Status> {
         match (user, self.members) {
-            (Some(user), _) if is_trusted(user, self.owner) => {
+            (Some(user), _) if is_trusted(user, owner) => {
                 Ok(Caller::trusted(Principal::new(PrincipalKind::Owner, user.to_string())))
             }
             (Some(user), Some(scopes)) => {
@@ -217,6 +227,16 @@ impl Authenticator {
 
     /// Returns what the one of an id may do in a workspace now, as far as that can be known without credentials.
     fn rights_of(&self, id: &str, workspace: &str) -> Scopes {
+        let here = self.rights_here(id, workspace);
+        match self.people.rights_of(id, workspace) {
+            // Whoever of two with one id has made the call: what both may.
+            Some(there) if !here.is_empty() => here.and(there),
+            Some(there) => there,
+            None => here,
+        }
+    }
+
+    fn rights_here(&self, id: &str, workspace: &str) -> Scopes {
         let scopes_of = |caller: Option<&Caller>| {
             let caller = caller.filter(|caller| caller.sees(workspace));
             caller.map(|caller| caller.scopes).unwrap_or_default()
@@ -284,6 +304,8 @@ impl Authenticator {
     }
 
     fn still_holds(&self, caller: &Caller) -> bool {
+        // The gateway answers for the credentials of those on whose behalf it calls.
+        let caller = caller.via.as_deref().unwrap_or(caller);
         let again = caller.bearer.as_ref().map(|token| self.bearer(token));
         again.is_none_or(|again| {
             again.is_ok_and(|again| {
@@ -388,11 +410,11 @@ mod tests {
                 ..AuthConfig::default()
             };
             let authenticator = Authenticator {
-                owner: 1000,
+                owner: Some(1000),
                 ..Arc::into_inner(Authenticator::load(settings).unwrap()).unwrap()
             };
             assert_eq!(authenticator.is_configured(), scopes.is_some());
-            let found = authenticator.user(user).ok();
+            let found = authenticator.user(user, 1000).ok();
             let found = found.map(|caller| {
                 let has = |scope| caller.scopes.has(scope);
                 (caller.principal.id(), has(Scope::CallsRead), has(Scope::PromptsReply))

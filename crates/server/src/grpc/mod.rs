@@ -30,7 +30,7 @@ mod ports;
 mod rpc_call;
 mod session_service;
 mod shared;
-mod status;
+pub mod status;
 mod takeover;
 mod tool_service;
 mod values;
@@ -38,6 +38,7 @@ mod watches;
 mod workspace_service;
 mod workspaces;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,13 +47,16 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::codegen::http::Method;
+use tonic::body::Body;
 use tonic::codegen::http::header::HeaderName;
-use tonic::service::Routes;
+use tonic::codegen::http::{Method, Request, Response};
+use tonic::service::{AxumBody, Routes};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
+use toolgate_config::Config;
 use toolgate_contract as proto;
 use toolgate_contract::audit_service_server::AuditServiceServer;
 use toolgate_contract::file_service_server::FileServiceServer;
@@ -64,6 +68,9 @@ use toolgate_contract::port_service_server::PortServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
 use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
+use toolgate_telemetry::Telemetry;
+use tower::util::option_layer;
+use tower::{Service, ServiceExt as _};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
@@ -115,8 +122,9 @@ pub enum ServeError {
 #[derive(Clone)]
 pub struct Services {
     routes: Routes,
-    mcp: McpLayer,
-    ports: PortsLayer,
+    /// None where no calls are run.
+    mcp: Option<McpLayer>,
+    ports: Option<PortsLayer>,
     /// What goes on beside the streams.
     tunnels: TaskTracker,
     measure: MeasureLayer,
@@ -141,11 +149,46 @@ impl Services {
             authenticator: shared.authenticator.clone(),
             traffic: shared.traffic.clone(),
             tracer: Arc::new(Untraced),
-            mcp: McpLayer::new(shared.clone()),
-            ports: PortsLayer::new(shared.clone()),
+            mcp: Some(McpLayer::new(shared.clone())),
+            ports: Some(PortsLayer::new(shared.clone())),
             tunnels: shared.tunnels.clone(),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
+            health,
+        };
+        services.report(ServingStatus::Serving).await;
+        Ok(services)
+    }
+
+    /// Makes what has the same door, and passes the requests of the contract on to another service, each with its
+    /// [`auth::OnBehalf`].
+    ///
+    /// # Errors
+    /// The descriptors that the build wrote cannot be read.
+    pub async fn passing_on<S>(
+        config: &Config,
+        (authenticator, traffic): (Arc<Authenticator>, Arc<Traffic>),
+        telemetry: &Telemetry,
+        contract: S,
+    ) -> Result<Self, tonic_reflection::server::Error>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let contract = contract.map_request(|request: Request<AxumBody>| request.map(Body::new));
+        let routes = standard(health_service)?.into_axum_router().fallback_service(contract);
+        let services = Self {
+            origins: config.listen.origins.clone().into(),
+            console: config.console,
+            authenticator: authenticator,
+            traffic: traffic,
+            tracer: Arc::new(Untraced),
+            mcp: None,
+            ports: None,
+            tunnels: TaskTracker::new(),
+            measure: MeasureLayer::new(telemetry),
+            routes: Routes::from(routes).prepare(),
             health,
         };
         services.report(ServingStatus::Serving).await;
@@ -191,12 +234,12 @@ impl Services {
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let router = server(self.traffic.limits().streams_per_connection)
             // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
-            .layer(self.ports)
+            .layer(option_layer(self.ports))
             .layer(only_origins)
             .layer(cors(&self.origins))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
             .layer(ConsoleLayer::new(self.console))
-            .layer(self.mcp.clone())
+            .layer(option_layer(self.mcp.clone()))
             .layer(tonic_web::GrpcWebLayer::new())
             .layer(self.measure)
             .layer(GateLayer::new(self.authenticator, self.traffic))
@@ -220,7 +263,9 @@ impl Services {
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
         }
-        self.mcp.finish().await;
+        if let Some(mcp) = self.mcp {
+            mcp.finish().await;
+        }
         self.tunnels.close();
         self.tunnels.wait().await;
         Ok(())
@@ -251,10 +296,8 @@ fn cors(origins: &[String]) -> CorsLayer {
         .expose_headers(grpc.into_iter().chain([mcp::SESSION]).collect::<Vec<_>>())
 }
 
-fn routes(
-    shared: Arc<Shared>,
-    health: tonic_health::pb::health_server::HealthServer<impl tonic_health::pb::health_server::Health>,
-) -> Result<Routes, tonic_reflection::server::Error> {
+/// Makes the routes of what every gRPC service has.
+fn standard(health: HealthServer<impl Health>) -> Result<Routes, tonic_reflection::server::Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
@@ -262,11 +305,15 @@ fn routes(
             // What error details are made of: tools such as grpcurl print as text what they find a description of.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let limit = shared.max_message_bytes;
-    let routes = Routes::default()
+    Ok(Routes::default()
         .add_service(health)
         .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
+        .add_service(reflection().build_v1alpha()?))
+}
+
+fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Result<Routes, tonic_reflection::server::Error> {
+    let limit = shared.max_message_bytes;
+    let routes = standard(health)?
         .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))
         .add_service(HostServiceServer::new(host_service::HostedTools(shared.clone())).max_decoding_message_size(limit))
         .add_service(PermissionServiceServer::new(permission_service::Permissions(

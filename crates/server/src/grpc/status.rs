@@ -44,7 +44,7 @@ fn details_with<const N: usize>(reason: ErrorReason, metadata: [(&str, String); 
 }
 
 /// A field of the request is wrong. `field` is its name in the proto.
-pub(crate) fn bad_field(field: &str, problem: impl Into<String>) -> Status {
+pub fn bad_field(field: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();
     let mut details = details(ErrorReason::InvalidField);
     details.add_bad_request_violation(field, problem.clone());
@@ -52,7 +52,7 @@ pub(crate) fn bad_field(field: &str, problem: impl Into<String>) -> Status {
 }
 
 /// Something that the request names does not exist.
-pub(crate) fn not_found(kind: &str, name: &str) -> Status {
+pub fn not_found(kind: &str, name: &str) -> Status {
     let mut details = details(ErrorReason::NotFound);
     let why = match kind {
         "workspace" | "agent" | "host" => "it does not exist",
@@ -70,7 +70,7 @@ fn resource((code, reason): (Code, ErrorReason), kind: &str, name: &str, problem
 }
 
 /// The state of something does not allow the request.
-pub(crate) fn precondition(reason: ErrorReason, subject: &str, problem: impl Into<String>) -> Status {
+pub fn precondition(reason: ErrorReason, subject: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();
     let mut details = details(reason);
     details.add_precondition_failure_violation(word(reason), subject, problem.clone());
@@ -85,13 +85,7 @@ fn quota(reason: ErrorReason, key: &str, limit: u64, problem: &str) -> ErrorDeta
 }
 
 /// A limit is reached that has room again after some time.
-pub(crate) fn exhausted(
-    reason: ErrorReason,
-    key: &str,
-    limit: u64,
-    retry: Duration,
-    problem: impl Into<String>,
-) -> Status {
+pub fn exhausted(reason: ErrorReason, key: &str, limit: u64, retry: Duration, problem: impl Into<String>) -> Status {
     let problem = problem.into();
     let mut details = quota(reason, key, limit, &problem);
     details.set_retry_info(Some(retry));
@@ -99,15 +93,23 @@ pub(crate) fn exhausted(
 }
 
 /// The service is stopping.
-pub(crate) fn draining() -> Status {
+pub fn draining() -> Status {
     let text = "the service is stopping; try again when it is back";
     let mut details = details(ErrorReason::Draining);
     details.set_retry_info(Some(Duration::from_secs(1)));
     Status::with_error_details(Code::Unavailable, text, details)
 }
 
+/// A gateway does not reach a worker that it needs; `what` says which, or what for.
+pub fn worker_gone(what: &str) -> Status {
+    let text = format!("{what}; what runs there may go on: try again");
+    let mut details = details(ErrorReason::WorkerGone);
+    details.set_retry_info(Some(RETRY_DELAY));
+    Status::with_error_details(Code::Unavailable, text, details)
+}
+
 /// The client read too slowly and missed changes.
-pub(crate) fn missed_changes() -> Status {
+pub fn missed_changes() -> Status {
     let text = "this client read too slowly and missed changes; open again";
     let mut details = details(ErrorReason::MissedChanges);
     details.set_retry_info(Some(Duration::ZERO));
@@ -198,13 +200,13 @@ pub(crate) fn limited(problem: &str) -> Status {
 }
 
 /// Calls of several workspaces have the id.
-pub(crate) fn ambiguous_call(id: &str) -> Status {
+pub fn ambiguous_call(id: &str) -> Status {
     let problem = format!("calls of several workspaces have the id {id}; write {id}~ and the name of the workspace");
     precondition(ErrorReason::AmbiguousCallId, id, problem)
 }
 
 /// Something is not permitted for a reason that is about it, not about the caller's scopes.
-pub(crate) fn refused(reason: ErrorReason, problem: impl Into<String>) -> Status {
+pub fn refused(reason: ErrorReason, problem: impl Into<String>) -> Status {
     Status::with_error_details(Code::PermissionDenied, problem, details(reason))
 }
 
@@ -259,7 +261,7 @@ fn storage_full(text: String, problem: String) -> Status {
 }
 
 /// What happened since a cursor, or a sequence, is not known; `instead` says what to do.
-pub(crate) fn cursor_too_old(instead: &str) -> Status {
+pub fn cursor_too_old(instead: &str) -> Status {
     let text = format!("what happened since then is not known any more: {instead}");
     Status::with_error_details(Code::OutOfRange, text, details(ErrorReason::CursorTooOld))
 }
@@ -335,7 +337,7 @@ pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
 }
 
 /// A fault of the service. The cause goes to the log.
-pub(crate) fn internal(what: &str, cause: &(dyn std::error::Error + 'static)) -> Status {
+pub fn internal(what: &str, cause: &(dyn std::error::Error + 'static)) -> Status {
     tracing::error!(error = cause, "{what}");
     Status::with_error_details(
         Code::Internal,

@@ -184,6 +184,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED: the service ended while the call ran. What it did is not known: look before you make another one."""
     ERROR_REASON_FOREIGN_CALL: _ErrorReason.ValueType  # 75
     """PERMISSION_DENIED: the call is somebody else's, and the caller may not answer its prompts either."""
+    ERROR_REASON_WORKER_GONE: _ErrorReason.ValueType  # 76
+    """UNAVAILABLE: a gateway does not reach the worker that has what the request names, or may have it. What runs there may go on.
+    Try again after the RetryInfo.
+    """
+    ERROR_REASON_SEVERAL_WORKERS: _ErrorReason.ValueType  # 77
+    """FAILED_PRECONDITION: each worker behind a gateway keeps this by itself, as its audit, and there are several. Ask the worker."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -355,4 +361,10 @@ ERROR_REASON_CALL_LOST: ErrorReason.ValueType  # 74
 """ABORTED: the service ended while the call ran. What it did is not known: look before you make another one."""
 ERROR_REASON_FOREIGN_CALL: ErrorReason.ValueType  # 75
 """PERMISSION_DENIED: the call is somebody else's, and the caller may not answer its prompts either."""
+ERROR_REASON_WORKER_GONE: ErrorReason.ValueType  # 76
+"""UNAVAILABLE: a gateway does not reach the worker that has what the request names, or may have it. What runs there may go on.
+Try again after the RetryInfo.
+"""
+ERROR_REASON_SEVERAL_WORKERS: ErrorReason.ValueType  # 77
+"""FAILED_PRECONDITION: each worker behind a gateway keeps this by itself, as its audit, and there are several. Ask the worker."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -146,6 +146,8 @@ pub(crate) struct Caller {
     pub(super) generation: u64,
     /// The call whose process it is.
     pub(super) within: Option<Arc<MakingCall>>,
+    /// The gateway that calls on its behalf.
+    pub(super) via: Option<Arc<Self>>,
 }
 
 impl Caller {
@@ -162,6 +164,7 @@ impl Caller {
             bearer: None,
             generation: 0,
             within: None,
+            via: None,
         }
     }
 

@@ -105,7 +105,8 @@ where
             Ok(stream) => stream,
             Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
         };
-        let ends = caller.as_ref().filter(|caller| caller.bearer.is_some()).cloned();
+        let can_end = |caller: &&Arc<Caller>| caller.bearer.is_some() || caller.expires.is_some();
+        let ends = caller.as_ref().filter(can_end).cloned();
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);
         }

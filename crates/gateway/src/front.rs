@@ -1,0 +1,263 @@
+//! The service in front of the workers: follows the table of RPCs.
+//!
+//! *Invariant:* nothing passes without the caller that the gate has let in. What no worker has is answered by a worker, in its words.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::{Code, Status};
+use toolgate_config::Config;
+use toolgate_contract::{
+    ErrorReason, ExecuteToolRequest, ReportInvocationRequest, ReportInvocationResponse, RevokeGrantRequest,
+    RevokeGrantResponse,
+};
+use toolgate_server::grpc::auth::OnBehalf;
+use toolgate_server::grpc::limits::TrafficLimits;
+use toolgate_server::grpc::status;
+use tower::Service;
+
+use crate::directory::{Directory, Kind};
+use crate::own::Facts;
+use crate::reattach;
+use crate::registry::Registry;
+use crate::table::{Aim, Merge, Own, Try, Way, way};
+use crate::wire::{Messages, decode, gone, unary};
+use crate::worker::Worker;
+use crate::{lists, own, streams};
+
+/// Says whether what a request names stands for several workspaces: all, or those below a prefix.
+fn is_several(named: &str) -> bool {
+    named == "-" || named.contains('*')
+}
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct Front(Arc<Parts>);
+
+/// What each request needs.
+pub(crate) struct Parts {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) directory: Directory,
+    pub(crate) facts: Facts,
+    /// Ends the streams that have no end of their own.
+    pub(crate) closing: CancellationToken,
+    limit: usize,
+}
+
+impl Front {
+    pub(crate) fn new(
+        config: &Config,
+        registry: Arc<Registry>,
+        limits: TrafficLimits,
+        closing: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Parts {
+            registry,
+            directory: Directory::new(),
+            facts: Facts::new(config, limits),
+            closing,
+            limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+impl Service<Request<Body>> for Front {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let parts = self.0.clone();
+        Box::pin(async move { Ok(parts.answer(request).await.unwrap_or_else(Status::into_http)) })
+    }
+}
+
+impl Parts {
+    async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let way = way(request.uri().path()).ok_or_else(|| Status::unimplemented("there is no such RPC"))?;
+        let caller = OnBehalf::of(request.extensions())?;
+        let (head, body) = request.into_parts();
+        let mut messages = Messages::new(body, self.limit);
+        let first = messages.next().await?;
+        let has_message = first.is_some();
+        let first = first.unwrap_or_default();
+        let path = head.uri.path().to_owned();
+        let whole = |messages: Messages, added: &[u8]| {
+            let body = match has_message {
+                true => messages.behind(&first, added),
+                // A request without a message is refused by the worker.
+                false => Body::empty(),
+            };
+            Request::from_parts(head, body)
+        };
+        let (read, name, merge) = match way {
+            Way::Passed(read, name) => (read, name, None),
+            Way::PassedOrMerged(read, name, merge) => (read, name, Some(merge)),
+            Way::Tried(what) => return self.try_all(&caller, what, &first).await,
+            Way::OfOne => return self.of_one(&caller, whole(messages, &[])).await,
+            Way::Own(Own::Info) => return own::info(&self, &caller).await,
+            Way::Own(Own::Workspaces) => return own::workspaces(&self, &caller, decode(&first)?).await,
+            Way::Own(Own::OpenWorkspace) => {
+                let worker = own::opener(&self, &caller, decode(&first)?).await?;
+                let answer = worker.pass(whole(messages, &[]), &caller.entry()).await;
+                self.registry.refresh().await;
+                return answer;
+            }
+        };
+        match (read(&first)?, merge) {
+            (Aim::Nothing, _) => self.any().pass(whole(messages, &[]), &caller.entry()).await,
+            (Aim::Workspace(named), Some(Merge::Nothing)) if is_several(&named) => {
+                self.any().pass(whole(messages, &[]), &caller.entry()).await
+            }
+            (Aim::Workspace(named), Some(merge)) if is_several(&named) => {
+                self.merge(&caller, merge, first.clone(), messages).await
+            }
+            (Aim::Workspace(named), merge) => {
+                let (worker, workspace) = match self.registry.place(&caller, &named).await {
+                    Ok(found) => found,
+                    // It may be closed, with its records still there.
+                    Err(missing) if missing.code() == Code::NotFound && !named.is_empty() => {
+                        return match merge {
+                            Some(merge) if merge.is_of_records() => {
+                                self.merge(&caller, merge, first.clone(), messages).await
+                            }
+                            Some(_) | None => Err(missing),
+                        };
+                    }
+                    Err(error) => return Err(error),
+                };
+                let added = if named.is_empty() {
+                    name(workspace.clone())
+                } else {
+                    Vec::new()
+                };
+                if path == reattach::EXECUTE {
+                    let ExecuteToolRequest { call_id, .. } = decode(&first)?;
+                    if !call_id.is_empty() {
+                        self.directory.learn(Kind::Call, &call_id, &worker, &workspace);
+                    }
+                }
+                let call = reattach::Call::of(&path, &first);
+                let answer = worker.pass(whole(messages, &added), &caller.entry()).await;
+                reattach::kept(answer, call, worker, caller)
+            }
+            (Aim::Id(kind, id), _) => {
+                let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
+                    Ok(worker) => worker,
+                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any(),
+                    Err(error) => return Err(error),
+                };
+                let call = reattach::Call::of(&path, &first);
+                let answer = worker.pass(whole(messages, &[]), &caller.entry()).await;
+                reattach::kept(answer, call, worker, caller)
+            }
+        }
+    }
+
+    /// Returns a worker that answers for all that nobody has.
+    pub(crate) fn any(&self) -> Arc<Worker> {
+        let workers = &self.registry.workers;
+        let there = workers.iter().find(|worker| worker.facts.read().is_there);
+        there
+            .or(workers.first())
+            .cloned()
+            .expect("the configuration has a worker")
+    }
+
+    async fn merge(
+        self: &Arc<Self>,
+        caller: &OnBehalf,
+        merge: Merge,
+        first: Bytes,
+        messages: Messages,
+    ) -> Result<Response<Body>, Status> {
+        match merge {
+            Merge::Calls => lists::merged::<lists::Calls>(self, caller, &first).await,
+            Merge::Prompts => lists::merged::<lists::Prompts>(self, caller, &first).await,
+            Merge::Grants => lists::merged::<lists::Grants>(self, caller, &first).await,
+            Merge::Sessions => lists::merged::<lists::Sessions>(self, caller, &first).await,
+            Merge::Outputs => lists::merged::<lists::Outputs>(self, caller, &first).await,
+            Merge::Session => own::session(self, caller, decode(&first)?).await,
+            Merge::WatchedPrompts => Ok(streams::prompts(self.clone(), caller.clone(), decode(&first)?)),
+            Merge::Channel => streams::channel(self.clone(), caller.clone(), decode(&first)?, messages),
+            Merge::Events => streams::events(self.clone(), caller.clone(), decode(&first)?),
+            Merge::Nothing => Err(status::bad_field("workspace", "name one workspace")),
+        }
+    }
+
+    /// Asks all workers for what only one of them knows.
+    async fn try_all(&self, caller: &OnBehalf, what: Try, first: &[u8]) -> Result<Response<Body>, Status> {
+        match what {
+            Try::Grant => {
+                let path = "/toolgate.v1.PermissionService/RevokeGrant";
+                self.first_that_knows::<RevokeGrantRequest, RevokeGrantResponse>(path, caller, first)
+                    .await
+            }
+            Try::Host => {
+                let path = "/toolgate.v1.HostService/ReportInvocation";
+                self.first_that_knows::<ReportInvocationRequest, ReportInvocationResponse>(path, caller, first)
+                    .await
+            }
+        }
+    }
+
+    async fn first_that_knows<Q, A>(
+        &self,
+        path: &'static str,
+        caller: &OnBehalf,
+        first: &[u8],
+    ) -> Result<Response<Body>, Status>
+    where
+        Q: Message + Default + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        let (question, entry): (Q, _) = (decode(first)?, caller.entry());
+        let asked = self
+            .registry
+            .workers
+            .iter()
+            .map(|worker| worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
+        let (mut missing, mut away) = (None, None);
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(answer) => return Ok(unary(&answer)),
+                Err(status) if status.code() == Code::NotFound => missing = Some(status),
+                Err(status) if status.code() == Code::Unavailable => away = Some(status),
+                Err(status) => return Err(status),
+            }
+        }
+        Err(away.or(missing).unwrap_or_else(|| gone("of this request")))
+    }
+
+    /// Passes on what is about a whole service.
+    async fn of_one(&self, caller: &OnBehalf, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let [only] = &self.registry.workers[..] else {
+            let problem = "each worker has an audit of its own, and its chain is not to be mixed with others: ask the worker itself";
+            return Err(status::precondition(ErrorReason::SeveralWorkers, "audit", problem));
+        };
+        only.pass(request, &caller.entry()).await
+    }
+}
+
+impl Merge {
+    /// Says whether it is about records, which may be there when the workspace is not open any more.
+    fn is_of_records(self) -> bool {
+        match self {
+            Self::Calls | Self::Prompts | Self::Grants | Self::Sessions | Self::Outputs | Self::Session => true,
+            Self::WatchedPrompts | Self::Channel | Self::Events | Self::Nothing => false,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A gateway: many workspaces behind one address. It runs no call itself and keeps nothing; it knows who calls, finds the worker of
+//! what a request names, and passes the request on, on behalf of its caller.
+//!
+//! *Invariant:* no workspace, no data folder, no program. What passes is not decoded beyond the first message of a request, and is
+//! never changed but where that message names no workspace. A slow client costs a bounded buffer, and nobody else anything.
+//!
+//! In reading order:
+//!
+//! - `table`: how each RPC of the contract finds its worker;
+//! - `front`: the service, which follows the table;
+//! - `wire`: messages and their frames;
+//! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
+//! - `lists`, `pages`: lists of all workers as one, and where each was left off;
+//! - `own`: what the gateway answers itself;
+//! - `streams`: prompts and events of all workers as one stream;
+//! - `reattach`: streams of calls that go on after a connection broke.
+
+mod directory;
+mod front;
+mod lists;
+mod own;
+mod pages;
+mod reattach;
+mod registry;
+mod streams;
+mod table;
+mod wire;
+mod worker;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use toolgate_config::Config;
+use toolgate_server::app::entrance::{Addresses, Entrance};
+use toolgate_server::grpc::{ServeError, Services};
+use toolgate_telemetry::{Snapshot, Watched};
+
+use self::front::Front;
+use self::registry::Registry;
+use self::worker::Worker;
+
+/// How long streams may take to deliver what they have.
+const STREAMS_GRACE: Duration = Duration::from_secs(2);
+
+/// A gateway that listens.
+pub struct Gateway {
+    /// Where it listens on TCP; the port is the real one.
+    pub tcp: Option<SocketAddr>,
+    /// Whether that is encrypted.
+    pub tls: bool,
+    /// Its Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Where operators ask for it; the port is the real one.
+    pub admin: Option<SocketAddr>,
+    /// Whether it serves the console.
+    pub console: bool,
+    entrance: Entrance,
+    services: Services,
+    servers: JoinSet<Result<(), ServeError>>,
+    stop: CancellationToken,
+    closing: CancellationToken,
+    drain_grace: Duration,
+}
+
+/// A gateway is ready while it runs: workers come and go.
+struct Ready(CancellationToken);
+
+#[async_trait]
+impl Watched for Ready {
+    async fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            running: 0,
+            queued: 0,
+            prompts_open: 0,
+            free_bytes: None,
+            draining: self.0.is_cancelled(),
+        }
+    }
+
+    async fn ready(&self) -> Result<(), String> {
+        match self.0.is_cancelled() {
+            true => Err("draining".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Gateway {
+    /// Reads the credentials, asks the workers once, and listens.
+    ///
+    /// # Errors
+    /// A file, an address or a socket cannot be used; the text names it.
+    pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        let entrance = Entrance::open(config).await?;
+        let limit = usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX);
+        let workers = config.cluster.workers.clone();
+        let workers = tokio::task::spawn_blocking(move || {
+            let workers = workers.into_iter().map(|worker| Worker::new(worker, limit));
+            workers.collect::<anyhow::Result<Vec<_>>>()
+        });
+        let registry = Arc::new(Registry::new(workers.await??));
+        registry.refresh().await;
+        let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
+        let front = Front::new(config, registry.clone(), entrance.traffic.limits(), closing.clone());
+        let door = (entrance.authenticator.clone(), entrance.traffic.clone());
+        let services = Services::passing_on(config, door, &entrance.telemetry, front)
+            .await
+            .context("cannot read the service's own descriptors")?;
+        let mut servers = JoinSet::new();
+        let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
+        let watched = stop.clone();
+        servers.spawn(async move {
+            registry.watch(watched).await;
+            Ok(())
+        });
+        if let Some(admin) = &entrance.admin {
+            admin.watch(Arc::new(Ready(closing.clone())));
+        }
+        Ok(Self {
+            tcp,
+            tls,
+            unix,
+            admin: entrance.admin.as_ref().map(toolgate_telemetry::Admin::address),
+            console: config.console,
+            entrance,
+            services,
+            servers,
+            stop,
+            closing,
+            drain_grace: config.drain_grace,
+        })
+    }
+
+    /// Returns when a listener has failed; the gateway should be stopped then.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            match self.servers.join_next().await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return error.into(),
+                Some(Err(panicked)) => return panicked.into(),
+                None => return anyhow::anyhow!("nothing is listening any more"),
+            }
+        }
+    }
+
+    /// Stops in order: health NOT_SERVING, no new connections, time for what is under way, then the rest is cut off.
+    pub async fn drain(mut self) {
+        self.services.stop_serving().await;
+        self.closing.cancel();
+        Addresses::remove_socket(self.unix.as_deref());
+        self.stop.cancel();
+        let finished = async { while self.servers.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.drain_grace.max(STREAMS_GRACE), finished)
+            .await
+            .is_err()
+        {
+            self.servers.shutdown().await;
+        }
+        self.entrance.close().await;
+    }
+}

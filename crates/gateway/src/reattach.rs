@@ -1,0 +1,200 @@
+//! Streams of calls that go on after the connection to the worker broke: the gateway watches the call again, from the last event that
+//! the client has.
+//!
+//! *Invariant:* a client gets whole messages only, each once. If the worker stays away, the stream ends as such, never as an end of
+//! the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use prost::Message as _;
+use tokio::time::{Instant, sleep};
+use tonic::body::Body;
+use tonic::codegen::http::header::{CONTENT_TYPE, HeaderValue, TE};
+use tonic::codegen::http::{Request, Response};
+use tonic::{Code, Status};
+use toolgate_contract::{
+    CallEvent, ExecuteToolRequest, RevertCallRequest, WatchCallRequest, WatchCallResponse, call_event,
+};
+use toolgate_server::grpc::auth::OnBehalf;
+
+use crate::wire::{framed, gone, streaming, whole_frames};
+use crate::worker::Worker;
+
+/// The RPC that makes a call.
+pub(crate) const EXECUTE: &str = "/toolgate.v1.ToolService/ExecuteTool";
+const WATCH: &str = "/toolgate.v1.ToolService/WatchCall";
+const REVERT: &str = "/toolgate.v1.ToolService/RevertCall";
+
+/// How long a worker may stay away.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait before a worker is tried again: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// A call whose stream is open, and how far it was read.
+pub(crate) struct Call {
+    /// Where to go on; without an id as long as that is not known.
+    watch: WatchCallRequest,
+}
+
+impl Call {
+    /// Returns the call that a request is about, if its answer is a stream of one.
+    pub(crate) fn of(path: &str, first: &[u8]) -> Option<Self> {
+        let watch = match path {
+            EXECUTE => {
+                let request = ExecuteToolRequest::decode(first).ok()?;
+                WatchCallRequest {
+                    output: request.output,
+                    call_id: request.call_id,
+                    after_sequence: 0,
+                }
+            }
+            WATCH => WatchCallRequest::decode(first).ok()?,
+            REVERT => WatchCallRequest {
+                call_id: RevertCallRequest::decode(first).ok()?.revert_call_id,
+                ..WatchCallRequest::default()
+            },
+            _ => return None,
+        };
+        Some(Self { watch })
+    }
+
+    /// Notes the last message that was handed on. All three RPCs have the event in the same field.
+    fn read(&mut self, message: &[u8]) {
+        let Ok(WatchCallResponse { event: Some(event) }) = WatchCallResponse::decode(message) else {
+            return;
+        };
+        let CallEvent {
+            call_id,
+            sequence,
+            event,
+            ..
+        } = event;
+        if !call_id.is_empty() {
+            self.watch.call_id = call_id;
+        }
+        self.watch.after_sequence = match event {
+            Some(call_event::Event::Heartbeat(heartbeat)) => heartbeat.last_sequence,
+            Some(call_event::Event::Gap(gap)) => gap.last_sequence.max(sequence),
+            Some(_) | None => sequence,
+        }
+        .max(self.watch.after_sequence);
+    }
+}
+
+/// Keeps the stream of a call going.
+pub(crate) fn kept(
+    answer: Result<Response<Body>, Status>,
+    call: Option<Call>,
+    worker: Arc<Worker>,
+    caller: OnBehalf,
+) -> Result<Response<Body>, Status> {
+    let response = answer?;
+    let Some(call) = call.filter(|_| !response.headers().contains_key("grpc-status")) else {
+        return Ok(response);
+    };
+    let (head, body) = response.into_parts();
+    let following = Following {
+        call,
+        worker,
+        caller,
+        body: Some(body),
+        read: BytesMut::new(),
+        last: None,
+        lost: None,
+    };
+    let mut kept = streaming(stream::try_unfold(following, |mut following| async {
+        Ok(following.next().await?.map(|frames| (frames, following)))
+    }));
+    *kept.headers_mut() = head.headers;
+    Ok(kept)
+}
+
+struct Following {
+    call: Call,
+    worker: Arc<Worker>,
+    caller: OnBehalf,
+    /// None while the worker is away.
+    body: Option<Body>,
+    /// What of a message has come.
+    read: BytesMut,
+    /// The last message, which is looked at only if the connection breaks.
+    last: Option<Bytes>,
+    /// Since when the worker is away, and how long to wait before the next attempt.
+    lost: Option<(Instant, Duration)>,
+}
+
+impl Following {
+    /// Returns the next messages, none at the end of the stream.
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            let Some(body) = &mut self.body else {
+                self.attach().await?;
+                continue;
+            };
+            match body.frame().await {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        self.read.extend_from_slice(&data);
+                        if let Some((frames, last)) = whole_frames(&mut self.read) {
+                            (self.last, self.lost) = (Some(last), None);
+                            return Ok(Some(frames));
+                        }
+                    }
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        let status = Status::from_header_map(&trailers).unwrap_or_else(|| gone(&self.worker.name));
+                        match status.code() {
+                            Code::Ok => return Ok(None),
+                            // Lost on the way, or the worker stops: it may be back soon.
+                            Code::Unavailable => self.lose(),
+                            _ => return Err(status),
+                        }
+                    }
+                },
+                Some(Err(_)) | None => self.lose(),
+            }
+        }
+    }
+
+    fn lose(&mut self) {
+        (self.body, self.read) = (None, BytesMut::new());
+        if let Some(last) = self.last.take() {
+            self.call.read(&last);
+        }
+        self.lost.get_or_insert_with(|| (Instant::now(), PAUSES.0));
+    }
+
+    async fn attach(&mut self) -> Result<(), Status> {
+        let (since, pause) = self.lost.unwrap_or_else(|| (Instant::now(), PAUSES.0));
+        // Without an id it is not known which call to go on with.
+        if since.elapsed() > PATIENCE || self.call.watch.call_id.is_empty() {
+            return Err(gone(&self.worker.name));
+        }
+        sleep(pause).await;
+        self.lost = Some((since, (pause * 2).min(PAUSES.1)));
+        let request = Request::post(WATCH)
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
+            .header(TE, HeaderValue::from_static("trailers"))
+            .body(Body::new(http_body_util::Full::new(framed(&self.call.watch))));
+        let request = request.map_err(|error| Status::internal(error.to_string()))?;
+        let answer = self.worker.pass(request, &self.caller.entry()).await;
+        let status = match answer {
+            Ok(response) => match Status::from_header_map(response.headers()) {
+                None => {
+                    self.body = Some(response.into_body());
+                    return Ok(());
+                }
+                Some(status) => status,
+            },
+            Err(status) => status,
+        };
+        match status.code() {
+            Code::Unavailable => Ok(()),
+            _ => Err(status),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! One worker: the connections to it, who the gateway is there, and what it said of itself last.
+//!
+//! *Invariant:* a stream that a client does not read holds up no other one: each connection carries only as many as its window
+//! has room for. What a client sent about itself never reaches a worker but in the entry that the gateway writes.
+
+#![allow(clippy::disallowed_methods)] // reads the gateway's own credentials
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use parking_lot::{Mutex, RwLock};
+use prost::Message;
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::codegen::http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE,
+};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Status, Streaming};
+use tonic_prost::ProstCodec;
+use toolgate_config::service::WorkerConfig;
+use toolgate_contract::WorkspaceInfo;
+use toolgate_server::grpc::auth::ENTRY;
+use tower::ServiceExt as _;
+
+use crate::wire::{Passed, gone};
+
+/// Where systems keep the authorities that they trust.
+const AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// Streams on one connection, and the bytes of each that may wait for a slow client. Together they fit into the window of the
+/// connection, so that all of them may wait and another one still comes through.
+const STREAMS: usize = 128;
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 40 * 1024 * 1024;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a token.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
+/// What is about one connection, or is said to the gateway only; and a length, which may change.
+const NOT_SENT_ON: [HeaderName; 11] = [
+    AUTHORIZATION,
+    PROXY_AUTHORIZATION,
+    COOKIE,
+    HOST,
+    CONNECTION,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    ENTRY,
+];
+
+/// What a worker said last.
+#[derive(Clone, Default)]
+pub(crate) struct Facts {
+    /// Whether it answered the last time.
+    pub(crate) is_there: bool,
+    /// Whether it was told that it did not.
+    pub(crate) was_told: bool,
+    /// Its workspaces, in its own order.
+    pub(crate) workspaces: Arc<[WorkspaceInfo]>,
+    /// The folders below which it opens others.
+    pub(crate) roots: Arc<[String]>,
+}
+
+/// A worker.
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    config: WorkerConfig,
+    endpoint: Endpoint,
+    lines: Mutex<Vec<Line>>,
+    token: RwLock<Option<HeaderValue>>,
+    pub(crate) facts: RwLock<Facts>,
+    /// Bytes of the largest message that is read of it.
+    limit: usize,
+}
+
+/// One connection, made when it is needed, and the streams on it.
+#[derive(Clone)]
+struct Line {
+    channel: Channel,
+    streams: Arc<AtomicUsize>,
+}
+
+/// A stream that is open; dropping it makes room.
+pub(crate) struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Worker {
+    /// Reads the credentials for it. Blocking.
+    pub(crate) fn new(config: WorkerConfig, limit: usize) -> anyhow::Result<Self> {
+        let worker = Self {
+            endpoint: endpoint(&config).with_context(|| format!("cluster.workers.{}", config.name))?,
+            name: config.name.clone(),
+            config,
+            lines: Mutex::default(),
+            token: RwLock::default(),
+            facts: RwLock::default(),
+            limit,
+        };
+        worker
+            .read_token()
+            .with_context(|| format!("cluster.workers.{}.token_file", worker.name))?;
+        Ok(worker)
+    }
+
+    /// Reads the token again, which may have been exchanged. Blocking.
+    pub(crate) fn read_token(&self) -> io::Result<()> {
+        let Some(path) = &self.config.token_file else {
+            return Ok(());
+        };
+        let wrong =
+            |problem: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+        let token = text.trim();
+        if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
+            return Err(wrong("expected a token, and nothing else"));
+        }
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| wrong("it has characters that no token has"))?;
+        value.set_sensitive(true);
+        *self.token.write() = Some(value);
+        Ok(())
+    }
+
+    /// Finds a connection with room for one more stream.
+    fn line(&self) -> (Channel, Open) {
+        let mut lines = self.lines.lock();
+        let has_room = |line: &&Line| line.streams.load(Ordering::Relaxed) < STREAMS;
+        let line = lines.iter().find(has_room).cloned().unwrap_or_else(|| {
+            let line = Line {
+                channel: self.endpoint.connect_lazy(),
+                streams: Arc::default(),
+            };
+            lines.push(line.clone());
+            line
+        });
+        line.streams.fetch_add(1, Ordering::Relaxed);
+        // What a crowd needed is not kept when it is gone; one stays.
+        let mut idle = lines.len();
+        lines.retain(|line| {
+            let is_used = line.streams.load(Ordering::Relaxed) > 0;
+            idle -= usize::from(!is_used && idle > 1);
+            is_used || idle == 0
+        });
+        (line.channel, Open(line.streams))
+    }
+
+    /// Passes a request on, on behalf of the one that the entry names.
+    pub(crate) async fn pass(&self, mut request: Request<Body>, entry: &HeaderValue) -> Result<Response<Body>, Status> {
+        self.sign(request.headers_mut(), Some(entry));
+        request.extensions_mut().clear();
+        let path = request.uri().path_and_query().cloned();
+        *request.uri_mut() = path.unwrap_or_else(|| PathAndQuery::from_static("/")).into();
+        let (channel, open) = self.line();
+        match channel.oneshot(request).await {
+            Ok(response) => Ok(Passed::on(response, &self.name, open)),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    fn lost(&self, error: &(dyn std::error::Error + 'static)) -> Status {
+        tracing::debug!(error, worker = self.name, "a worker cannot be reached");
+        gone(&self.name)
+    }
+
+    fn sign(&self, headers: &mut HeaderMap, entry: Option<&HeaderValue>) {
+        for name in NOT_SENT_ON {
+            headers.remove(name);
+        }
+        if let Some(token) = self.token.read().clone() {
+            headers.insert(AUTHORIZATION, token);
+        }
+        if let Some(entry) = entry {
+            headers.insert(ENTRY, entry.clone());
+        }
+    }
+
+    /// Asks it something, by itself or on behalf of somebody.
+    pub(crate) async fn ask<Q, A>(
+        &self,
+        path: &'static str,
+        question: Q,
+        entry: Option<&HeaderValue>,
+    ) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let (channel, _open) = self.line();
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(self.limit);
+        let ready = grpc.ready().await;
+        ready.map_err(|error| self.lost(&error))?;
+        let request = self.question(question, entry);
+        let codec = ProstCodec::<Q, A>::default();
+        let answer = grpc.unary(request, PathAndQuery::from_static(path), codec).await;
+        answer
+            .map(tonic::Response::into_inner)
+            .map_err(|status| self.told(status))
+    }
+
+    /// Opens a stream at it.
+    pub(crate) async fn follow<Q, A>(
+        &self,
+        path: &'static str,
+        questions: impl futures_util::Stream<Item = Q> + Send + 'static,
+        entry: &HeaderValue,
+    ) -> Result<(Streaming<A>, Open), Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let (channel, open) = self.line();
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(self.limit);
+        let ready = grpc.ready().await;
+        ready.map_err(|error| self.lost(&error))?;
+        let request = self.question(questions, Some(entry));
+        let codec = ProstCodec::<Q, A>::default();
+        let answer = grpc.streaming(request, PathAndQuery::from_static(path), codec).await;
+        let answer = answer.map_err(|status| self.told(status))?;
+        Ok((answer.into_inner(), open))
+    }
+
+    fn question<Q>(&self, question: Q, entry: Option<&HeaderValue>) -> tonic::Request<Q> {
+        let mut headers = HeaderMap::new();
+        self.sign(&mut headers, entry);
+        tonic::Request::from_parts(
+            MetadataMap::from_headers(headers),
+            tonic::Extensions::default(),
+            question,
+        )
+    }
+
+    /// Tells a connection that broke from what the worker itself says: that has details.
+    pub(crate) fn told(&self, status: Status) -> Status {
+        if status.details().is_empty() && std::error::Error::source(&status).is_some() {
+            return self.lost(&status);
+        }
+        status
+    }
+}
+
+fn endpoint(config: &WorkerConfig) -> anyhow::Result<Endpoint> {
+    let endpoint = Endpoint::from_shared(config.address.clone())?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    if !config.address.starts_with("https://") {
+        return Ok(endpoint);
+    }
+    let authorities = match &config.ca {
+        Some(path) => read(path)?,
+        None => {
+            let found = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
+            found.context("the system has no file of trusted authorities: set `ca`")?
+        }
+    };
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
+    if let (Some(certificate), Some(key)) = (&config.certificate, &config.key) {
+        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+    }
+    Ok(endpoint.tls_config(tls)?)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}

@@ -1,0 +1,167 @@
+//! The way in: where is listened, who may come, how much, and what operators see of it. A service has it, and so has a
+//! gateway, which runs no calls.
+//!
+//! *Invariant:* nothing here knows what is served.
+
+#![allow(clippy::disallowed_methods)] // removes its own socket
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+use toolgate_config::Config;
+use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
+use toolgate_telemetry::{Admin, Telemetry};
+
+use super::{socket, telemetry};
+use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
+use crate::grpc::limits::{Traffic, TrafficLimits};
+use crate::grpc::{Listener, ServeError, Services, console};
+
+/// What is there before anybody is let in.
+pub struct Entrance {
+    /// Knows who may call.
+    pub authenticator: Arc<Authenticator>,
+    /// Knows how much may come from whom.
+    pub traffic: Arc<Traffic>,
+    /// What is told of RPCs.
+    pub telemetry: Telemetry,
+    /// What operators ask.
+    pub admin: Option<Admin>,
+    tls: Option<Arc<Tls>>,
+    listen: ListenConfig,
+    socket_group: Option<String>,
+}
+
+/// Where is listened.
+pub struct Addresses {
+    /// On TCP; the port is the real one.
+    pub tcp: Option<SocketAddr>,
+    /// Whether that is encrypted.
+    pub tls: bool,
+    /// The Unix socket.
+    pub unix: Option<PathBuf>,
+}
+
+impl Entrance {
+    /// Reads the files that say who may come, and opens the port for operators.
+    ///
+    /// # Errors
+    /// A file or an address cannot be used; the text names it.
+    pub async fn open(config: &Config) -> anyhow::Result<Self> {
+        if config.console && !console::IS_BUILT {
+            anyhow::bail!("console: this build of Toolgate has no console (it lacks the Cargo feature \"console\")");
+        }
+        let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
+        Ok(Self {
+            authenticator: authenticator(&config.auth).await?,
+            tls: tls(config.tls.as_ref()).await?,
+            traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
+            listen: config.listen.clone(),
+            socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
+            telemetry,
+            admin,
+        })
+    }
+
+    /// Binds the listeners and serves on them until `stop`.
+    ///
+    /// # Errors
+    /// An address or a socket cannot be had; the text names it.
+    pub async fn listen(
+        &self,
+        services: &Services,
+        servers: &mut JoinSet<Result<(), ServeError>>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Addresses> {
+        let mut tcp = None;
+        if let Some(address) = self.listen.tcp {
+            let bound = bind(address, self.tls.clone()).await;
+            let (bound, listener) = bound.map_err(|error| occupied(error, address))?;
+            tcp = Some(bound);
+            servers.spawn(services.clone().serve(listener, stop.clone()));
+        }
+        let unix = self.listen.unix.clone();
+        if let Some(path) = &unix {
+            let listener = socket::bind(path, self.socket_group.as_deref())
+                .with_context(|| format!("cannot listen on {}", path.display()))?;
+            servers.spawn(services.clone().serve(Listener::Unix(listener), stop.clone()));
+        }
+        let (authenticator, tls, stop) = (self.authenticator.clone(), self.tls.clone(), stop.clone());
+        servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
+        Ok(Addresses {
+            tcp,
+            tls: self.tls.is_some(),
+            unix,
+        })
+    }
+}
+
+impl Entrance {
+    /// Sends what is left of traces and metrics, and closes the port for operators.
+    pub async fn close(self) {
+        self.telemetry.close().await;
+        if let Some(admin) = self.admin {
+            admin.close().await;
+        }
+    }
+}
+
+impl Addresses {
+    /// Takes the socket away, while it is still listened on there: no other can have taken the path over.
+    pub fn remove_socket(unix: Option<&Path>) {
+        if let Some(path) = unix {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Says what to do about an address that cannot be had.
+fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        anyhow::anyhow!(
+            "cannot listen on {address}: {error}; another service may be running: `toolgate calls` finds it, or choose another \
+             address with --listen"
+        )
+    } else {
+        anyhow::Error::from(error).context(format!("cannot listen on {address}"))
+    }
+}
+
+async fn bind(address: SocketAddr, tls: Option<Arc<Tls>>) -> io::Result<(SocketAddr, Listener)> {
+    let Some(tls) = tls else {
+        let incoming = TcpIncoming::bind(address)?.with_nodelay(Some(true));
+        return Ok((incoming.local_addr()?, Listener::Tcp(incoming)));
+    };
+    let listener = TcpListener::bind(address).await?;
+    Ok((listener.local_addr()?, Listener::Tls(listener, tls)))
+}
+
+async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>> {
+    let config = config.clone();
+    let loaded = tokio::task::spawn_blocking(move || Authenticator::load(config)).await?;
+    loaded.context("cannot set up authentication")
+}
+
+async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
+    let Some(config) = config.cloned() else { return Ok(None) };
+    let loaded = tokio::task::spawn_blocking(move || Tls::load(config)).await?;
+    loaded.context("cannot set up TLS").map(Some)
+}
+
+fn traffic(config: &Config) -> TrafficLimits {
+    let limits = &config.limits;
+    TrafficLimits {
+        requests_per_second: limits.max_requests_per_second,
+        request_burst: limits.max_request_burst,
+        streams: limits.max_streams as usize,
+        streams_per_principal: limits.max_streams_per_principal.map(|most| most as usize),
+        streams_per_connection: limits.max_streams_per_connection,
+    }
+}

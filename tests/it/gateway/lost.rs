@@ -1,0 +1,54 @@
+//! Workers that go away while something runs, and that are away when something is asked.
+
+use tonic::Code;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
+
+use super::setup::*;
+use crate::support::{check_log, collect, is_output, next_such, refused, test};
+
+#[test]
+fn a_stream_goes_on_when_its_worker_is_back() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let request = bash("wb", "echo begun; sleep 100");
+        let mut call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
+        let begun = next_such(&mut call, is_output).await;
+        let home = fleet.home();
+        fleet.workers[1].kill9().await;
+        fleet.workers[1].run(&home).await;
+        let rest = collect(call).await.unwrap();
+        check_log(begun.sequence, &rest);
+        match &rest.last().unwrap().event {
+            Some(Event::Failed(failed)) => assert_eq!(failed.reason(), FailureReason::Lost),
+            other => panic!("{other:?}"),
+        }
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn what_is_at_a_worker_that_is_away_is_told_so() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let made = fleet.run(ANNA, "wb", "true").await.unwrap().call_id;
+        fleet.workers[1].kill9().await;
+        let away = fleet.run(ANNA, "wb", "true").await;
+        let details = refused(away, Code::Unavailable, "WORKER_GONE");
+        assert!(details.retry_info().unwrap().retry_delay.is_some());
+        let get = GetCallRequest { call_id: made };
+        refused(
+            fleet.tools(ANNA).get_call(get.clone()).await,
+            Code::Unavailable,
+            "WORKER_GONE",
+        );
+        // The others go on.
+        fleet.run(ANNA, "wa", "true").await.unwrap();
+        fleet.run(ANNA, "wc", "true").await.unwrap();
+        let home = fleet.home();
+        fleet.workers[1].run(&home).await;
+        fleet.run(ANNA, "wb", "true").await.unwrap();
+        fleet.tools(ANNA).get_call(get).await.unwrap();
+        fleet.assert_calm();
+    });
+}

@@ -1,0 +1,262 @@
+//! A gateway and its workers as real processes, and clients that say who they are.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::*;
+
+use crate::support::{self, connect_tcp, eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
+
+/// The token of the gateway at its workers, and those of people at the gateway.
+pub(super) const GATEWAY: &str = "gateway-gateway-gateway";
+pub(super) const ANNA: &str = "anna-anna-anna-anna";
+pub(super) const BEN: &str = "ben-ben-ben-ben-ben";
+pub(super) const CARL: &str = "carl-carl-carl-carl";
+
+const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\ncarl carl-carl-carl-carl *\n";
+const OWN: &str = "gateway gateway-gateway-gateway *\nlocal local-local-local-local *\n";
+
+/// What is asked about in the workspaces `wa` and `wb`; in `wc` everything is allowed, and nothing confined.
+const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
+
+/// A token of the workers that is no gateway's.
+pub(super) const LOCAL: &str = "local-local-local-local";
+
+/// Shows a token, and the entry that only gateways may send.
+#[derive(Clone)]
+pub(super) struct Shown(pub(super) &'static str, pub(super) Option<&'static str>);
+
+impl Interceptor for Shown {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let metadata = request.metadata_mut();
+        metadata.insert("authorization", format!("Bearer {}", self.0).parse().unwrap());
+        if let Some(json) = self.1 {
+            let value = tonic::metadata::MetadataValue::from_bytes(json.as_bytes());
+            metadata.insert_bin("toolgate-caller-bin", value);
+        }
+        Ok(request)
+    }
+}
+
+pub(super) type Authorized = InterceptedService<Channel, Shown>;
+
+/// One process of the program.
+pub(super) struct Process {
+    child: Option<Child>,
+    folder: PathBuf,
+    command: &'static str,
+    /// Where it listens on TCP, as `host:port`; later runs listen there again.
+    pub(super) address: String,
+}
+
+impl Process {
+    async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
+        let mut process = Self {
+            child: None,
+            folder,
+            command,
+            address: "127.0.0.1:0".to_owned(),
+        };
+        process.run(home).await;
+        process
+    }
+
+    /// Starts it (again).
+    pub(super) async fn run(&mut self, home: &Path) {
+        let out = self.folder.join("stdout");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("stderr"))
+            .unwrap();
+        let child = Command::new(PROGRAM)
+            .args([
+                "--json",
+                "--config",
+                "toolgate.toml",
+                self.command,
+                "--listen",
+                &self.address,
+            ])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", home)
+            .env("TMPDIR", &self.folder)
+            .env("SHELL", "/bin/bash")
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).unwrap())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = child.unwrap();
+        let mut announced = String::new();
+        eventually("the process listens", async || {
+            announced = fs::read_to_string(&out).unwrap();
+            let log = || fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
+            assert!(child.try_wait().unwrap().is_none(), "it ended:\n{}", log());
+            announced.ends_with('\n')
+        })
+        .await;
+        let announced: Value = serde_json::from_str(announced.lines().next().unwrap()).unwrap();
+        let url = announced["listening"]["tcp"].as_str().unwrap();
+        self.address = url.trim_start_matches("http://").to_owned();
+        self.child = Some(child);
+    }
+
+    pub(super) async fn kill9(&mut self) {
+        self.signal(Signal::KILL).await;
+    }
+
+    /// Sends a signal, waits for the end, and returns the exit status.
+    pub(super) async fn signal(&mut self, signal: Signal) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        child.wait().await.unwrap().code()
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("stderr")).unwrap_or_default()
+    }
+}
+
+/// Three workers with the workspaces `wa`, `wb` and `wc`, and a gateway before them.
+pub(super) struct Fleet {
+    folder: TempDir,
+    pub(super) workers: Vec<Process>,
+    pub(super) gateway: Process,
+    pub(super) channel: Channel,
+}
+
+fn put(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+impl Fleet {
+    pub(super) async fn start() -> Self {
+        Self::with("").await
+    }
+
+    /// Starts it; the settings are the gateway's.
+    pub(super) async fn with(settings: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let home = folder.path().join("home");
+        fs::create_dir_all(&home).unwrap();
+        let (mut workers, mut named) = (Vec::new(), String::new());
+        for name in ["a", "b", "c"] {
+            let place = folder.path().join(name);
+            fs::create_dir_all(place.join("work")).unwrap();
+            fs::create_dir_all(place.join("roots")).unwrap();
+            let rules = if name == "c" {
+                r#"{"permission": "allow"}"#
+            } else {
+                RULES
+            };
+            put(&place.join("work/opencode.json"), rules);
+            put(&place.join("tokens"), OWN);
+            let text = format!(
+                "data_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
+                 [[workspaces]]\nname = \"w{name}\"\ndirectory = \"work\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
+            );
+            put(&place.join("toolgate.toml"), &text);
+            let worker = Process::start(place, "serve", &home).await;
+            named += &format!(
+                "[cluster.workers.{name}]\naddress = \"http://{}\"\ntoken_file = \"own\"\n",
+                worker.address
+            );
+            workers.push(worker);
+        }
+        let place = folder.path().join("gateway");
+        fs::create_dir_all(&place).unwrap();
+        put(&place.join("tokens"), PEOPLE);
+        put(&place.join("own"), &format!("{GATEWAY}\n"));
+        let text = format!("{settings}\nauth.tokens_file = \"tokens\"\ncluster.role = \"gateway\"\n{named}");
+        put(&place.join("toolgate.toml"), &text);
+        let gateway = Process::start(place, "gateway", &home).await;
+        Self {
+            channel: connect_tcp(&gateway.address).await.unwrap(),
+            folder,
+            workers,
+            gateway,
+        }
+    }
+
+    pub(super) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// A file of a worker.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(name)
+    }
+
+    pub(super) fn tools(&self, token: &'static str) -> ToolServiceClient<Authorized> {
+        ToolServiceClient::with_interceptor(self.channel.clone(), Shown(token, None))
+    }
+
+    pub(super) fn prompts(&self, token: &'static str) -> PermissionServiceClient<Authorized> {
+        PermissionServiceClient::with_interceptor(self.channel.clone(), Shown(token, None))
+    }
+
+    pub(super) fn sessions(&self, token: &'static str) -> SessionServiceClient<Authorized> {
+        SessionServiceClient::with_interceptor(self.channel.clone(), Shown(token, None))
+    }
+
+    /// Runs a command to its end.
+    pub(super) async fn run(&self, token: &'static str, workspace: &str, command: &str) -> Result<Call, Status> {
+        let request = support::run_request(bash(workspace, command));
+        Ok(self.tools(token).run_tool(request).await?.into_inner().call.unwrap())
+    }
+
+    /// Says that nothing has panicked.
+    pub(super) fn assert_calm(&self) {
+        for process in self.workers.iter().chain([&self.gateway]) {
+            let log = process.log();
+            assert!(!log.contains("panicked"), "{log}");
+        }
+    }
+}
+
+/// A command in a workspace.
+pub(super) fn bash(workspace: &str, command: &str) -> ExecuteToolRequest {
+    ExecuteToolRequest {
+        context: Some(CallContext {
+            workspace: workspace.to_owned(),
+            ..CallContext::default()
+        }),
+        ..support::bash(command)
+    }
+}
+
+/// Replies to a prompt.
+pub(super) async fn answer(fleet: &Fleet, token: &'static str, prompt: &Prompt) -> PromptReplyResult {
+    let request = ReplyPromptRequest {
+        reply: Some(support::reply(prompt, PromptDecision::Once)),
+        ..ReplyPromptRequest::default()
+    };
+    fleet
+        .prompts(token)
+        .reply_prompt(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .result
+        .unwrap()
+}

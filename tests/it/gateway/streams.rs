@@ -1,0 +1,225 @@
+//! Prompts and events of all workers as one stream, and replies that find their worker.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use toolgate_contract::channel_response::Message;
+use toolgate_contract::*;
+
+use super::setup::*;
+use crate::support::{check_log, collect, eventually, everybody, list_all, reply, test, waiting, watch_all};
+
+/// The next message but heartbeats.
+async fn next(stream: &mut Streaming<ChannelResponse>) -> Message {
+    loop {
+        match stream
+            .message()
+            .await
+            .unwrap()
+            .expect("the channel goes on")
+            .message
+            .unwrap()
+        {
+            Message::Heartbeat(_) => {}
+            message => return message,
+        }
+    }
+}
+
+#[test]
+fn one_approver_answers_for_all_workers() {
+    test(async {
+        let fleet = Fleet::start().await;
+        let (replies, requests) = mpsc::channel(8);
+        let open = ChannelOpen {
+            name: "carl".to_owned(),
+            filter: Some(everybody()),
+        };
+        let send = async |message| replies.send(ChannelRequest { message: Some(message) }).await.unwrap();
+        let early = fleet
+            .tools(ANNA)
+            .execute_tool(bash("wa", "echo ask 0"))
+            .await
+            .unwrap()
+            .into_inner();
+        let mut calls = vec![early];
+        let prompt = waiting(&mut calls[0]).await;
+        send(channel_request::Message::Open(open)).await;
+        let mut channel = fleet
+            .prompts(CARL)
+            .channel(ReceiverStream::new(requests))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(matches!(next(&mut channel).await, Message::Opened(_)));
+        let Message::PromptAdded(added) = next(&mut channel).await else {
+            panic!("the prompt that is open comes first");
+        };
+        assert_eq!(added.prompt.as_ref().unwrap().prompt_id, prompt.prompt_id);
+        assert!(matches!(
+            next(&mut channel).await,
+            Message::SnapshotEnd(SnapshotEnd { prompts: 1 })
+        ));
+        let mut prompts = vec![prompt];
+        for (count, workspace) in ["wb", "wa", "wb"].iter().enumerate() {
+            let request = bash(workspace, &format!("echo ask {count}"));
+            calls.push(fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner());
+            let Message::PromptAdded(PromptAdded { prompt: Some(prompt) }) = next(&mut channel).await else {
+                panic!("a new prompt");
+            };
+            assert_eq!(prompt.workspace, *workspace);
+            prompts.push(prompt);
+        }
+        let listed = fleet
+            .prompts(CARL)
+            .list_prompts(list_all())
+            .await
+            .unwrap()
+            .into_inner()
+            .prompts;
+        let ids = |prompts: &[Prompt]| {
+            prompts
+                .iter()
+                .map(|prompt| prompt.prompt_id.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&listed), ids(&prompts), "in the order of their arrival");
+        let (mut accepted, mut resolved) = (0, BTreeSet::new());
+        for prompt in &prompts {
+            let reply = PromptReply {
+                reply_id: format!("r-{}", prompt.prompt_id),
+                ..reply(prompt, PromptDecision::Once)
+            };
+            send(channel_request::Message::Reply(reply)).await;
+        }
+        while accepted < 4 || resolved.len() < 4 {
+            match next(&mut channel).await {
+                Message::ReplyResult(result) => {
+                    assert_eq!(result.result(), ReplyResult::Accepted, "{result:?}");
+                    accepted += 1;
+                }
+                Message::PromptResolved(PromptResolved { prompt: Some(prompt) }) => {
+                    assert_eq!(prompt.resolution.unwrap().resolved_by, "carl");
+                    resolved.insert(prompt.prompt_id);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        for call in calls {
+            let events = collect(call).await.unwrap();
+            assert!(matches!(
+                events.last().unwrap().event,
+                Some(call_event::Event::Completed(_))
+            ));
+        }
+        // A reply to nothing is answered as such.
+        let nothing = Prompt {
+            prompt_id: "nothing".to_owned(),
+            ..prompts[0].clone()
+        };
+        assert_eq!(answer(&fleet, CARL, &nothing).await.result(), ReplyResult::NotFound);
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn watchers_are_told_when_a_worker_is_back() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let mut watch = fleet
+            .prompts(CARL)
+            .watch_prompts(watch_all())
+            .await
+            .unwrap()
+            .into_inner();
+        let mut events = fleet
+            .sessions(CARL)
+            .watch_events(WatchEventsRequest {
+                workspace: "-".to_owned(),
+                ..WatchEventsRequest::default()
+            })
+            .await
+            .unwrap()
+            .into_inner();
+        let mut told = async || loop {
+            use watch_prompts_response::Message as Told;
+            match watch
+                .message()
+                .await
+                .unwrap()
+                .expect("the stream goes on")
+                .message
+                .unwrap()
+            {
+                Told::Heartbeat(_) => {}
+                message => return message,
+            }
+        };
+        use watch_prompts_response::Message as Told;
+        assert!(matches!(told().await, Told::Opened(_)));
+        assert!(matches!(told().await, Told::SnapshotEnd(SnapshotEnd { prompts: 0 })));
+        let request = ExecuteToolRequest {
+            call_id: "asked".to_owned(),
+            on_disconnect: OnDisconnect::Keep.into(),
+            ..bash("wb", "echo ask")
+        };
+        let mut call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
+        let prompt = waiting(&mut call).await;
+        assert!(matches!(told().await, Told::PromptAdded(_)));
+        let home = fleet.home();
+        fleet.workers[1].kill9().await;
+        fleet.workers[1].run(&home).await;
+        // The prompt is open still, and was told before: what is told next is that it is answered.
+        eventually("the worker takes the reply", async || {
+            let request = ReplyPromptRequest {
+                reply: Some(reply(&prompt, PromptDecision::Once)),
+                ..ReplyPromptRequest::default()
+            };
+            let answer = fleet.prompts(CARL).reply_prompt(request).await;
+            answer.is_ok_and(|answer| {
+                let result = answer.into_inner().result.unwrap().result();
+                [ReplyResult::Accepted, ReplyResult::AlreadyResolved].contains(&result)
+            })
+        })
+        .await;
+        match told().await {
+            Told::PromptResolved(PromptResolved { prompt: Some(resolved) }) => {
+                assert_eq!(resolved.prompt_id, prompt.prompt_id);
+            }
+            other => panic!("{other:?}"),
+        }
+        // The stream of the call goes on over the death of its worker, from where it was.
+        let rest = collect(call).await.unwrap();
+        let first = rest.iter().find(|event| event.sequence != 0).unwrap().sequence;
+        check_log(first - 1, &rest);
+        assert!(
+            matches!(rest.last().unwrap().event, Some(call_event::Event::Completed(_))),
+            "{rest:?}"
+        );
+        let mut number = 0;
+        loop {
+            let event = events
+                .message()
+                .await
+                .unwrap()
+                .expect("the stream goes on")
+                .event
+                .unwrap();
+            match event.event.unwrap() {
+                event::Event::Heartbeat(_) => {}
+                kind => {
+                    assert!(event.sequence > number);
+                    number = event.sequence;
+                    if let event::Event::CallStateChanged(changed) = kind
+                        && changed.state() == CallState::Completed
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+        fleet.assert_calm();
+    });
+}
