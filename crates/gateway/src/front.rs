@@ -26,30 +26,19 @@ use toolgate_server::grpc::status;
 use tower::Service;
 
 use crate::directory::{Directory, Kind};
-use crate::own::Facts;
+use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::Registry;
 use crate::table::{Aim, Merge, Own, Try, Way, way};
 use crate::wire::{Messages, decode, gone, unary};
-use crate::worker::Worker;
 use crate::{lists, own, streams};
 
 /// What a request names to mean all workspaces.
-pub(crate) const ALL: &str = "-";
+const ALL: &str = "-";
 
 /// The service.
 #[derive(Clone)]
 pub(crate) struct Front(Arc<Parts>);
-
-/// What each request needs.
-pub(crate) struct Parts {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) directory: Directory,
-    pub(crate) facts: Facts,
-    /// Ends the streams that have no end of their own.
-    pub(crate) closing: CancellationToken,
-    limit: usize,
-}
 
 impl Front {
     pub(crate) fn new(
@@ -163,16 +152,6 @@ impl Parts {
                 reattach::kept(answer, call, worker, caller)
             }
         }
-    }
-
-    /// Returns a worker that answers for all that nobody has.
-    pub(crate) fn any(&self) -> Arc<Worker> {
-        let workers = &self.registry.workers;
-        let there = workers.iter().find(|worker| worker.facts.read().is_there);
-        there
-            .or(workers.first())
-            .cloned()
-            .expect("the configuration has a worker")
     }
 
     async fn merge(
