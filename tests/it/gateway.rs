@@ -33,12 +33,12 @@ fn requests_go_where_their_workspace_is() {
     test(async {
         let fleet = Fleet::start().await;
         for (token, named, folder) in [
-            (ANNA, "", "a/work"),
-            (ANNA, "wa", "a/work"),
-            (ANNA, "wb", "b/work"),
-            (ANNA, "wc", "c/work"),
+            (ANNA, "", "a/own"),
+            (ANNA, "wa", "a/own"),
+            (ANNA, "wb", "b/own"),
+            (ANNA, "wc", "c/own"),
             // The default is the first that one may see.
-            (BEN, "", "b/work"),
+            (BEN, "", "b/own"),
         ] {
             let place = place_of(&fleet, token, named).await;
             assert_eq!(place, fleet.path(folder).display().to_string(), "{named:?}");
@@ -63,7 +63,7 @@ fn requests_go_where_their_workspace_is() {
             content: b"text".to_vec().into(),
         };
         files.write_file(write).await.unwrap();
-        assert_eq!(std::fs::read_to_string(fleet.path("c/work/new.txt")).unwrap(), "text");
+        assert_eq!(std::fs::read_to_string(fleet.path("c/own/new.txt")).unwrap(), "text");
         let read = ReadFileRequest {
             context,
             path: "new.txt".to_owned(),

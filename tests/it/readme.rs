@@ -66,6 +66,7 @@ pages! {
     sessions_work_as_documented: "docs/guides/sessions.md", Stage::Empty;
     configuration_works_as_documented: "docs/reference/configuration.md", Stage::Empty;
     the_audit_works_as_documented: "docs/operate/audit.md", Stage::Empty;
+    a_gateway_works_as_documented: "docs/operate/gateway.md", Stage::Empty;
     mcp_servers_are_configured_as_documented: "docs/extend/mcp.md", Stage::Empty;
     executables_are_tools_as_documented: "docs/extend/custom-tools.md", Stage::Empty;
     skills_work_as_documented: "docs/extend/skills.md", Stage::Empty;

@@ -26,12 +26,11 @@ use toolgate_server::grpc::status;
 use tower::Service;
 
 use crate::directory::{Directory, Kind};
-use crate::own::Facts;
+use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::Registry;
 use crate::table::{Aim, Merge, Own, Try, Way, way};
 use crate::wire::{Messages, decode, gone, unary};
-use crate::worker::Worker;
 use crate::{lists, own, streams};
 
 /// Says whether what a request names stands for several workspaces: all, or those below a prefix.
@@ -42,16 +41,6 @@ fn is_several(named: &str) -> bool {
 /// The service.
 #[derive(Clone)]
 pub(crate) struct Front(Arc<Parts>);
-
-/// What each request needs.
-pub(crate) struct Parts {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) directory: Directory,
-    pub(crate) facts: Facts,
-    /// Ends the streams that have no end of their own.
-    pub(crate) closing: CancellationToken,
-    limit: usize,
-}
 
 impl Front {
     pub(crate) fn new(
@@ -165,16 +154,6 @@ impl Parts {
                 reattach::kept(answer, call, worker, caller)
             }
         }
-    }
-
-    /// Returns a worker that answers for all that nobody has.
-    pub(crate) fn any(&self) -> Arc<Worker> {
-        let workers = &self.registry.workers;
-        let there = workers.iter().find(|worker| worker.facts.read().is_there);
-        there
-            .or(workers.first())
-            .cloned()
-            .expect("the configuration has a worker")
     }
 
     async fn merge(

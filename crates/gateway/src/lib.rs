@@ -8,6 +8,7 @@
 //!
 //! - `table`: how each RPC of the contract finds its worker;
 //! - `front`: the service, which follows the table;
+//! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
@@ -20,6 +21,7 @@ mod front;
 mod lists;
 mod own;
 mod pages;
+mod parts;
 mod reattach;
 mod registry;
 mod streams;

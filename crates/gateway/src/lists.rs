@@ -16,8 +16,8 @@ use toolgate_contract::*;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
-use crate::front::Parts;
 use crate::pages::{Moment, Place, Places, Shown};
+use crate::parts::Parts;
 use crate::registry::ASK_TIMEOUT;
 use crate::wire::{decode, gone, unary};
 use crate::worker::Worker;
@@ -131,6 +131,9 @@ struct Page<E> {
     next: String,
 }
 
+/// What each worker has; none of those whose list is read to its end.
+type Pages<L> = [(Arc<Worker>, Option<Page<<L as List>::Entry>>)];
+
 /// Answers with one page of the lists of all workers.
 pub(crate) async fn merged<L: List>(parts: &Parts, caller: &OnBehalf, first: &[u8]) -> Result<Response<Body>, Status> {
     let mut question: L::Question = decode(first)?;
@@ -188,7 +191,7 @@ impl<E> Page<E> {
 }
 
 /// Takes as many entries as a page has.
-fn put_together<L: List>(pages: &mut [(Arc<Worker>, Option<Page<L::Entry>>)], size: usize) -> Vec<L::Entry> {
+fn put_together<L: List>(pages: &mut Pages<L>, size: usize) -> Vec<L::Entry> {
     let (mut taken, mut bytes) = (Vec::new(), 0);
     while taken.len() < size {
         let heads = pages.iter_mut().filter_map(|(_, page)| page.as_mut());

@@ -3,21 +3,17 @@
 //! *Invariant:* a worker that is away is told, never left out.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 use tonic::{Code, Status};
-use toolgate_config::Config;
 use toolgate_contract::*;
-use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
-use toolgate_server::grpc::limits::TrafficLimits;
 use toolgate_server::grpc::status;
 
-use crate::front::Parts;
+use crate::parts::Parts;
 use crate::registry::ASK_TIMEOUT;
 use crate::wire::{gone, unary};
 use crate::worker::Worker;
@@ -27,29 +23,6 @@ const PAGE: (usize, usize) = (50, 500);
 
 /// Calls that a session tells of.
 const RECENT_CALLS: usize = 20;
-
-/// What the gateway says of itself.
-pub(crate) struct Facts {
-    pub(crate) instance: String,
-    started: SystemTime,
-    console: bool,
-    takes_jwt: bool,
-    limits: TrafficLimits,
-    max_message_bytes: u64,
-}
-
-impl Facts {
-    pub(crate) fn new(config: &Config, limits: TrafficLimits) -> Self {
-        Self {
-            instance: InstanceId::generate().to_string(),
-            started: SystemTime::now(),
-            console: config.console,
-            takes_jwt: config.auth.jwt.is_some(),
-            limits,
-            max_message_bytes: config.limits.max_message_bytes,
-        }
-    }
-}
 
 /// Asks all workers the same.
 async fn asked<Q, A>(

@@ -147,12 +147,14 @@ impl Following {
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();
                         let status = Status::from_header_map(&trailers).unwrap_or_else(|| gone(&self.worker.name));
-                        match status.code() {
-                            Code::Ok => return Ok(None),
-                            // Lost on the way, or the worker stops: it may be back soon.
-                            Code::Unavailable => self.lose(),
-                            _ => return Err(status),
+                        if status.code() == Code::Ok {
+                            return Ok(None);
                         }
+                        // Lost on the way, or the worker stops: it may be back soon.
+                        if status.code() != Code::Unavailable {
+                            return Err(status);
+                        }
+                        self.lose();
                     }
                 },
                 Some(Err(_)) | None => self.lose(),
@@ -192,9 +194,9 @@ impl Following {
             },
             Err(status) => status,
         };
-        match status.code() {
-            Code::Unavailable => Ok(()),
-            _ => Err(status),
+        if status.code() == Code::Unavailable {
+            return Ok(());
         }
+        Err(status)
     }
 }

@@ -20,7 +20,7 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
 use crate::directory::Kind;
-use crate::front::Parts;
+use crate::parts::Parts;
 use crate::wire::{Messages, decode, framed, streaming};
 use crate::worker::Worker;
 
@@ -38,7 +38,7 @@ type News<T> = Result<(usize, T), Status>;
 
 /// Something that is heard of one worker.
 enum Heard {
-    Said(Told),
+    Said(Box<Told>),
     /// All prompts that are open were told; of a worker that is away, none.
     Complete,
 }
@@ -98,20 +98,20 @@ impl Inbox {
     /// Returns what to tell now.
     fn hear(&mut self, at: usize, heard: Heard) -> Vec<Told> {
         match heard {
-            Heard::Said(told) if self.snapshot_ended => vec![told],
-            Heard::Said(told) => match &told {
+            Heard::Said(told) if self.snapshot_ended => vec![*told],
+            Heard::Said(told) => match &*told {
                 Told::PromptAdded(_) if self.awaited.contains(&at) => {
                     self.prompts += 1;
-                    vec![told]
+                    vec![*told]
                 }
-                Told::Heartbeat(_) => vec![told],
+                Told::Heartbeat(_) => vec![*told],
                 Told::Opened(_)
                 | Told::PromptAdded(_)
                 | Told::SnapshotEnd(_)
                 | Told::PromptResolved(_)
                 | Told::ReplyResult(_)
                 | Told::PromptUpdated(_) => {
-                    self.held.push_back(told);
+                    self.held.push_back(*told);
                     Vec::new()
                 }
             },
@@ -205,7 +205,7 @@ async fn follow_once(
                     match answer {
                         Ok(GetPromptResponse { prompt }) => {
                             let told = Told::PromptResolved(PromptResolved { prompt });
-                            if heard.send(Ok((at, Heard::Said(told)))).await.is_err() {
+                            if heard.send(Ok((at, Heard::Said(Box::new(told))))).await.is_err() {
                                 return Ok(());
                             }
                         }
@@ -247,7 +247,7 @@ async fn follow_once(
             }),
             Some(told @ (Told::PromptUpdated(_) | Told::PromptAdded(_) | Told::PromptResolved(_))) => told,
         };
-        if heard.send(Ok((at, Heard::Said(told)))).await.is_err() {
+        if heard.send(Ok((at, Heard::Said(Box::new(told))))).await.is_err() {
             return Ok(());
         }
     }

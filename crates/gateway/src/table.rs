@@ -119,13 +119,11 @@ fn nothing(_: String) -> Vec<u8> {
 
 /// Encodes a message with one field.
 macro_rules! with {
-    ($request:ident { $field:ident: $value:expr }) => {
-        $request {
-            $field: $value,
-            ..Default::default()
-        }
-        .encode_to_vec()
-    };
+    ($request:ident { $field:ident: $value:expr }) => {{
+        let mut request = $request::default();
+        request.$field = $value;
+        request.encode_to_vec()
+    }};
 }
 
 /// Passed by `context.workspace`.

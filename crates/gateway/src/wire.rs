@@ -162,10 +162,12 @@ pub(crate) fn streaming(frames: impl Stream<Item = Result<Bytes, Status>> + Send
     response
 }
 
+type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+
 /// A body that ends with a status.
 struct Answer {
     /// None when it is over.
-    frames: Option<Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>>,
+    frames: Option<Frames>,
 }
 
 fn trailers(status: &Status) -> Frame<Bytes> {

@@ -162,18 +162,18 @@ impl Fleet {
         let (mut workers, mut named) = (Vec::new(), String::new());
         for name in ["a", "b", "c"] {
             let place = folder.path().join(name);
-            fs::create_dir_all(place.join("work")).unwrap();
+            fs::create_dir_all(place.join("own")).unwrap();
             fs::create_dir_all(place.join("roots")).unwrap();
             let rules = if name == "c" {
                 r#"{"permission": "allow"}"#
             } else {
                 RULES
             };
-            put(&place.join("work/opencode.json"), rules);
+            put(&place.join("own/opencode.json"), rules);
             put(&place.join("tokens"), OWN);
             let text = format!(
                 "data_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
-                 [[workspaces]]\nname = \"w{name}\"\ndirectory = \"work\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
+                 [[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
             );
             put(&place.join("toolgate.toml"), &text);
             let worker = Process::start(place, "serve", &home).await;

@@ -9,12 +9,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toolgate_web::Url;
 
-use super::keys::{ClusterConfig, TlsConfig};
 use super::kinds::{Context, Kind, Shape, joined};
-use super::layers::Layers;
-use super::resolve::AuthConfig;
-use super::values::{ClusterRole, WorkerConfig};
-use crate::error::ConfigError;
+use super::values::WorkerConfig;
 
 /// Bytes of the longest name of a worker.
 const MAX_NAME_BYTES: usize = 63;
@@ -121,55 +117,11 @@ pub(super) fn gateway(id: &str) -> Result<String, String> {
     }
 }
 
-/// Checks that a gateway is one, and that what is none has nothing of one.
-pub(super) fn check(
-    layers: &Layers<'_>,
-    cluster: &ClusterConfig,
-    auth: &AuthConfig,
-    tls: Option<&TlsConfig>,
-) -> Result<(), ConfigError> {
-    if !auth.gateways.is_empty() && !auth.has_credentials() {
-        let message = "nobody could show that it is a gateway: set auth.tokens_file, auth.jwt or auth.certificates";
-        return Err(layers.conflict("auth.gateways", message));
-    }
-    if cluster.role == ClusterRole::All {
-        return match cluster.workers.is_empty() {
-            true => Ok(()),
-            false => Err(layers.conflict(
-                "cluster.workers",
-                "only a gateway has workers: set cluster.role to \"gateway\"",
-            )),
-        };
-    }
-    for key in ["workspaces", "workspace_roots"] {
-        if layers.has(key) {
-            let message = "a gateway works in no folder: name the workspaces in the configuration of the workers";
-            return Err(layers.conflict(key, message));
-        }
-    }
-    if cluster.workers.is_empty() {
-        let message = "a gateway needs workers: write a table [cluster.workers.NAME] with the address of each";
-        return Err(layers.conflict("cluster.role", message));
-    }
-    if auth.unix.is_some() {
-        let message = "a gateway asks everybody for credentials, also on its Unix socket: leave it out";
-        return Err(layers.conflict("auth.unix.group", message));
-    }
-    let by_certificate = || tls.is_some() && !auth.certificates.is_empty();
-    if auth.tokens_file.is_none() && auth.jwt.is_none() && !by_certificate() {
-        let message = "a gateway must know on whose behalf it calls the workers: set auth.tokens_file, auth.jwt or \
-                       auth.certificates";
-        return Err(layers.conflict("cluster.role", message));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::super::{Config, RawConfig};
-    use super::*;
+    use super::super::{ClusterRole, Config, RawConfig};
     use crate::environment::Environment;
 
     const GATEWAY: &str = "auth.tokens_file = \"tokens\"\ncluster.role = \"gateway\"\n";

@@ -11,7 +11,6 @@ use toolgate_model::audit_key::Key as AuditKey;
 use toolgate_permission::{Unattended, hints};
 use toolgate_web as net;
 
-use super::cluster;
 use super::keys::*;
 use super::layers::{Layer, Layers, variable_of};
 use super::parse::MAX_SOCKET_PATH_BYTES;
@@ -159,7 +158,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         // A command that a worker on the same machine runs has the same user, and must not count as a person.
         owner_is_stranger: is_gateway,
     };
-    cluster::check(&layers, &keys.cluster, &auth, tls.as_ref())?;
+    check_cluster(&layers, &keys.cluster, &auth, tls.as_ref())?;
     check_reach(&layers, &listen, tls.as_ref(), &auth)?;
     check_limits(&layers, &keys.limits)?;
     let permission = permission(&mut layers, keys.permission, listen.is_local(), &auth)?;
@@ -302,6 +301,49 @@ fn unix_group(layers: &Layers<'_>, unix: UnixGroupConfig) -> Result<Option<UnixG
         (false, false) => Err(layers.conflict("auth.unix.scopes", "it is not said who has them: set auth.unix.group")),
         (true, false) | (false, true) => Ok(is_set.then_some(unix)),
     }
+}
+
+/// Checks that a gateway is one, and that what is none has nothing of one.
+fn check_cluster(
+    layers: &Layers<'_>,
+    cluster: &ClusterConfig,
+    auth: &AuthConfig,
+    tls: Option<&TlsConfig>,
+) -> Result<(), ConfigError> {
+    if !auth.gateways.is_empty() && !auth.has_credentials() {
+        let message = "nobody could show that it is a gateway: set auth.tokens_file, auth.jwt or auth.certificates";
+        return Err(layers.conflict("auth.gateways", message));
+    }
+    if cluster.role == ClusterRole::All {
+        return match cluster.workers.is_empty() {
+            true => Ok(()),
+            false => Err(layers.conflict(
+                "cluster.workers",
+                "only a gateway has workers: set cluster.role to \"gateway\"",
+            )),
+        };
+    }
+    for key in ["workspaces", "workspace_roots"] {
+        if layers.has(key) {
+            let message = "a gateway works in no folder: name the workspaces in the configuration of the workers";
+            return Err(layers.conflict(key, message));
+        }
+    }
+    if cluster.workers.is_empty() {
+        let message = "a gateway needs workers: write a table [cluster.workers.NAME] with the address of each";
+        return Err(layers.conflict("cluster.role", message));
+    }
+    if auth.unix.is_some() {
+        let message = "a gateway asks everybody for credentials, also on its Unix socket: leave it out";
+        return Err(layers.conflict("auth.unix.group", message));
+    }
+    let by_certificate = || tls.is_some() && !auth.certificates.is_empty();
+    if auth.tokens_file.is_none() && auth.jwt.is_none() && !by_certificate() {
+        let message = "a gateway must know on whose behalf it calls the workers: set auth.tokens_file, auth.jwt or \
+                       auth.certificates";
+        return Err(layers.conflict("cluster.role", message));
+    }
+    Ok(())
 }
 
 /// Refuses what would let strangers in.

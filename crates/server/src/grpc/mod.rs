@@ -181,8 +181,8 @@ impl Services {
         let services = Self {
             origins: config.listen.origins.clone().into(),
             console: config.console,
-            authenticator: authenticator,
-            traffic: traffic,
+            authenticator,
+            traffic,
             tracer: Arc::new(Untraced),
             mcp: None,
             ports: None,

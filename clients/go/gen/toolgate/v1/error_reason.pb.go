@@ -188,6 +188,11 @@ const (
 	ErrorReason_ERROR_REASON_CALL_LOST ErrorReason = 74
 	// PERMISSION_DENIED: the call is somebody else's, and the caller may not answer its prompts either.
 	ErrorReason_ERROR_REASON_FOREIGN_CALL ErrorReason = 75
+	// UNAVAILABLE: a gateway does not reach the worker that has what the request names, or may have it. What runs there may go on.
+	// Try again after the RetryInfo.
+	ErrorReason_ERROR_REASON_WORKER_GONE ErrorReason = 76
+	// FAILED_PRECONDITION: each worker behind a gateway keeps this by itself, as its audit, and there are several. Ask the worker.
+	ErrorReason_ERROR_REASON_SEVERAL_WORKERS ErrorReason = 77
 )
 
 // Enum value maps for ErrorReason.
@@ -269,6 +274,8 @@ var (
 		73: "ERROR_REASON_CONNECTION_LOST",
 		74: "ERROR_REASON_CALL_LOST",
 		75: "ERROR_REASON_FOREIGN_CALL",
+		76: "ERROR_REASON_WORKER_GONE",
+		77: "ERROR_REASON_SEVERAL_WORKERS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -347,6 +354,8 @@ var (
 		"ERROR_REASON_CONNECTION_LOST":       73,
 		"ERROR_REASON_CALL_LOST":             74,
 		"ERROR_REASON_FOREIGN_CALL":          75,
+		"ERROR_REASON_WORKER_GONE":           76,
+		"ERROR_REASON_SEVERAL_WORKERS":       77,
 	}
 )
 
@@ -381,7 +390,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xaa\x13\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xea\x13\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -459,7 +468,9 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10H\x12 \n" +
 	"\x1cERROR_REASON_CONNECTION_LOST\x10I\x12\x1a\n" +
 	"\x16ERROR_REASON_CALL_LOST\x10J\x12\x1d\n" +
-	"\x19ERROR_REASON_FOREIGN_CALL\x10KB\x98\x01\n" +
+	"\x19ERROR_REASON_FOREIGN_CALL\x10K\x12\x1c\n" +
+	"\x18ERROR_REASON_WORKER_GONE\x10L\x12 \n" +
+	"\x1cERROR_REASON_SEVERAL_WORKERS\x10MB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

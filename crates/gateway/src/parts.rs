@@ -1,0 +1,61 @@
+//! What the answers to all requests share.
+//!
+//! *Invariant:* a leaf for those who answer: it uses none of them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_config::Config;
+use toolgate_model::InstanceId;
+use toolgate_server::grpc::limits::TrafficLimits;
+
+use crate::directory::Directory;
+use crate::registry::Registry;
+use crate::worker::Worker;
+
+/// What each request needs.
+pub(crate) struct Parts {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) directory: Directory,
+    pub(crate) facts: Facts,
+    /// Ends the streams that have no end of their own.
+    pub(crate) closing: CancellationToken,
+    /// Bytes of the largest message.
+    pub(crate) limit: usize,
+}
+
+impl Parts {
+    /// Returns a worker that answers for all that nobody has.
+    pub(crate) fn any(&self) -> Arc<Worker> {
+        let workers = &self.registry.workers;
+        let there = workers.iter().find(|worker| worker.facts.read().is_there);
+        there
+            .or(workers.first())
+            .cloned()
+            .expect("the configuration has a worker")
+    }
+}
+
+/// What the gateway says of itself.
+pub(crate) struct Facts {
+    pub(crate) instance: String,
+    pub(crate) started: SystemTime,
+    pub(crate) console: bool,
+    pub(crate) takes_jwt: bool,
+    pub(crate) limits: TrafficLimits,
+    pub(crate) max_message_bytes: u64,
+}
+
+impl Facts {
+    pub(crate) fn new(config: &Config, limits: TrafficLimits) -> Self {
+        Self {
+            instance: InstanceId::generate().to_string(),
+            started: SystemTime::now(),
+            console: config.console,
+            takes_jwt: config.auth.jwt.is_some(),
+            limits,
+            max_message_bytes: config.limits.max_message_bytes,
+        }
+    }
+}
