@@ -41,7 +41,7 @@ func newWorkspace(message *toolgatev1.WorkspaceInfo) *Workspace {
 
 // WorkspaceFolder is a folder that is to be a workspace.
 type WorkspaceFolder struct {
-	// Name is the name that it gets: 1 to 64 letters, digits, `-`, `_` and `.`.
+	// Name is the name that it gets: 1 to 128 letters, digits, `-`, `_` and `.`, in parts with `/` between.
 	Name string
 	// Directory is its absolute path, below a folder that the operator allows.
 	Directory string

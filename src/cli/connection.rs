@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolgate_client::{Client, DEFAULT_TARGET};
+use toolgate_model::workspace_name_problem;
 use toolgate_server::app::unshield;
 
 use super::credentials::CredentialArgs;
@@ -147,10 +148,11 @@ fn check_address(url: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the name of the workspace to filter by; all of them unless one is named.
+/// Returns what to filter workspaces by: a name or `PREFIX/*`; all of them unless one is named.
 pub(super) async fn workspace_filter(client: &Client, text: Option<&str>) -> Result<String, Failure> {
     match text {
         None => Ok(ALL_WORKSPACES.to_owned()),
+        Some(prefix) if prefix.ends_with("/*") => Ok(prefix.to_owned()),
         some => workspace_name(client, some).await,
     }
 }
@@ -162,8 +164,9 @@ pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Resul
         return Ok(text.to_owned());
     };
     let workspaces = client.server_info().await?.workspaces;
-    let mut found = workspaces.iter();
-    match found.find(|one| Path::new(&one.directory) == directory || one.name == text) {
+    let (mut folders, mut names) = (workspaces.iter(), workspaces.iter());
+    let found = folders.find(|one| Path::new(&one.directory) == directory);
+    match found.or_else(|| names.find(|one| one.name == text)) {
         Some(workspace) => Ok(workspace.name.clone()),
         None => {
             let listed = workspaces.iter();
@@ -216,7 +219,7 @@ impl Connection {
                 && let Some(found) = info
                     .workspaces
                     .into_iter()
-                    .find(|one| one.directory == wanted || one.name == wanted)
+                    .find(|one| one.directory == wanted || Some(one.name.as_str()) == workspace)
             {
                 return Some(Self::running(client, found.name, instance.url, globals));
             }
@@ -292,14 +295,19 @@ fn socket_url(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-/// Returns the directory that a text names; a plain word is the name of a workspace.
+/// Returns the directory that a text names. A plain word is the name of a workspace, and so is `acme/web-17` if there is
+/// nothing of that path.
 fn directory(text: &str) -> Option<PathBuf> {
     let looks_like_path = text == "." || text == ".." || text.contains('/');
     if !looks_like_path {
         return None;
     }
-    // A directory that is not there is reported by the service, under the name that was given.
-    Some(std::fs::canonicalize(text).unwrap_or_else(|_| PathBuf::from(text)))
+    match std::fs::canonicalize(text) {
+        Ok(directory) => Some(directory),
+        Err(_) if workspace_name_problem(text).is_none() => None,
+        // A directory that is not there is reported by the service, under the name that was given.
+        Err(_) => Some(PathBuf::from(text)),
+    }
 }
 
 #[cfg(test)]
@@ -331,6 +339,8 @@ mod tests {
     #[test]
     fn names_are_no_directories() {
         assert_eq!(directory("main"), None);
+        assert_eq!(directory("acme/web-17"), None);
+        assert_eq!(directory("src/cli"), std::fs::canonicalize("src/cli").ok());
         assert_eq!(directory("/"), Some(PathBuf::from("/")));
         assert_eq!(directory("./missing"), Some(PathBuf::from("./missing")));
     }

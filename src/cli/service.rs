@@ -13,7 +13,9 @@ use toolgate_gateway::Gateway;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
-use toolgate_server::app::{App, Emergency, Running, Temporary, UnusableFolder, output_folder, workspace_folder};
+use toolgate_server::app::{
+    App, Claim, Emergency, Running, Temporary, UnusableFolder, output_folder, workspace_folder,
+};
 
 use super::exit::{Failure, with_causes};
 use super::instances::{self, Instance, Registration};
@@ -133,13 +135,14 @@ impl Service {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        let app = App::build(&config, &environment, Some(OWN_PROGRAM.into()))
+        let claim = stays.then(|| Claim::take(&config.data_dir)).transpose();
+        let claim = claim.map_err(|error| Failure::Start(error.to_string()))?;
+        let mut app = App::build(&config, &environment, Some(OWN_PROGRAM.into()))
             .await
             .map_err(not_started)?;
         let data_dir = config.data_dir.canonicalize().ok();
-        if stays {
-            warn_of_others(data_dir.as_deref());
-            app.recover().await.map_err(not_started)?;
+        if let Some(claim) = claim {
+            app.recover(claim).await.map_err(not_started)?;
         }
         let running = app.start().await.map_err(not_started)?;
         let mut service = Self {
@@ -281,17 +284,6 @@ fn check_role(config: &Config, role: ClusterRole) -> Result<(), Failure> {
                 .to_owned()
         }
     }))
-}
-
-/// Says that another service which is there to stay has the data directory.
-fn warn_of_others(data_dir: Option<&Path>) {
-    let has_it = |other: &Instance| other.stays && data_dir.is_some() && other.data_dir.as_deref() == data_dir;
-    for Instance { url, pid, .. } in running().into_iter().filter(has_it) {
-        tracing::warn!(
-            "another service has this data directory: {url}, process {pid}. Run only one `toolgate serve` per data_dir: neither \
-             can cancel the calls of the other"
-        );
-    }
 }
 
 fn not_started(error: anyhow::Error) -> Failure {

@@ -111,6 +111,43 @@ pub(crate) async fn bash(plan: Plan) -> Result<Vec<Row>> {
     ])
 }
 
+/// A small read and a command that does nothing, with and without waiting for the disk.
+pub(crate) async fn durability(plan: Plan) -> Result<Vec<Row>> {
+    let workspace = folder()?;
+    for name in FILES {
+        fs::write(workspace.path().join(name), "text\n")?;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_toolgate"));
+    let power = [("TOOLGATE_STATE_DURABILITY", "power".to_owned())];
+    let waits = Service::of(program, workspace.path(), &json!({}), &power).await?;
+    let usual = Service::start(workspace.path()).await?;
+    let (mut waiting, mut client) = (waits.tools().await?, usual.tools().await?);
+    let mut rows = Vec::new();
+    for (what, tool) in [
+        ("durability: read, `power` over `process`", "read"),
+        ("durability: bash `true`, `power` over `process`", "bash"),
+    ] {
+        let of = |round: usize| match tool {
+            "read" => request(SESSION, tool, json!({"filePath": FILES[round % 2]})),
+            _ => request(
+                SESSION,
+                tool,
+                json!({"command": "true", "description": FILES[round % 2]}),
+            ),
+        };
+        let (ours, floor) = in_turns(
+            plan.samples(1000, 100),
+            async |round| execute(&mut waiting, of(round)).await.map(|(time, ..)| time),
+            async |round| execute(&mut client, of(round)).await.map(|(time, ..)| time),
+        )
+        .await?;
+        rows.push(Row::ratio(what, &ours, ("the default", &floor), None));
+    }
+    waits.stop().await?;
+    usual.stop().await?;
+    Ok(rows)
+}
+
 async fn run_true(programs: &Programs, directory: &Path) -> Result<Duration> {
     let begin = Instant::now();
     let launch = Launch {

@@ -66,14 +66,27 @@ impl Plan {
 }
 
 /// The measurements, in the order of the table.
-const NAMES: [&str; 12] = [
-    "read", "bash", "latency", "search", "edits", "language", "output", "tail", "cancel", "prompt", "start", "crowd",
+const NAMES: [&str; 13] = [
+    "read",
+    "bash",
+    "durability",
+    "latency",
+    "search",
+    "edits",
+    "language",
+    "output",
+    "tail",
+    "cancel",
+    "prompt",
+    "start",
+    "crowd",
 ];
 
 async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
     match name {
         "read" => calls::read(plan).await,
         "bash" => calls::bash(plan).await,
+        "durability" => calls::durability(plan).await,
         "latency" => calls::latency(plan).await,
         "search" => search::search(plan).await,
         "edits" => edits::edits(plan).await,

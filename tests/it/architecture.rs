@@ -21,7 +21,7 @@ const MAX_CIRCLE: usize = 3;
 /// touch and would ask, the list of sessions, more filters, what the commands say of misspelt words, terminals, the files that
 /// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several services, and what the Rust library and
 /// the commands do with all that.
-const MAX_LINES: usize = 88_100;
+const MAX_LINES: usize = 88_400;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

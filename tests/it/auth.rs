@@ -11,6 +11,7 @@ mod isolation;
 mod jwt;
 mod mcp;
 mod ports;
+mod prefixes;
 mod setup;
 mod tls;
 mod tokens;

@@ -138,26 +138,6 @@ fn every_command_finds_the_service_that_runs() {
     });
 }
 
-#[test]
-fn a_second_service_on_a_data_directory_is_told_so() {
-    test(async {
-        let server = Server::start().await;
-        let data = server.folder().join("data").display().to_string();
-        let args = ["serve", "--no-socket", "--listen", "127.0.0.1:0", "--data-dir", &data];
-        let mut second = server.command(&args).spawn().unwrap();
-        let mut told = BufReader::new(second.stderr.take().unwrap()).lines();
-        loop {
-            let line = told.next_line().await.unwrap().expect("it says so before it listens");
-            assert!(!line.contains("listening on"), "{line}");
-            if line.contains("another service has this data directory") {
-                break;
-            }
-        }
-        second.start_kill().unwrap();
-        second.wait().await.unwrap();
-    });
-}
-
 async fn metrics_of(admin: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(admin).await.unwrap();
     let request = format!("GET /metrics HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n");
@@ -361,7 +341,7 @@ fn a_call_that_is_kept_outlives_its_command() {
 }
 
 /// What an MCP client says first.
-fn greeting() -> String {
+pub(crate) fn greeting() -> String {
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});

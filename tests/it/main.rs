@@ -21,6 +21,7 @@ mod console;
 mod contract;
 mod crash;
 mod custom;
+mod data_directory;
 mod delegation;
 mod dependencies;
 mod drain;

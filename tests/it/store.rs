@@ -8,6 +8,7 @@ mod changes;
 mod local;
 mod log;
 mod outputs;
+mod prefixes;
 mod prompts;
 mod records;
 
@@ -53,6 +54,7 @@ mod on_local {
             filters, pages_while_calls_arrive, bad_pages, sweeping_calls, hostile_ids_of_calls, many_at_once;
         prompts: open_and_list, first_reply_wins, two_stores_settle_once, approvals_count_once, cascades, grants_live_and_go, uses_are_counted, unknown_prompts,
             hostile_ids_of_prompts;
+        prefixes: workspaces_by_prefix;
         records: facts_are_seen_at_once, the_last_fact_wins, facts_before_appends, facts_of_workspaces, forgetting,
             hostile_facts,
             workspaces_are_remembered, journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;

@@ -238,15 +238,6 @@ impl Server {
         }
     }
 
-    /// Starts another server on the same folders, reached by TCP.
-    pub(crate) async fn beside(&self) -> Self {
-        let setup = Setup {
-            tcp: true,
-            ..self.setup.clone()
-        };
-        Self::launch(self.folder.clone(), setup).await
-    }
-
     pub(crate) fn folder(&self) -> PathBuf {
         self.folder.path().to_path_buf()
     }

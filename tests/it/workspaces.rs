@@ -30,6 +30,57 @@ fn setup(folders: &[&'static str]) -> Setup {
 }
 
 #[test]
+fn a_name_with_parts_is_a_name_to_commands() {
+    test(async {
+        let server = Server::with(Setup {
+            more: vec!["acme/web-17", "acme/web-18"],
+            ..Setup::default()
+        })
+        .await;
+        let run = ["bash", "command=pwd", "description=d", "--yes"];
+        let (code, out, err) = server
+            .cli(&[&["call", "--workspace", "acme/web-17"], &run[..]].concat())
+            .await;
+        assert!(code == 0 && out.contains("/acme/web-17"), "{out}{err}");
+        let socket = format!("unix:{}", server.folder().join("s").display());
+        let calls = async |workspace: &str| {
+            server
+                .cli(&["--server", &socket, "--json", "calls", "--workspace", workspace])
+                .await
+        };
+        for (workspace, count) in [
+            ("acme/web-17", 1),
+            ("acme/web-18", 0),
+            ("acme/*", 1),
+            ("beta/*", 0),
+            ("default", 0),
+        ] {
+            let (code, out, err) = calls(workspace).await;
+            assert_eq!((code, out.lines().count()), (0, count), "{workspace}: {out}{err}");
+        }
+        let (code, _, err) = calls("acme/web-19").await;
+        assert!(code != 0 && err.contains("there is no workspace acme/web-19"), "{err}");
+        let (code, _, err) = calls("acme*/*").await;
+        assert!(code != 0 && err.contains("PREFIX/*"), "{err}");
+        // What is there is a path, and the folder of no workspace of the service.
+        fs::create_dir_all(server.work().join("acme/web-17")).unwrap();
+        let (code, out, err) = server
+            .cli(&[&["call", "--workspace", "acme/web-17"], &run[..]].concat())
+            .await;
+        let there = real(&server, "work/acme/web-17").display().to_string();
+        assert!(code == 0 && out.contains(&there), "{out}{err}");
+        assert_eq!(
+            calls("acme/*").await.1.lines().count(),
+            1,
+            "a service of its own ran it"
+        );
+        // With a server that is named the name is one of its workspaces all the same.
+        let (code, out, _) = calls("acme/web-17").await;
+        assert_eq!((code, out.lines().count()), (0, 1), "{out}");
+    });
+}
+
+#[test]
 fn a_command_in_a_folder_that_was_opened_is_run_by_the_service_that_has_it() {
     test(async {
         let server = service(&["roots/one", "roots/two"]).await;

@@ -24,7 +24,6 @@ mod values;
 pub use keys::*;
 pub use kinds::{MAX_COUNT, Shape};
 pub use layers::{Key, RawConfig};
-pub use parse::workspace_name_problem;
 pub use resolve::{AuthConfig, Config};
 pub use values::*;
 

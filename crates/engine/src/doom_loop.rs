@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use toolgate_model::{CONNECTION, CallId, CallRecord, SessionKey};
+use toolgate_model::{CONNECTION, CallId, CallRecord, SessionKey, WorkspaceSet};
 use toolgate_store::{CallFilter, PageRequest, Store};
 
 /// Sessions whose last calls are remembered; beyond that they are read from the store.
@@ -141,7 +141,7 @@ impl LoopGuard {
 
     async fn last_calls(&self, session: &SessionKey) -> LoopDetector {
         let filter = CallFilter {
-            workspace: Some(session.workspace.clone()),
+            workspaces: WorkspaceSet::one(&session.workspace),
             session: Some(session.session.clone()),
             ..Default::default()
         };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use toolgate_model::{CallId, CallRecord, FileChange, Origin, SessionKey};
+use toolgate_model::{CallId, CallRecord, FileChange, Origin, SessionKey, WorkspaceSet};
 use toolgate_store::{CallFilter, PageRequest, StoreError};
 use toolgate_tool::ToolError;
 
@@ -71,7 +71,7 @@ pub(crate) async fn named(parts: &Parts, id: &CallId, sees: impl Fn(&str) -> boo
 /// Returns whether calls were made in a workspace that are still stored.
 pub(crate) async fn has_records(parts: &Parts, workspace: &str) -> Result<bool, StoreError> {
     let filter = CallFilter {
-        workspace: Some(workspace.to_owned()),
+        workspaces: WorkspaceSet::one(workspace),
         ..CallFilter::default()
     };
     let page = PageRequest { size: 1, after: None };
@@ -81,7 +81,7 @@ pub(crate) async fn has_records(parts: &Parts, workspace: &str) -> Result<bool, 
 /// Returns whether a session has made calls that are still stored.
 pub(crate) async fn has_calls(parts: &Parts, session: &SessionKey) -> Result<bool, StoreError> {
     let filter = CallFilter {
-        workspace: Some(session.workspace.clone()),
+        workspaces: WorkspaceSet::one(&session.workspace),
         session: Some(session.session.clone()),
         ..CallFilter::default()
     };

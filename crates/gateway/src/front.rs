@@ -33,8 +33,10 @@ use crate::table::{Aim, Merge, Own, Try, Way, way};
 use crate::wire::{Messages, decode, gone, unary};
 use crate::{lists, own, streams};
 
-/// What a request names to mean all workspaces.
-const ALL: &str = "-";
+/// Says whether what a request names stands for several workspaces: all, or those below a prefix.
+fn is_several(named: &str) -> bool {
+    named == "-" || named.contains('*')
+}
 
 /// The service.
 #[derive(Clone)]
@@ -106,10 +108,10 @@ impl Parts {
         };
         match (read(&first)?, merge) {
             (Aim::Nothing, _) => self.any().pass(whole(messages, &[]), &caller.entry()).await,
-            (Aim::Workspace(named), Some(Merge::Nothing)) if named == ALL => {
+            (Aim::Workspace(named), Some(Merge::Nothing)) if is_several(&named) => {
                 self.any().pass(whole(messages, &[]), &caller.entry()).await
             }
-            (Aim::Workspace(named), Some(merge)) if named == ALL => {
+            (Aim::Workspace(named), Some(merge)) if is_several(&named) => {
                 self.merge(&caller, merge, first.clone(), messages).await
             }
             (Aim::Workspace(named), merge) => {

@@ -6,9 +6,9 @@
 //! The files, in reading order:
 //!
 //! - `ids`: the ids of calls, prompts, grants, sessions, outputs and runs of the service.
-//! - `time`, `json`: points in time as they are stored, and free JSON maps.
+//! - `time`, `json`, `durability`: points in time as they are stored, free JSON maps, and what stored changes survive.
 //! - `origin`: in whose name a call is made; `names`: what names a session or a call beside its id; `principal`: who
-//!   somebody is, and what that one may see.
+//!   somebody is; `workspaces`: names of workspaces and sets of them, such as those that somebody may see.
 //! - `tool`: where tools come from, how they are described, what they return.
 //! - `call`: a call from its request to its record; `ending`: how it ends; `result`: what a tool knows of its
 //!   result, for programs; `event`: its log; `invalid`: calls that were
@@ -25,6 +25,7 @@
 pub mod audit_key;
 mod call;
 mod change;
+mod durability;
 mod ending;
 mod event;
 pub mod frontmatter;
@@ -45,9 +46,11 @@ mod terminal;
 mod time;
 mod todo;
 mod tool;
+mod workspaces;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
 pub use change::{BackgroundProcess, FileChange, FileVersion, ListeningPort};
+pub use durability::Durability;
 pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
 pub use event::{CallEvent, EventKind, Queued, WarningKind};
 pub use ids::{CallId, GrantId, InstanceId, OutputId, PromptId, SessionId};
@@ -71,3 +74,4 @@ pub use terminal::{Signal, TerminalSize};
 pub use time::Timestamp;
 pub use todo::Todo;
 pub use tool::{Definition, Effect, OutputText, Source, ToolOutput};
+pub use workspaces::{WorkspaceSet, workspace_name_problem};

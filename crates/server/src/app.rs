@@ -41,16 +41,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
-use toolgate_engine::{self as engine, Engine, EngineDeps, Limits, RunLimits};
+use toolgate_engine::{Engine, EngineDeps, Limits, RunLimits};
 use toolgate_extensions::hosted::Hosts;
-use toolgate_fs::atomic;
 use toolgate_lsp::{self as lsp, ServerPool};
 use toolgate_model::{InstanceId, Timestamp};
 use toolgate_process::sandbox::{Kernel, Sandbox};
 use toolgate_process::{self as process, Programs};
 use toolgate_store::Store;
 use toolgate_store::audit::Recorder;
-use toolgate_store::local::{LocalStore, QuotaLimits};
+use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions};
 use toolgate_telemetry::Admin;
 use toolgate_tool::Tool;
 use toolgate_tools::skills::remote::FirstFetch;
@@ -63,12 +62,12 @@ use self::mcp::Servers;
 pub use self::places::UnusableFolder;
 use self::places::{Common, Opened, Opener, Sources, uploads};
 use self::rules::Rules;
-use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, sweep};
+use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, look_after_dead_runs, sweep};
 use self::workspaces::AtRunTime;
 use crate::grpc::{self, ServeError, Services, Shared, Watches, Workspaces as _};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
-pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
+pub use toolgate_store::local::{AuditFile, Claim, output_folder, workspace_folder};
 
 /// How long an exit that waits for nothing waits for programs to be killed.
 const EMERGENCY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -84,6 +83,7 @@ pub struct App {
     rules: Arc<Rules>,
     environment: Environment,
     network: Network,
+    claim: Option<Claim>,
 }
 
 /// A service that listens.
@@ -107,6 +107,8 @@ pub struct Running {
     parts: Parts,
     servers: JoinSet<Result<(), ServeError>>,
     stop_servers: CancellationToken,
+    /// Its right to the data directory, if it is there to stay.
+    claim: Option<Claim>,
 }
 
 /// What runs from the start to the end, and is stopped in order.
@@ -137,18 +139,21 @@ impl App {
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
-        let space = QuotaLimits {
+        let limits = QuotaLimits {
             max_bytes: config.limits.max_total_output_bytes,
             min_free_bytes: config.limits.min_free_bytes,
             keep_outputs: config.retention.outputs,
         };
         let redactor = config.redact.0.clone();
-        let recorder = Recorder {
-            key: config.audit.key().cloned(),
-            redactor: redactor.clone(),
+        let options = StoreOptions {
+            limits,
+            recorder: Recorder {
+                key: config.audit.key().cloned(),
+                redactor: redactor.clone(),
+            },
+            durability: config.state.durability,
         };
-        let store =
-            tokio::task::spawn_blocking(move || LocalStore::open_with(&data_dir, opened_by, space, recorder)).await??;
+        let store = tokio::task::spawn_blocking(move || LocalStore::open_with(&data_dir, opened_by, options)).await??;
         store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
         log_head(&store, "audit resumed").await;
         store.measure(&telemetry.metrics);
@@ -308,33 +313,23 @@ impl App {
             rules,
             environment: environment.clone(),
             network,
+            claim: None,
         })
     }
 
     /// Opens the workspaces again that clients had opened, and looks after the calls that a dead run of the service left
     /// unfinished: what only waited for a person waits again,
-    /// the rest ends as lost. To be called before [`Self::start`], by a service that is there to stay.
+    /// the rest ends as lost. To be called before [`Self::start`], by a service that is there to stay; it keeps its claim
+    /// to the data directory until it has ended.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn recover(&self) -> anyhow::Result<()> {
+    pub async fn recover(&mut self, claim: Claim) -> anyhow::Result<()> {
+        self.claim = Some(claim);
         let restored = self.parts.workspaces.restore().await;
         restored.context("cannot open the workspaces again that were open before")?;
-        let recovered = self.parts.engine.recover().await;
-        let recovered = recovered.context("cannot look after the calls of an earlier run")?;
-        let engine::Recovered { lost, resumed, folders } = recovered;
-        if resumed > 0 {
-            tracing::info!(resumed, "calls of an earlier run wait for a person again");
-        }
-        if lost > 0 {
-            tracing::warn!(lost, "an earlier run ended without closing");
-            let swept = tokio::task::spawn_blocking(move || {
-                folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>()
-            })
-            .await?;
-            tracing::debug!(swept, "temporary files of the earlier run deleted");
-        }
-        Ok(())
+        let recovered = upkeep::take_over(&self.parts.engine).await;
+        recovered.context("cannot look after the calls of an earlier run")
     }
 
     /// Returns the tools of the first workspace as they are now.
@@ -360,6 +355,13 @@ impl App {
         let console = parts.shared.console;
         servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(parts.engine.clone(), stop_servers.clone()));
+        if let Some(claim) = &self.claim {
+            let tcp = tcp.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }));
+            let unix = unix.as_ref().map(|path| format!("unix:{}", path.display()));
+            claim.announce(unix.iter().chain(&tcp).map(String::as_str))?;
+            let (engine, store) = (parts.engine.clone(), parts.store.clone());
+            servers.spawn(look_after_dead_runs(engine, store, stop_servers.clone()));
+        }
         servers.spawn(rules::watch(
             parts.engine.clone(),
             self.environment,
@@ -400,6 +402,7 @@ impl App {
             parts,
             servers,
             stop_servers,
+            claim: self.claim,
         })
     }
 }
@@ -489,6 +492,7 @@ impl Running {
             );
         }
         entrance.close().await;
+        drop(self.claim);
     }
 }
 

@@ -12,8 +12,8 @@
 //! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
 //!   verifies an export;
 //! - [`local`]: the embedded store. Its files in `local/`:
-//!   - `store`, `open`, `schema`, `instances`: one run's view of a data directory, how it is opened, the tables, and which
-//!     runs are alive;
+//!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
+//!     runs are alive, and which of them is the service;
 //!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
 //!     and the connections that read;
 //!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
@@ -32,7 +32,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolgate_model::{
     Approval, CallEvent, CallId, CallRecord, CallState, Decision, EndReason, Facts, FileChange, Grant, GrantId,
-    InstanceId, OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp,
+    InstanceId, OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp, WorkspaceSet,
 };
 
 use crate::audit::{Fact, Head};
@@ -84,10 +84,8 @@ pub struct Page<T> {
 /// Which calls to list. Empty lists and `None` match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallFilter {
-    /// The workspace.
-    pub workspace: Option<String>,
-    /// Any of these workspaces, besides.
-    pub workspaces: Vec<String>,
+    /// The workspaces.
+    pub workspaces: WorkspaceSet,
     /// The session.
     pub session: Option<SessionId>,
     /// Any of these states.
@@ -113,10 +111,8 @@ pub struct CallFilter {
 /// Which sessions to list. Empty lists and `None` match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// The workspace.
-    pub workspace: Option<String>,
-    /// Any of these workspaces, besides.
-    pub workspaces: Vec<String>,
+    /// The workspaces.
+    pub workspaces: WorkspaceSet,
     /// A call was admitted or ended at this moment or later.
     pub from: Option<Timestamp>,
     /// The first call was admitted before this moment.
@@ -244,10 +240,8 @@ pub struct OutputInfo {
 /// Which outputs to list. `None` matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputFilter {
-    /// The workspace.
-    pub workspace: Option<String>,
-    /// Any of these workspaces, besides.
-    pub workspaces: Vec<String>,
+    /// The workspaces.
+    pub workspaces: WorkspaceSet,
     /// The session.
     pub session: Option<SessionId>,
     /// The call.
@@ -317,10 +311,8 @@ pub trait OutputWriter: Send + Sync {
 pub struct PromptFilter {
     /// The run of the service that waits.
     pub owner: Option<InstanceId>,
-    /// The workspace.
-    pub workspace: Option<String>,
-    /// Any of these workspaces, besides.
-    pub workspaces: Vec<String>,
+    /// The workspaces.
+    pub workspaces: WorkspaceSet,
     /// Any of these sessions.
     pub sessions: Vec<SessionId>,
     /// The call.

@@ -14,7 +14,7 @@ use toolgate_contract::*;
 use super::setup::*;
 use crate::support::{eventually, refused, test, watch_all};
 
-struct Issuer {
+pub(super) struct Issuer {
     key: KeyPair,
     id: &'static str,
 }
@@ -24,19 +24,19 @@ fn now() -> u64 {
 }
 
 impl Issuer {
-    fn new(id: &'static str) -> Self {
+    pub(super) fn new(id: &'static str) -> Self {
         let key = KeyPair::generate().unwrap();
         Self { key, id }
     }
 
-    fn jwk(&self) -> Value {
+    pub(super) fn jwk(&self) -> Value {
         let point = self.key.public_key_raw();
         let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({"kty": "EC", "crv": "P-256", "kid": self.id, "use": "sig", "x": part(&point[1..33]), "y": part(&point[33..])})
     }
 
     /// Signs good claims with some replaced; null takes one away. Tests may forget to free what they sign.
-    fn sign(&self, changes: Value) -> &'static str {
+    pub(super) fn sign(&self, changes: Value) -> &'static str {
         self.sign_as(
             Algorithm::ES256,
             Some(self.id),
@@ -67,10 +67,15 @@ fn claims(changes: Value) -> Value {
 }
 
 async fn start(folder: &Folder, keys: &[Value]) -> Service {
+    start_with(folder, keys, "").await
+}
+
+/// Starts a service that takes tokens of these keys, with more settings.
+pub(super) async fn start_with(folder: &Folder, keys: &[Value], settings: &str) -> Service {
     folder.put("keys.json", &json!({"keys": keys}).to_string());
     let settings = format!(
         "{ON_A_PORT}\n[auth.jwt]\njwks_file = \"keys.json\"\nissuer = \"https://issuer\"\naudience = \"toolgate\"\n\
-         workspace_claim = \"workspaces\"\nleeway = \"1s\"\n"
+         workspace_claim = \"workspaces\"\nleeway = \"1s\"\n{settings}"
     );
     folder.start(&settings).await.unwrap()
 }

@@ -15,7 +15,7 @@ use toolgate_config::{Config, Environment, RawConfig};
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::*;
-use toolgate_server::app::{App, Running};
+use toolgate_server::app::{App, Claim, Running};
 
 use crate::support;
 
@@ -103,10 +103,11 @@ impl Folder {
         let file = self.path("toolgate.toml");
         let config =
             Config::load(Some(&file), RawConfig::default(), &environment).map_err(|error| error.to_string())?;
-        let app = App::build(&config, &environment, None)
+        let claim = Claim::take(&config.data_dir).map_err(|error| error.to_string())?;
+        let mut app = App::build(&config, &environment, None)
             .await
             .map_err(|error| format!("{error:#}"))?;
-        app.recover().await.unwrap();
+        app.recover(claim).await.unwrap();
         let running = app.start().await.map_err(|error| format!("{error:#}"))?;
         let address = running.tcp.unwrap();
         Ok(Service { running, address })

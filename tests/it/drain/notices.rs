@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prost::Message as _;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -167,22 +167,34 @@ fn every_stream_is_told_and_ends() {
 fn streams_of_calls_that_run_elsewhere_end_too() {
     test(async {
         let mut server = Server::with(setup("200s")).await;
-        let asking = kept("a", bash(": ask; true"));
-        let mut stream = server.tools().execute_tool(asking).await.unwrap().into_inner();
-        waiting(&mut stream).await;
-        let mut beside = server.beside().await;
+        // A command with a service of its own, on the same data.
+        let args = ["call", "--call-id", "a", "bash", "command=sleep 86306", "description=d"];
+        let mut elsewhere = server.command_aside(&args).spawn().unwrap();
+        eventually("the call runs", async || {
+            let request = GetCallRequest {
+                call_id: "a".to_owned(),
+            };
+            let found = server.tools().get_call(request).await;
+            found.is_ok_and(|found| found.into_inner().call.unwrap().state() == CallState::Running)
+        })
+        .await;
         let watch = watch_request("a", 0, OutputMode::Full);
-        let mut watching = beside.tools().watch_call(watch).await.unwrap().into_inner();
+        let mut watching = server.tools().watch_call(watch).await.unwrap().into_inner();
         watching.message().await.unwrap().unwrap();
-        beside.signal(Signal::TERM);
+        server.signal(Signal::TERM);
         noticed(&mut watching, |response| of_call(&response.event)).await;
         refused::<()>(Err(ended(watching).await), Code::Unavailable, "DRAINING");
-        assert_eq!(beside.ended().await.code(), Some(0));
+        assert_eq!(server.ended().await.code(), Some(0));
+        server.assert_calm();
+        server.restart().await;
         assert_eq!(
             server.get("a").await.state(),
-            CallState::Waiting,
+            CallState::Running,
             "nothing to do with it"
         );
+        let pid = elsewhere.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        kill_process(pid.unwrap(), Signal::INT).unwrap();
+        assert_eq!(elsewhere.wait().await.unwrap().code(), Some(130));
         server.stop().await;
     });
 }

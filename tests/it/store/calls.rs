@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use toolgate_model::{CallId, CallRecord, CallState, InstanceId, SessionId, Timestamp};
+use toolgate_model::{CallId, CallRecord, CallState, InstanceId, SessionId, Timestamp, WorkspaceSet};
 use toolgate_store::{CallFilter, CallLog, Created, PageRequest, PromptFilter, Store, StoreError};
 
 use super::{Fixture, create, end, event, grow, hostile, prompt, record};
@@ -305,7 +305,7 @@ pub(crate) async fn filters(fixture: &dyn Fixture) {
     let check =
         async |workspace: Option<&str>, session: Option<&str>, states: &[CallState], tools: &[&str], ids: &[&str]| {
             let filter = CallFilter {
-                workspace: workspace.map(str::to_owned),
+                workspaces: workspace.map(WorkspaceSet::one).unwrap_or_default(),
                 session: session.map(SessionId::from),
                 states: states.to_vec(),
                 tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
@@ -455,7 +455,7 @@ pub(crate) async fn hostile_ids_of_calls(fixture: &dyn Fixture) {
             ..CallFilter::default()
         };
         let workspace = CallFilter {
-            workspace: Some(text.clone()),
+            workspaces: WorkspaceSet::one(&text),
             ..CallFilter::default()
         };
         let tool = CallFilter {

@@ -11,8 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
 use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
-use toolgate_store::audit::Recorder;
-use toolgate_store::local::{LocalStore, QuotaLimits, output_folder};
+use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions, output_folder};
 use toolgate_store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
 
 use super::{Fixture, create, end, record};
@@ -417,7 +416,11 @@ async fn a_full_store_deletes_the_oldest_and_keeps_what_is_written() {
         min_free_bytes: 1,
         keep_outputs: Duration::from_secs(60),
     };
-    let store = LocalStore::open_with(folder.path(), InstanceId::generate(), limits, Recorder::default()).unwrap();
+    let options = StoreOptions {
+        limits,
+        ..StoreOptions::default()
+    };
+    let store = LocalStore::open_with(folder.path(), InstanceId::generate(), options).unwrap();
     let store = &store;
     let full = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Full(_)));
     store.put_blob(Bytes::from(vec![1; 20 * MIB])).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_model::{CallId, InstanceId, OutputId, SessionId, Timestamp};
+use toolgate_model::{CallId, InstanceId, OutputId, SessionId, Timestamp, WorkspaceSet};
 use toolgate_store::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, PageRequest, Store, StoreError,
 };
@@ -236,7 +236,7 @@ pub(crate) async fn listed(fixture: &dyn Fixture) {
         .collect();
     assert_eq!(list(of_call, 2).await, expected);
     let main = OutputFilter {
-        workspace: Some("main".to_owned()),
+        workspaces: WorkspaceSet::one("main"),
         ..OutputFilter::default()
     };
     assert_eq!(list(main, 4).await.len(), 10);

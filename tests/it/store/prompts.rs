@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toolgate_model::{
     CallId, Decision, Grant, GrantId, GrantReach, GrantScope, InstanceId, Prompt, PromptId, PromptOutcome, PromptState,
-    Reply, SessionId, Timestamp,
+    Reply, SessionId, Timestamp, WorkspaceSet,
 };
 use toolgate_store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -96,7 +96,7 @@ pub(crate) async fn open_and_list(fixture: &dyn Fixture) {
     .await;
     check(
         PromptFilter {
-            workspace: Some("main".to_owned()),
+            workspaces: WorkspaceSet::one("main"),
             ..all()
         },
         &["z", "x", "w"],

@@ -27,6 +27,17 @@ impl Server {
         command
     }
 
+    /// As [`Self::command`], with a service of its own on the server's data, as nobody serves the folder that it starts in.
+    pub(crate) fn command_aside(&self, args: &[&str]) -> Command {
+        let aside = self.folder().join("aside");
+        std::fs::create_dir_all(&aside).unwrap();
+        let mut command = self.command(args);
+        command
+            .env("TOOLGATE_DATA_DIR", self.folder().join("data"))
+            .current_dir(aside);
+        command
+    }
+
     /// Runs that to its end: the exit code, standard output and standard error.
     pub(crate) async fn cli(&self, args: &[&str]) -> (i32, String, String) {
         let output = timeout(SERVER_LIMIT, self.command(args).output()).await;

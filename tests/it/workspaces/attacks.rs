@@ -18,14 +18,20 @@ fn odd_names_are_refused() {
     test(async {
         let mut server = service(&["roots/x"]).await;
         let folder = real(&server, "roots/x").display().to_string();
-        let long = "x".repeat(65);
+        let long = "x".repeat(129);
         for name in [
             "",
             "-",
             ".",
             "..",
             "*",
-            "a/b",
+            "/a",
+            "a/",
+            "a//b",
+            "a/../b",
+            "a/./b",
+            "a/-",
+            "a/*",
             "../x",
             "a\n",
             "a\u{1b}[2J",
@@ -41,7 +47,7 @@ fn odd_names_are_refused() {
         }
         assert_eq!(names(&server, 0).await, ["default"]);
         assert!(
-            open_with(&server, wanted(&server, &"x".repeat(64), "roots/x"))
+            open_with(&server, wanted(&server, &format!("a/{}", "x".repeat(126)), "roots/x"))
                 .await
                 .is_ok()
         );

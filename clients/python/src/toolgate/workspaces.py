@@ -83,7 +83,7 @@ class Workspaces:
         One whose configuration cannot be used is opened all the same: its `problem` says why its calls are refused.
 
         Args:
-            name: 1 to 64 letters, digits, `-`, `_` and `.`.
+            name: 1 to 128 letters, digits, `-`, `_` and `.`, in parts with `/` between.
             directory: The folder on the service's machine, as an absolute path; below one that the operator allows.
             create: Makes the folder, if it is not there.
         """

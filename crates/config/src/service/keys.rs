@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use toolgate_model::Durability;
 use toolgate_model::audit_key::Key as AuditKey;
 use toolgate_permission::Unattended;
 use toolgate_web::{Allowed, Proxy, Url};
@@ -194,7 +195,8 @@ keys! { |layers|
         name_claim: String = name(), "sub".to_owned();
         /// The claim with the scopes: a list, or words in one text.
         scope_claim: String = name(), "scope".to_owned();
-        /// The claim with the workspaces; without it tokens are for all. `*` in it means all.
+        /// The claim with the workspaces; without it tokens are for all. `*` in it means all, `acme/*` those whose
+        /// names begin with `acme/`.
         workspace_claim: Option<String> = name().optional(), None;
         /// By how much clocks may differ; at most 5 minutes.
         leeway: Duration = at_most(MAX_LEEWAY), Duration::from_secs(30);
@@ -277,6 +279,17 @@ keys! { |layers|
         max_undo_bytes: u64 = size(), 64 << 20;
         /// Bytes that stay free on the disk: what would leave less is not stored.
         min_free_bytes: u64 = size(), 256 << 20;
+    }
+
+    /// How what happened is stored.
+    #[derive(Copy)]
+    pub state: StateConfig in "state." {
+        /// What an admission, a decision or an end must survive before anybody is told of it: `process`, the death of the
+        /// service, or `power`, a loss of power as well, which waits for the disk at each of them.
+        durability: Durability = word(&[
+            ("process", Durability::Process),
+            ("power", Durability::Power),
+        ]), Durability::Process;
     }
 
     /// How long things are kept.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Component, PathBuf};
 
+use toolgate_model::{WorkspaceSet, workspace_name_problem};
 use toolgate_web::{Proxy, Url};
 
 use super::kinds::{Context, Kind, Shape, joined, list, pairs, path, table, text};
@@ -142,23 +143,6 @@ fn is_open(url: &Url) -> bool {
     is_web && url.username().is_empty() && url.password().is_none()
 }
 
-/// Says what is wrong with the name of a workspace: it stands in paths, addresses and lists of names.
-pub fn workspace_name_problem(name: &str) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    // `-` stands for all of them, and the two others for folders.
-    let is_word = !matches!(name, "-" | "." | "..");
-    let fits = is_word && !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(plain);
-    (!fits).then(|| {
-        let shown: String = name.chars().take(MAX_NAME_BYTES).collect();
-        format!(
-            "expected a name of 1 to {MAX_NAME_BYTES} letters, digits, '-', '_' or '.', and not '-', '.' or '..', found {shown:?}"
-        )
-    })
-}
-
-/// Bytes of the longest name of a workspace.
-const MAX_NAME_BYTES: usize = 64;
-
 pub(super) fn roots() -> Kind<Vec<RawRoot>, Vec<RawRoot>> {
     let parse = |mut entries: Vec<RawRoot>, context: &Context<'_>| {
         for RawRoot { directory, .. } in &mut entries {
@@ -218,6 +202,12 @@ pub(super) fn certificates() -> Kind<Vec<CertificateConfig>, Vec<CertificateConf
             }
             if entry.workspaces.as_ref().is_some_and(Vec::is_empty) {
                 return Err(format!("expected at least one workspace for {name:?}, or no such key"));
+            }
+            let workspaces = entry.workspaces.iter().flatten().map(String::as_str);
+            if entry.workspaces.is_some()
+                && let Err(problem) = WorkspaceSet::parse(workspaces)
+            {
+                return Err(format!("{problem}, as a workspace of {name:?}"));
             }
         }
         Ok(entries)

@@ -46,6 +46,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// How prompts are treated.
     pub permission: PermissionConfig,
+    /// How what happened is stored.
+    pub state: StateConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
     /// How the audit is kept.
@@ -211,6 +213,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         workspaces,
         limits: keys.limits,
         permission,
+        state: keys.state,
         retention: keys.retention,
         audit: keys.audit,
         redact,

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use toolgate_model::Durability;
 use toolgate_permission::Unattended;
 
 use super::*;
+
+mod errors;
 
 fn environment(vars: &[(&str, &str)]) -> Environment {
     let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -106,6 +109,8 @@ max_total_output_bytes = "1GiB"
 max_workspaces = 7
 max_undo_bytes = "3MiB"
 min_free_bytes = "1MiB"
+[state]
+durability = "power"
 [permission]
 timeout = "10m"
 unattended = "refuse"
@@ -178,6 +183,7 @@ trust = false
     assert_eq!(config.limits.min_free_bytes, 1 << 20);
     assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
     assert_eq!(config.permission.unattended, Unattended::Refuse);
+    assert_eq!(config.state.durability, Durability::Power);
     assert_eq!(config.retention.journal, Duration::from_secs(3 * 3600));
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(config.workspaces[0].directory, Path::new("/nowhere/u/a"));
@@ -259,6 +265,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
         ("TOOLGATE_PERMISSION_UNATTENDED", "attended"),
         ("TOOLGATE_PERMISSION_ATTENDED_WITHIN", "1h"),
+        ("TOOLGATE_STATE_DURABILITY", "power"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
         ("TOOLGATE_RETENTION_CALLS", "1d"),
         ("TOOLGATE_RETENTION_JOURNAL", "1d"),
@@ -470,130 +477,6 @@ fn what_needs_something_else_says_so() {
     assert_eq!(config.permission.second_approver, ["bash"]);
     assert_eq!(config.workspaces[0].self_approval, Some(false));
     assert!(config.auth.is_configured());
-}
-
-#[test]
-fn errors_name_file_line_key_and_expectation() {
-    let cases: &[(&str, &[&str])] = &[
-        (
-            "drain_grace = \"soon\"",
-            &[
-                "toolgate.toml",
-                "line 1, column 1: drain_grace",
-                "expected a duration such as",
-            ],
-        ),
-        (
-            "\n[limits]\nmax_input_bytes = \"8MB\"",
-            &["line 3, column 1: limits.max_input_bytes", "8MiB"],
-        ),
-        (
-            "[limits]\nmax_input_bytes = -1",
-            &["line 2", "limits.max_input_bytes", "expected a number of bytes"],
-        ),
-        (
-            "[limits]\nmax_input_bytes = 0",
-            &["limits.max_input_bytes", "at least one byte"],
-        ),
-        (
-            "[limits]\nmax_running_calls = 0",
-            &["limits.max_running_calls", "from 1 to 1000000, found 0"],
-        ),
-        (
-            "[limits]\nmax_queued_calls = -1",
-            &["line 2", "limits.max_queued_calls", "from 0 to 1000000, found -1"],
-        ),
-        (
-            "[limits]\nmax_streams = 1000001",
-            &["limits.max_streams", "from 1 to 1000000"],
-        ),
-        (
-            "[limits]\nmax_running_calls_per_session = 0",
-            &["limits.max_running_calls_per_session", "from 1 to 1000000"],
-        ),
-        (
-            "[limits]\nmax_request_burst = 5",
-            &["limits.max_request_burst", "limits.max_requests_per_second"],
-        ),
-        (
-            "[limits]\nmax_message_bytes = \"1MiB\"",
-            &["limits.max_message_bytes", "limits.max_input_bytes, 2MiB"],
-        ),
-        (
-            "[limits]\nmax_queued_bytes = \"1MiB\"",
-            &["limits.max_queued_bytes", "limits.max_input_bytes, 2MiB"],
-        ),
-        (
-            "[limits]\nmax_input_bytes = \"3GiB\"",
-            &["line 2", "limits.max_input_bytes", "at most 2147483647B"],
-        ),
-        (
-            "[limits]\nmax_running_calls = \"x\"",
-            &["line 2", "limits.max_running_calls", "expected a whole number"],
-        ),
-        (
-            "[limits]\nmax_total_output_bytes = 1",
-            &["line 2", "limits.max_total_output_bytes", "1GiB"],
-        ),
-        (
-            "[listen]\ntpc = \"x\"",
-            &["line 2, column 1: listen.tpc", "unknown field `tpc`", "`tcp`"],
-        ),
-        ("[listen]\ntcp = \"x\"", &["listen.tcp", "expected an address and port"]),
-        (
-            "[listen]\ntcp = \"none\"\nunix = \"none\"",
-            &["line 2", "nothing to listen on"],
-        ),
-        ("[listen]\ntcp = \n", &["toolgate.toml", "line 2"]),
-        ("workspaces = []", &["line 1", "workspaces", "at least one"]),
-        ("[workspaces]\nname = \"a\"", &["line 1", "workspaces", "write `[[…]]`"]),
-        (
-            "[[workspaces]]\nname = \"a b\"\ndirectory = \"/\"",
-            &["workspaces", "expected a name", "a b"],
-        ),
-        (
-            "[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n[[workspaces]]\nname = \"a\"\ndirectory = \"/\"",
-            &["workspaces", "twice"],
-        ),
-        (
-            "[[workspaces]]\nname = \"a\"",
-            &["workspaces", "missing field `directory`"],
-        ),
-        ("[permission]\ntimeout = \"0s\"", &["permission.timeout", "none"]),
-        (
-            "[permission]\nunattended = \"maybe\"",
-            &["permission.unattended", "\"wait\", \"refuse\" or \"attended\""],
-        ),
-        ("[log]\nfilter = \"a=b=c\"", &["log.filter", "expected a filter"]),
-    ];
-    for (text, parts) in cases {
-        let error = load(text, &[], RawConfig::default())
-            .expect_err("it is invalid")
-            .to_string();
-        assert!(error.starts_with("Configuration is invalid at "), "{error}");
-        for part in *parts {
-            assert!(error.contains(part), "{part:?} is not in {error:?}");
-        }
-    }
-}
-
-#[test]
-fn errors_of_variables_and_flags_name_them() {
-    for (name, value) in [
-        ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "many"),
-        ("TOOLGATE_LISTEN_INSECURE", "perhaps"),
-        ("TOOLGATE_WORKSPACES", "/only/a/folder"),
-        ("TOOLGATE_LISTEN_TCP", "0.0.0.0:1"),
-    ] {
-        let error = load("", &[(name, value)], RawConfig::default()).expect_err("it is invalid");
-        assert!(error.to_string().contains(name), "{error}");
-    }
-    let flags = RawConfig::default().with("drain_grace", "never");
-    let error = load("", &[], flags).expect_err("it is invalid").to_string();
-    assert!(
-        error.contains("invalid on the command line") && error.contains("drain_grace"),
-        "{error}"
-    );
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_model::{Ask, Principal, Prompt, PromptId, Reply, SessionId, Unanswered};
+use toolgate_model::{Ask, Principal, Prompt, PromptId, Reply, SessionId, Unanswered, WorkspaceSet};
 
 pub use toolgate_permission::Unattended;
 
@@ -76,10 +76,8 @@ impl Change {
 /// Which prompts a listener wants to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subscription {
-    /// The workspace; any if none.
-    pub workspace: Option<String>,
-    /// Any of these workspaces, the only ones that the listener may see; all if empty.
-    pub workspaces: Vec<String>,
+    /// The workspaces.
+    pub workspaces: WorkspaceSet,
     /// Any of these sessions; all if empty, unless clients are named.
     pub sessions: Vec<SessionId>,
     /// Whether each prompt is shown once, as a form, to whoever made the call.
@@ -93,8 +91,7 @@ pub struct Subscription {
 impl Subscription {
     /// Returns whether the listener wants to see this prompt.
     pub fn covers(&self, prompt: &Prompt) -> bool {
-        self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
-            && (self.workspaces.is_empty() || self.workspaces.contains(&prompt.workspace))
+        self.workspaces.contains(&prompt.workspace)
             && (self.is_about_all()
                 || self.sessions.contains(&prompt.session)
                 || self.clients.iter().any(|client| prompt.clients.contains(client)))

@@ -111,7 +111,9 @@ impl Presence {
 
 #[cfg(test)]
 mod tests {
-    use toolgate_model::{Ask, CallId, InstanceId, PromptId, PromptRequest, PromptState, SessionId, Timestamp};
+    use toolgate_model::{
+        Ask, CallId, InstanceId, PromptId, PromptRequest, PromptState, SessionId, Timestamp, WorkspaceSet,
+    };
 
     use super::*;
 
@@ -158,8 +160,7 @@ mod tests {
             "but time to come back"
         );
         let visit = presence.enter(Subscription {
-            workspaces: Vec::new(),
-            workspace: None,
+            workspaces: WorkspaceSet::ALL,
             sessions: vec![SessionId::from("mine")],
             forms: false,
             clients: Vec::new(),

@@ -7,7 +7,7 @@ pub(crate) mod rights;
 
 use serde_json::{Value, json};
 use toolgate_model::Source;
-use toolgate_model::{CallId, CallRecord, Grant, GrantReach, Model, Origin, SessionId, SessionKey};
+use toolgate_model::{CallId, CallRecord, Grant, GrantReach, Model, Origin, SessionId, SessionKey, WorkspaceSet};
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
 use toolgate_store::{CallFilter, PageRequest, StoreError};
@@ -113,7 +113,7 @@ async fn session_for(parts: &Parts, task: &Origin, session: SessionId) -> Result
         return Ok(Some(session));
     }
     let filter = CallFilter {
-        workspace: Some(task.workspace.clone()),
+        workspaces: WorkspaceSet::one(&task.workspace),
         session: Some(session.clone()),
         ..CallFilter::default()
     };

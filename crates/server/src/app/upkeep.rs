@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_config::service::RetentionConfig;
-use toolgate_engine::Engine;
+use toolgate_engine::{Engine, Recovered};
+use toolgate_fs::atomic;
 use toolgate_model::Timestamp;
 use toolgate_store::local::LocalStore;
 use toolgate_store::{Audit as _, CallLog as _, Journal as _, OutputRetention, Outputs as _};
@@ -20,6 +21,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// How often refusals that were only counted are recorded.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often dead runs are looked for.
+const DEAD_RUNS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is kept, and for how long.
 #[derive(Clone, Copy)]
@@ -74,6 +78,54 @@ async fn sweep_audit(store: &LocalStore, before: Timestamp) {
     if total > 0 {
         tracing::info!(total, "removed records of the audit past their retention");
     }
+}
+
+/// Looks after the calls of runs that are dead: what only waited for a person waits again, the rest ends as lost.
+pub(super) async fn take_over(engine: &Engine) -> anyhow::Result<()> {
+    let Recovered { lost, resumed, folders } = engine.recover().await?;
+    if resumed > 0 {
+        tracing::info!(resumed, "calls of a run that has ended wait for a person again");
+    }
+    if lost > 0 {
+        tracing::warn!(lost, "a run ended without closing; its calls are lost");
+        let swept =
+            tokio::task::spawn_blocking(move || folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>());
+        let swept = swept.await?;
+        tracing::debug!(swept, "temporary files of that run deleted");
+    }
+    Ok(())
+}
+
+/// Looks after what commands with a service of their own (`toolgate call`, `toolgate mcp`) leave in the data directory when
+/// they are killed.
+pub(super) async fn look_after_dead_runs(
+    engine: Arc<Engine>,
+    store: Arc<LocalStore>,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let pause = || tokio::time::sleep(DEAD_RUNS_INTERVAL);
+    while stop.run_until_cancelled(pause()).await.is_some() {
+        let looked = store.clone();
+        if !matches!(
+            tokio::task::spawn_blocking(move || looked.has_dead_runs()).await,
+            Ok(true)
+        ) {
+            continue;
+        }
+        if let Err(error) = take_over(&engine).await {
+            let error: &(dyn std::error::Error + 'static) = error.as_ref();
+            tracing::error!(error, "what a dead run left could not be looked after");
+            continue;
+        }
+        let tidied = store.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || tidied.forget_dead_runs()).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "locks of dead runs could not be removed"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Records now and then how many refusals were only counted.

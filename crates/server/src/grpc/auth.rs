@@ -35,12 +35,12 @@ use tonic::codegen::http::{HeaderMap, Request};
 use tonic::transport::server::TlsConnectInfo;
 use toolgate_config::service::AuthConfig;
 use toolgate_contract::{ErrorReason, Scope};
-use toolgate_model::{Principal, PrincipalKind};
+use toolgate_model::{Principal, PrincipalKind, WorkspaceSet};
 
 use self::behalf::People;
 pub use self::behalf::{ENTRY, OnBehalf};
 pub(crate) use self::caller::{ALL, Caller};
-use self::caller::{Reach, Scopes, Secret};
+use self::caller::{Scopes, Secret};
 use self::certificates::Certificates;
 pub use self::error::AuthError;
 use self::files::{Readers, Reloading, Source};
@@ -199,7 +199,7 @@ impl Authenticator {
             }
             (Some(user), Some(scopes)) => {
                 let principal = Principal::new(PrincipalKind::Member, user.to_string());
-                Ok(Caller::new(principal, scopes, Reach::All))
+                Ok(Caller::new(principal, scopes, WorkspaceSet::ALL))
             }
             (Some(_) | None, _) => Err(status::unauthenticated(
                 ErrorReason::ForeignUser,
@@ -219,10 +219,9 @@ impl Authenticator {
             return Err(status::unauthenticated(ErrorReason::NotTraced, text));
         }
         let principal = Principal::new(PrincipalKind::Call, call.id.as_str());
-        let reach = Reach::Only([call.workspace.clone()].into());
         Ok(Caller {
             within: Some(call.clone()),
-            ..Caller::new(principal, scopes, reach)
+            ..Caller::new(principal, scopes, WorkspaceSet::one(&call.workspace))
         })
     }
 
@@ -310,7 +309,9 @@ impl Authenticator {
         let again = caller.bearer.as_ref().map(|token| self.bearer(token));
         again.is_none_or(|again| {
             again.is_ok_and(|again| {
-                again.principal == caller.principal && again.scopes == caller.scopes && again.reach == caller.reach
+                again.principal == caller.principal
+                    && again.scopes == caller.scopes
+                    && again.workspaces == caller.workspaces
             })
         })
     }

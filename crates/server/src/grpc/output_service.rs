@@ -180,11 +180,10 @@ impl OutputService for StoredOutputs {
     ) -> Result<Response<ListOutputsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let filter = OutputFilter {
-            workspace: match request.workspace.as_str() {
-                "" if !request.call_id.is_empty() => None,
+            workspaces: match request.workspace.as_str() {
+                "" if !request.call_id.is_empty() => caller.workspaces().clone(),
                 name => caller.filtered(&self.0.engine, name).await?,
             },
-            workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(SessionId::new),
             call: self.0.filtered_call(&caller, "call_id", request.call_id).await?,
         };

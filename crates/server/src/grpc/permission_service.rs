@@ -208,7 +208,6 @@ impl PermissionService for Permissions {
         let call = self.0.filtered_call(&caller, "call_id", request.call_id).await?;
         let filter = StoredFilter {
             owner: None,
-            workspace: interest.workspace,
             workspaces: interest.workspaces,
             sessions: interest.sessions,
             call,
@@ -257,11 +256,11 @@ impl PermissionService for Permissions {
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let workspace = caller.filtered(&self.0.engine, &request.workspace).await?;
+        let workspaces = caller.filtered(&self.0.engine, &request.workspace).await?;
         let size = page_size(request.page_size, 100, MAX_GRANTS)?;
-        let mut grants = self.0.engine.prompts().grants(workspace.as_deref());
+        let mut grants = self.0.engine.prompts().grants(workspaces.single());
         // Their ids sort by time. A grant that ends while pages are read moves no other one.
-        grants.retain(|grant| caller.sees(&grant.workspace) && *grant.id.as_str() > *request.page_token);
+        grants.retain(|grant| workspaces.contains(&grant.workspace) && *grant.id.as_str() > *request.page_token);
         grants.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
         let has_more = grants.len() > size;
         grants.truncate(size);
@@ -330,8 +329,7 @@ async fn interest(engine: &Engine, caller: &Caller, field: &str, filter: PromptF
         .into_iter()
         .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
     Ok(Subscription {
-        workspace: caller.filtered(engine, &filter.workspace).await?,
-        workspaces: caller.workspaces(),
+        workspaces: caller.filtered(engine, &filter.workspace).await?,
         sessions: sessions.collect::<Result<_, _>>()?,
         forms: false,
         clients: convert::client_ids(&format!("{field}.client_ids"), filter.client_ids)?,

@@ -11,7 +11,7 @@ use toolgate_contract::event::Event as Kind;
 use toolgate_contract::session_service_server::SessionService;
 use toolgate_contract::*;
 use toolgate_engine::DrainNotice;
-use toolgate_model::{self as call, ServiceEvent, ServiceEventKind, SessionKey, Timestamp};
+use toolgate_model::{self as call, ServiceEvent, ServiceEventKind, SessionKey, Timestamp, WorkspaceSet};
 use toolgate_store::{CallFilter, PageRequest, PromptFilter, SessionFilter, SessionSummary as Summary};
 
 use super::auth::Caller;
@@ -32,9 +32,8 @@ const BATCH: usize = 64;
 
 struct EventReader {
     shared: Arc<Shared>,
-    caller: Arc<Caller>,
     last: watch::Receiver<u64>,
-    workspace: Option<String>,
+    workspaces: WorkspaceSet,
     session: Option<String>,
     after: u64,
     batch: VecDeque<(u64, ServiceEvent)>,
@@ -101,11 +100,7 @@ impl EventReader {
     }
 
     fn covers(&self, event: &ServiceEvent) -> bool {
-        self.caller.sees(&event.workspace)
-            && self
-                .workspace
-                .as_ref()
-                .is_none_or(|workspace| *workspace == event.workspace)
+        self.workspaces.contains(&event.workspace)
             && self
                 .session
                 .as_ref()
@@ -199,24 +194,12 @@ fn summary(session: Summary) -> SessionSummary {
     }
 }
 
-impl Sessions {
-    /// Returns the workspaces of a request: the one that it names, or all that its caller may see.
-    async fn workspaces(&self, caller: &Caller, named: &str) -> Result<Vec<String>, Status> {
-        if let Some(one) = caller.filtered(&self.0.engine, named).await? {
-            return Ok(vec![one]);
-        }
-        let places = self.0.engine.catalogs().all();
-        let names = places.iter().map(|place| place.workspace.name());
-        Ok(names.filter(|name| caller.sees(name)).map(str::to_owned).collect())
-    }
-}
-
 #[tonic::async_trait]
 impl SessionService for Sessions {
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
-        let workspaces = self.workspaces(&caller, &request.workspace).await?;
+        let workspaces = caller.filtered(&self.0.engine, &request.workspace).await?;
         let engine = &self.0.engine;
         let filter = CallFilter {
             session: Some(id.clone()),
@@ -239,6 +222,7 @@ impl SessionService for Sessions {
             .list(&filter, OPEN_PROMPTS)
             .await
             .map_err(status::store)?;
+        let newest = calls.first().map(|call| call.origin.workspace.clone());
         let grants = engine
             .prompts()
             .grants(None)
@@ -246,9 +230,10 @@ impl SessionService for Sessions {
             .filter(|grant| calls.iter().any(|call| call.origin.workspace == grant.workspace))
             .map(Grant::from_core)
             .collect();
-        let newest = calls.first().map(|call| &call.origin.workspace);
-        let todos = match newest.or(workspaces.first()) {
-            Some(workspace) => engine.todos(&SessionKey::new(workspace, &id)).await,
+        // Of several workspaces a call tells which one it is.
+        let newest = newest.or(workspaces.single().map(str::to_owned));
+        let todos = match newest {
+            Some(workspace) => engine.todos(&SessionKey::new(&workspace, &id)).await,
             None => Ok(Vec::new()),
         };
         let todos = todos.map_err(status::store)?;
@@ -268,8 +253,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<ListSessionsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let filter = SessionFilter {
-            workspace: caller.filtered(&self.0.engine, &request.workspace).await?,
-            workspaces: caller.workspaces(),
+            workspaces: caller.filtered(&self.0.engine, &request.workspace).await?,
             from: moment("from_time", request.from_time)?,
             until: moment("until_time", request.until_time)?,
         };
@@ -287,12 +271,12 @@ impl SessionService for Sessions {
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
-        let workspace = caller.filtered(&self.0.engine, &request.workspace).await?;
-        let workspace = workspace.ok_or_else(|| {
+        let workspaces = caller.filtered(&self.0.engine, &request.workspace).await?;
+        let workspace = workspaces.single().ok_or_else(|| {
             let problem = "name one workspace: sessions of the same id in several are different sessions";
             status::bad_field("workspace", problem)
         })?;
-        let key = SessionKey::new(&workspace, &id);
+        let key = SessionKey::new(workspace, &id);
         let cancelled = self.0.engine.end_session(&key).await.map_err(status::store)?;
         Ok(Response::new(EndSessionResponse {
             cancelled_calls: int32(cancelled),
@@ -316,12 +300,11 @@ impl SessionService for Sessions {
             let problem = format!("there are {newest} events so far; events after {after} do not exist yet");
             return Err(status::out_of_range("after_sequence", problem));
         }
-        let workspace = caller.filtered(&self.0.engine, &request.workspace).await?;
+        let workspaces = caller.filtered(&self.0.engine, &request.workspace).await?;
         let reader = EventReader {
             shared: self.0.clone(),
-            caller,
             last,
-            workspace,
+            workspaces,
             session: non_empty(request.session_id),
             after,
             batch: VecDeque::new(),

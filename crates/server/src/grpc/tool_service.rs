@@ -291,8 +291,7 @@ impl ToolService for Tools {
             .iter()
             .map(|&reason| toolgate_model::EndReason::from_number("reasons", reason));
         let filter = CallFilter {
-            workspace: caller.filtered(&self.0.engine, &request.workspace).await?,
-            workspaces: caller.workspaces(),
+            workspaces: caller.filtered(&self.0.engine, &request.workspace).await?,
             session: non_empty(request.session_id).map(toolgate_model::SessionId::new),
             parent: self
                 .0

@@ -355,10 +355,9 @@ fn sweep_rest(db: &Connection, instances: &Instances) -> Result<(), StoreError> 
     prompts::sweep_grants(db, instances).map(drop)
 }
 
-fn select(filter: &CallFilter) -> Query {
+pub(super) fn select(filter: &CallFilter) -> Query {
     let query = Query::new("SELECT number, record FROM calls WHERE TRUE")
-        .is("workspace", filter.workspace.as_deref())
-        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+        .within("workspace", &filter.workspaces)
         .is("session", filter.session.as_ref().map(|session| session.as_str()))
         .one_of("state", filter.states.iter().map(|state| state.as_str()))
         .one_of("tool", filter.tools.iter().map(String::as_str))

@@ -213,7 +213,7 @@ mod tests {
     fn database() -> (tempfile::TempDir, PathBuf, Connection) {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("toolgate.db");
-        let db = schema::open_writer(&path).expect("a database");
+        let db = schema::open_writer(&path, toolgate_model::Durability::Process).expect("a database");
         db.pragma_update(None, "wal_autocheckpoint", 0).expect("a setting");
         (folder, path, db)
     }

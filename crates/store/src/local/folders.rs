@@ -43,7 +43,8 @@ fn file_name(workspace: &str) -> String {
         })
         .collect();
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        return format!("%{}", hex::encode(Sha256::digest(workspace)));
+        // Two signs: no name is written so, and one that begins with what the digest begins with has another folder.
+        return format!("%%{}", hex::encode(Sha256::digest(workspace)));
     }
     name
 }
@@ -102,7 +103,11 @@ mod tests {
 
     #[test]
     fn each_workspace_has_a_folder_of_its_own() {
-        let long = "x".repeat(300);
+        let long = "x".repeat(278);
+        // Its digest begins as an encoded `/` does.
+        let digest = hex::encode(Sha256::digest(&long));
+        let byte = u8::from_str_radix(&digest[..2], 16).expect("a byte");
+        let of_digest = format!("{}{}", char::from(byte), &digest[2..]);
         let names = [
             "a",
             "A",
@@ -117,6 +122,11 @@ mod tests {
             "default",
             &long,
             &long[1..],
+            "acme/web-17",
+            "acme/web/17",
+            "acme",
+            "acme/-",
+            &of_digest,
         ];
         let folders: HashSet<PathBuf> = names.map(|name| output_folder(Path::new("/data"), name)).into();
         assert_eq!(folders.len(), names.len());

@@ -30,7 +30,38 @@ pub(super) struct Instances {
 /// The lock of one living run; its file goes when this is dropped.
 pub(super) struct Held {
     path: PathBuf,
-    _file: File,
+    file: File,
+}
+
+impl Held {
+    /// Takes the lock of a file that says which process has it. An older content of the file goes.
+    pub(super) fn take(path: PathBuf, taken: &str) -> Result<Self, StoreError> {
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&path)
+                .map_err(|error| io("create", &path, error))?;
+            lock(&file, &path, LOCK_CHECK_TIMEOUT, taken)?;
+            // Somebody who took the file for a dead run's may have removed it between the two steps.
+            if same_file(&file, &path) {
+                let held = Self { path, file };
+                held.file.set_len(0).map_err(|error| io("empty", &held.path, error))?;
+                // Without it the lock alone counts.
+                if let Some(process) = Process::current() {
+                    held.add(&process.0)?;
+                }
+                return Ok(held);
+            }
+        }
+    }
+
+    /// Adds to what the file says.
+    pub(super) fn add(&self, text: &str) -> Result<(), StoreError> {
+        let written = (&self.file).write_all(text.as_bytes());
+        written.map_err(|error| io("write", &self.path, error))
+    }
 }
 
 impl Drop for Held {
@@ -64,59 +95,39 @@ impl Instances {
             let context = format!("take the lock of instance {:?}", instance.as_str());
             return Err(failed(context, "an instance id has 1 to 100 letters, digits, - or _"));
         };
-        loop {
-            let file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o600)
-                .open(&path)
-                .map_err(|error| io("create", &path, error))?;
-            lock(
-                &file,
-                &path,
-                LOCK_CHECK_TIMEOUT,
-                "an instance of the same id is running",
-            )?;
-            // Somebody who took the file for a dead run's may have removed it between the two steps.
-            if same_file(&file, &path) {
-                // Without it the lock alone counts.
-                if let Some(process) = Process::current() {
-                    (&file)
-                        .write_all(process.0.as_bytes())
-                        .map_err(|error| io("write", &path, error))?;
-                }
-                return Ok(Held { path, _file: file });
-            }
-        }
+        Held::take(path, "an instance of the same id is running")
     }
 
     /// Says whether a run lives. One that cannot be looked at counts as living.
     pub(super) fn is_alive(&self, instance: &str) -> bool {
         let Some(path) = self.path(instance) else { return false };
-        match File::open(path) {
-            Ok(file) => {
-                file.try_lock_shared().is_err() && !Process::read(&file).is_some_and(|process| process.is_gone())
-            }
-            Err(error) => error.kind() != ErrorKind::NotFound,
-        }
+        is_held(&path)
+    }
+
+    /// Says whether a run has died that nobody has looked after.
+    pub(super) fn has_dead(&self) -> bool {
+        self.all().iter().any(|(instance, _)| !self.is_alive(instance))
     }
 
     /// Removes the lock files of dead runs. Only under [`Self::lock_folder`].
     pub(super) fn tidy(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else {
-            return;
-        };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let Some(instance) = name.and_then(|name| name.strip_suffix(".lock")) else {
-                continue;
-            };
-            if !self.is_alive(instance)
+        for (instance, path) in self.all() {
+            if !self.is_alive(&instance)
                 && let Err(error) = fs::remove_file(&path)
             {
                 tracing::warn!(path = %path.display(), %error, "cannot remove the lock of a dead run");
             }
         }
+    }
+
+    /// Returns the runs that have a lock file, dead or alive.
+    fn all(&self) -> Vec<(String, PathBuf)> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let named = entries.map(|entry| entry.path()).filter_map(|path| {
+            let name = path.file_name()?.to_str()?.strip_suffix(".lock")?;
+            Some((name.to_owned(), path))
+        });
+        named.collect()
     }
 
     fn path(&self, instance: &str) -> Option<PathBuf> {
@@ -126,6 +137,21 @@ impl Instances {
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         valid.then(|| self.folder.join(format!("{instance}.lock")))
     }
+}
+
+/// Says whether the process that took the lock of a file lives. A file that cannot be looked at counts as held.
+pub(super) fn is_held(path: &Path) -> bool {
+    match File::open(path) {
+        Ok(file) => file.try_lock_shared().is_err() && !Process::read(&file).is_some_and(|process| process.is_gone()),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
+}
+
+/// Returns the id of the process that the text of a lock file names, if it runs where its id means the same.
+pub(super) fn process_of(text: &str) -> Option<u32> {
+    let mut parts = text.lines().next()?.split_whitespace();
+    let is_here = place()? == format!("{} {}", parts.next()?, parts.next()?);
+    parts.next()?.parse().ok().filter(|_| is_here)
 }
 
 /// Which process a run is: the system's start, the namespace of process ids, the id, and when the process began.
@@ -142,7 +168,8 @@ impl Process {
         const MAX_BYTES: u64 = 256;
         let mut text = String::new();
         file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-        text.ends_with('\n').then_some(Self(text))
+        let (first, _) = text.split_once('\n')?;
+        Some(Self(format!("{first}\n")))
     }
 
     /// Says whether it is known to have ended. Of another machine or container nothing is known from here.

@@ -20,6 +20,7 @@ mod blobs;
 mod calls;
 mod changes;
 mod checkpoint;
+mod claim;
 mod error;
 mod facts;
 mod folders;
@@ -45,6 +46,8 @@ mod workspaces;
 mod writer;
 
 pub use self::audit::AuditFile;
+pub use self::claim::{Claim, ClaimError};
 pub use self::folders::{output_folder, workspace_folder};
+pub use self::open::StoreOptions;
 pub use self::quota::QuotaLimits;
 pub use self::store::LocalStore;

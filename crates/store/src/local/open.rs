@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use toolgate_model::InstanceId;
+use toolgate_model::{Durability, InstanceId};
 
 use super::blobs::Blobs;
 use super::checkpoint::Files;
@@ -22,6 +22,18 @@ use super::{audit, journal, output_recovery, schema};
 use crate::StoreError;
 use crate::audit::Recorder;
 
+/// How a data directory is used.
+#[derive(Default)]
+pub struct StoreOptions {
+    /// How much of the disk it may take.
+    pub limits: QuotaLimits,
+    /// What keeps the audit.
+    pub recorder: Recorder,
+    /// What a change must survive before it counts as made. Contents of files that a revert needs, and what is shown of a
+    /// call that has not ended, may be lost with the power all the same.
+    pub durability: Durability,
+}
+
 impl LocalStore {
     /// Opens a data directory, making what is missing, for one run of the service. Blocks for some milliseconds.
     ///
@@ -29,19 +41,19 @@ impl LocalStore {
     /// The directory cannot be made or written, a newer version of the service wrote the database, it is damaged, or an
     /// instance of the same id is running. Each names the path.
     pub fn open(data_dir: &Path, instance: InstanceId) -> Result<Self, StoreError> {
-        Self::open_with(data_dir, instance, QuotaLimits::UNLIMITED, Recorder::default())
+        Self::open_with(data_dir, instance, StoreOptions::default())
     }
 
-    /// As [`Self::open`], for a service that may take only so much of the disk, with what keeps the audit.
+    /// As [`Self::open`], as a service wants it.
     ///
     /// # Errors
     /// As [`Self::open`]; and the audit has been kept with a key, and there is none.
-    pub fn open_with(
-        data_dir: &Path,
-        instance: InstanceId,
-        limits: QuotaLimits,
-        recorder: Recorder,
-    ) -> Result<Self, StoreError> {
+    pub fn open_with(data_dir: &Path, instance: InstanceId, options: StoreOptions) -> Result<Self, StoreError> {
+        let StoreOptions {
+            limits,
+            recorder,
+            durability,
+        } = options;
         let data_dir = create_folder(data_dir.to_owned())?;
         let data_dir = fs::canonicalize(&data_dir).map_err(|error| io("find", &data_dir, error))?;
         let instances = Arc::new(Instances::new(create_folder(data_dir.join("instances"))?));
@@ -58,9 +70,15 @@ impl LocalStore {
         let opening = instances.lock_folder()?;
         let held = instances.hold(&instance)?;
         instances.tidy();
-        let db = schema::open_writer(&database)?;
+        let db = schema::open_writer(&database, durability)?;
         audit::begin(&db, &recorder, &instance)?;
-        let spool = Arc::new(Spool::new(folders, instance, Arc::clone(&instances), quota.clone()));
+        let spool = Arc::new(Spool::new(
+            folders,
+            instance,
+            Arc::clone(&instances),
+            quota.clone(),
+            durability,
+        ));
         output_recovery::move_apart(&db, &spool, &data_dir)?;
         output_recovery::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));

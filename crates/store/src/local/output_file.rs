@@ -301,6 +301,18 @@ pub(super) fn file_length(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
+/// Waits until an output's file, and its place in its folder, are on the disk; it may be gone already. Blocks.
+pub(super) fn sync(path: &Path) -> Result<(), StoreError> {
+    let synced = match open_regular(path) {
+        Ok(file) => file.sync_data(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => Err(error),
+    };
+    let folder = path.parent().unwrap_or(path);
+    let synced = synced.and_then(|()| File::open(folder)?.sync_all());
+    synced.map_err(|error| io("bring to the disk the output", path, error))
+}
+
 /// Deletes an output's file; it may be gone already. Blocks.
 pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {

@@ -41,8 +41,9 @@ struct Completion {
 
 impl Operation for Completion {
     fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
-        if self.info.is_none() {
-            self.info = self.spool.live(&self.id).map(|live| live.end());
+        if let Some(live) = self.spool.live(&self.id) {
+            self.info.get_or_insert_with(|| live.end());
+            self.spool.secure(&live)?;
         }
         self.info
             .as_ref()
@@ -132,7 +133,12 @@ impl OutputWriter for Appender {
     }
 
     async fn finish(mut self: Box<Self>) -> Result<OutputInfo, StoreError> {
-        self.work(Live::begin).await?;
+        let spool = Arc::clone(&self.spool);
+        self.work(move |live| {
+            live.begin()?;
+            spool.secure(live)
+        })
+        .await?;
         let info = self.live.end();
         let row = info.clone();
         match self.writer.write(move |db| output_rows::complete(db, &row)).await {
@@ -232,8 +238,7 @@ impl Outputs for LocalStore {
             .readers
             .read(move |db| {
                 Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE TRUE"))
-                    .is("workspace", filter.workspace.as_deref())
-                    .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+                    .within("workspace", &filter.workspaces)
                     .is("session", filter.session.as_ref().map(|session| session.as_str()))
                     .is("call", filter.call.as_ref().map(|call| call.as_str()))
                     .page(db, &page, Stored::read, |stored| match spool.live(&stored.id) {

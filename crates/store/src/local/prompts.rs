@@ -203,8 +203,7 @@ fn list(db: &Connection, filter: &PromptFilter, items: usize) -> Result<Vec<Prom
     };
     query
         .is("owner", filter.owner.as_ref().map(|owner| owner.as_str()))
-        .is("workspace", filter.workspace.as_deref())
-        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+        .within("workspace", &filter.workspaces)
         .is("call", filter.call.as_ref().map(|call| call.as_str()))
         .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
         .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))

@@ -5,7 +5,7 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
-use toolgate_model::Timestamp;
+use toolgate_model::{Timestamp, WorkspaceSet};
 
 use super::error::{Doing, limit};
 use crate::{Page, PageRequest, StoreError};
@@ -19,6 +19,8 @@ const MAX_PAGE_BYTES: usize = 16 * 1024 * 1024;
 pub(super) struct Query {
     sql: String,
     values: Vec<Value>,
+    /// The condition for a later page.
+    before: &'static str,
 }
 
 impl Query {
@@ -27,6 +29,7 @@ impl Query {
         Self {
             sql: sql.to_owned(),
             values: Vec::new(),
+            before: "number < ?",
         }
     }
 
@@ -83,9 +86,52 @@ impl Query {
         }
     }
 
+    /// Asks for rows of some workspaces. A prefix is a range, which an index serves, however many workspaces are below it.
+    pub(super) fn within(mut self, column: &str, workspaces: &WorkspaceSet) -> Self {
+        if workspaces.is_all() {
+            return self;
+        }
+        if let Some(name) = workspaces.single() {
+            return self.is(column, Some(name));
+        }
+        let mut conditions = Vec::new();
+        let names: Vec<&str> = workspaces.names().collect();
+        if !names.is_empty() {
+            conditions.push(format!("{column} IN (SELECT value FROM json_each(?))"));
+            self.values.push(Value::Text(serde_json::json!(names).to_string()));
+        }
+        for (from, until) in workspaces.ranges() {
+            conditions.push(format!("({column} >= ? AND {column} < ?)"));
+            self.values.extend([Value::Text(from.to_owned()), Value::Text(until)]);
+        }
+        if conditions.is_empty() {
+            return self.also("FALSE");
+        }
+        if conditions.len() > 1 {
+            // Without the sign SQLite would read all rows before that one, instead of finding those of each condition by an
+            // index.
+            self.before = "+number < ?";
+        }
+        self.also(&format!("({})", conditions.join(" OR ")))
+    }
+
     fn bind(mut self, condition: &str, value: Value) -> Self {
         self.values.push(value);
         self.also(condition)
+    }
+
+    /// Returns how SQLite would find a page's rows, a line for each step.
+    #[cfg(test)]
+    pub(super) fn plan(self, db: &Connection, is_later_page: bool) -> String {
+        let query = match (is_later_page, self.before) {
+            (true, before) => self.bind(before, Value::Integer(1_000_000)),
+            (false, _) => self,
+        };
+        let sql = format!("EXPLAIN QUERY PLAN {} ORDER BY number DESC LIMIT 50", query.sql);
+        let mut statement = db.prepare(&sql).expect("a statement");
+        let rows = statement.query_map(params_from_iter(query.values), |row| row.get::<_, String>(3));
+        let lines: rusqlite::Result<Vec<String>> = rows.expect("a plan").collect();
+        lines.expect("its steps").join("\n")
     }
 
     /// Runs the statement with an ending and returns its rows.
@@ -137,7 +183,10 @@ impl Query {
     ) -> Result<Page<U>, StoreError> {
         let size = page.size.clamp(1, MAX_PAGE);
         let query = match &page.after {
-            Some(token) => self.bind("number < ?", Value::Integer(parse_token(token)?)),
+            Some(token) => {
+                let before = self.before;
+                self.bind(before, Value::Integer(parse_token(token)?))
+            }
             None => self,
         };
         let (rows, more) = query.first_rows(db, size, &mut read).doing(db, "list")?;
@@ -166,7 +215,44 @@ fn parse_token(text: &str) -> Result<i64, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
+    use super::super::{calls, schema, sessions};
     use super::*;
+    use crate::{CallFilter, SessionFilter};
+
+    #[test]
+    fn prefixes_are_found_by_an_index() {
+        let folder = TempDir::new().expect("a folder");
+        let db = schema::open_writer(&folder.path().join("toolgate.db"), toolgate_model::Durability::Process)
+            .expect("a database");
+        let check = |entries: &[&str]| {
+            let workspaces = WorkspaceSet::parse(entries.iter().copied()).expect("a set");
+            for is_later_page in [false, true] {
+                let filter = CallFilter {
+                    workspaces: workspaces.clone(),
+                    ..CallFilter::default()
+                };
+                let plan = calls::select(&filter).plan(&db, is_later_page);
+                let ranges = plan.matches("calls_of_sessions (workspace>? AND workspace<?)").count();
+                assert_eq!(ranges, workspaces.ranges().count(), "{entries:?}: {plan}");
+                assert!(
+                    !plan.contains("SCAN calls") && !plan.contains("PRIMARY KEY"),
+                    "{entries:?}: {plan}"
+                );
+            }
+        };
+        check(&["acme/*"]);
+        check(&["acme/*", "beta/*"]);
+        check(&["acme/*", "beta/x/*", "main", "side"]);
+        let filter = SessionFilter {
+            workspaces: WorkspaceSet::parse(["acme/*"]).expect("a set"),
+            ..SessionFilter::default()
+        };
+        let plan = sessions::select(&filter).plan(&db, true);
+        let by_index = "SEARCH calls USING COVERING INDEX calls_of_sessions (workspace>? AND workspace<?)";
+        assert!(plan.contains(by_index), "{plan}");
+    }
 
     #[test]
     fn tokens() {

@@ -50,6 +50,12 @@ impl QuotaLimits {
     };
 }
 
+impl Default for QuotaLimits {
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
 /// What takes up space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

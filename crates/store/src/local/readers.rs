@@ -181,7 +181,7 @@ mod tests {
     async fn a_read_that_is_in_the_way_begins_again() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("toolgate.db");
-        let _db = schema::open_writer(&path).expect("a database");
+        let _db = schema::open_writer(&path, toolgate_model::Durability::Process).expect("a database");
         let readers = Arc::new(Readers::new(path));
         let (begun, begins) = channel();
         let long = move |db: &Connection| {

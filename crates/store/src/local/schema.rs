@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use toolgate_model::Durability;
 
 use super::error::{Doing, failed, io, limit};
 use crate::StoreError;
@@ -28,7 +29,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CACHED_STATEMENTS: usize = 64;
 
 /// Opens the connection that writes, and brings the tables up to date.
-pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     // SQLite would create the file readable for everybody; its side files take over the mode of this one.
     OpenOptions::new()
         .create(true)
@@ -38,8 +39,13 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         .map_err(|error| io("open the database", path, error))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = connect(path, flags)?;
+    // With a write-ahead log NORMAL waits for the disk when the log is written back, FULL at the end of each transaction.
+    let synchronous = match durability {
+        Durability::Process => "NORMAL",
+        Durability::Power => "FULL",
+    };
     db.pragma_update(None, "journal_mode", "WAL")
-        .and_then(|()| db.pragma_update(None, "synchronous", "NORMAL"))
+        .and_then(|()| db.pragma_update(None, "synchronous", synchronous))
         .and_then(|()| db.pragma_update(None, "foreign_keys", true))
         .and_then(|()| db.pragma_update(None, "cache_size", -4096))
         .doing(&db, "prepare the database")?;
@@ -120,6 +126,18 @@ mod tests {
 
     /// The version that told sessions apart by their ids only, and kept all outputs in one folder.
     const SHARED: usize = 3;
+
+    #[test]
+    fn what_must_survive_a_loss_of_power_waits_for_the_disk() {
+        let folder = TempDir::new().expect("a folder");
+        for (durability, level) in [(Durability::Process, 1), (Durability::Power, 2)] {
+            let db = open_writer(&folder.path().join("toolgate.db"), durability).expect("it opens");
+            let synchronous: i64 = db
+                .query_row("PRAGMA synchronous", [], |row| row.get(0))
+                .expect("a level");
+            assert_eq!(synchronous, level, "{durability:?}");
+        }
+    }
 
     #[tokio::test]
     async fn what_was_shared_goes_to_its_workspace() {

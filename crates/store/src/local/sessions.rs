@@ -71,6 +71,13 @@ impl Listed {
     }
 }
 
+pub(super) fn select(filter: &SessionFilter) -> Query {
+    Query::new(SESSIONS)
+        .within("workspace", &filter.workspaces)
+        .compare("active >= ?", filter.from)
+        .compare("first < ?", filter.until)
+}
+
 /// Lists sessions, the one with the latest call first.
 pub(super) fn list(
     db: &Connection,
@@ -78,10 +85,5 @@ pub(super) fn list(
     filter: &SessionFilter,
     page: &PageRequest,
 ) -> Result<Page<SessionSummary>, StoreError> {
-    Query::new(SESSIONS)
-        .is("workspace", filter.workspace.as_deref())
-        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
-        .compare("active >= ?", filter.from)
-        .compare("first < ?", filter.until)
-        .page(db, page, Listed::read, |listed| listed.summary(overlay))
+    select(filter).page(db, page, Listed::read, |listed| listed.summary(overlay))
 }

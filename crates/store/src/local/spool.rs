@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use toolgate_model::{InstanceId, OutputId};
+use toolgate_model::{Durability, InstanceId, OutputId};
 
 use super::folders::Folders;
 use super::instances::Instances;
@@ -21,18 +21,26 @@ pub(super) struct Spool {
     pub(super) instances: Arc<Instances>,
     pub(super) quota: Arc<Quota>,
     pub(super) names: Names,
+    pub(super) durability: Durability,
     /// What this process writes, and what it completed but has not committed.
     live: Mutex<HashMap<OutputId, Arc<Live>>>,
 }
 
 impl Spool {
-    pub(super) fn new(folders: Folders, instance: InstanceId, instances: Arc<Instances>, quota: Arc<Quota>) -> Self {
+    pub(super) fn new(
+        folders: Folders,
+        instance: InstanceId,
+        instances: Arc<Instances>,
+        quota: Arc<Quota>,
+        durability: Durability,
+    ) -> Self {
         Self {
             folders,
             instance,
             instances,
             quota,
             names: Names::default(),
+            durability,
             live: Mutex::default(),
         }
     }
@@ -52,6 +60,14 @@ impl Spool {
 
     pub(super) fn path(&self, owner: &OutputOwner, id: &OutputId) -> PathBuf {
         self.folders.outputs_of(&owner.workspace).join(id.as_str())
+    }
+
+    /// Waits until an output that is not written any more is as durable as it has to be. Blocks.
+    pub(super) fn secure(&self, live: &Live) -> Result<(), StoreError> {
+        match self.durability {
+            Durability::Process => Ok(()),
+            Durability::Power => output_file::sync(&live.path),
+        }
     }
 
     /// Makes the folder of a workspace's outputs, unless it is there.

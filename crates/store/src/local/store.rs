@@ -42,6 +42,22 @@ impl LocalStore {
             .try_for_each(|workspace| self.spool.make_folder(workspace).map(drop))
     }
 
+    /// Says whether another run on the same data directory has died since, and nobody has looked after what it left. Blocks
+    /// for as long as it takes to look at a few files.
+    pub fn has_dead_runs(&self) -> bool {
+        self.instances.has_dead()
+    }
+
+    /// Forgets the runs that have died, once what they left has been looked after.
+    ///
+    /// # Errors
+    /// Another process has been opening the data directory for too long.
+    pub fn forget_dead_runs(&self) -> Result<(), StoreError> {
+        let _opening = self.instances.lock_folder()?;
+        self.instances.tidy();
+        Ok(())
+    }
+
     /// Counts and times from now on what is written and what is refused.
     pub fn measure(&self, metrics: &Arc<Metrics>) {
         self.writer.measure(metrics);

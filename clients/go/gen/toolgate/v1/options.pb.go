@@ -33,7 +33,8 @@ const (
 //   - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has none of the scopes that `scope` in the metadata of ErrorInfo names,
 //     separated by a space.
 //
-// A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
+// A caller that is limited to some workspaces, by names or by `PREFIX/*` for all whose names begin with `PREFIX/`,
+// sees nothing of others: they are NOT_FOUND, and lists and streams leave
 // them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
 // see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
 // AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,

@@ -799,7 +799,7 @@ func (x *GetOutputResponse) GetOutput() *Output {
 // Says which outputs to list. Filters that are set must all match.
 type ListOutputsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for the default one, or for that of the call if one is named; `-` for all that the caller may see.
+	// The workspace; empty for the default one, or that of `call_id`; `-` for all that the caller may see, `PREFIX/*` for those below.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`

@@ -115,7 +115,7 @@ func (ReplyResult) EnumDescriptor() ([]byte, []int) {
 // INVALID_ARGUMENT. A workspace alone does not do: `all` is then to be said as well.
 type PromptFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only prompts of this workspace; empty for the default one, `-` for all that the caller may see.
+	// Only prompts of this workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The prompts of everybody's calls, as an approver in a program of its own needs it.
 	All bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
@@ -1525,7 +1525,7 @@ func (x *ReplyPromptResponse) GetResult() *PromptReplyResult {
 // Says which grants to list.
 type ListGrantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for the default one, `-` for all that the caller may see.
+	// The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// At most this many; 0 for 100; at most 1000, which more is taken down to.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

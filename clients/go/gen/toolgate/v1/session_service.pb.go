@@ -88,7 +88,7 @@ type GetSessionRequest struct {
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The workspace: a session of the same id in another one is another session. Empty for the default one, `-` for all that
-	// the caller may see; the todos are then those of the workspace of its latest call.
+	// the caller may see, `PREFIX/*` for those below; the todos are then those of the workspace of its latest call.
 	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,7 +269,7 @@ func (x *Session) GetTodos() []*Todo {
 // Says which sessions to list. Filters that are set must all match.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for the default one, `-` for all that the caller may see.
+	// The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// Active at this time or later: a call was admitted or ended then.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
@@ -698,7 +698,7 @@ func (x *EndSessionResponse) GetCancelledCalls() int32 {
 // Says what to watch.
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for the default one, `-` for all that the caller may see.
+	// The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`

@@ -1185,7 +1185,7 @@ func (x *GetCallResponse) GetCall() *Call {
 // Says which calls to list. Filters that are set must all match.
 type ListCallsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workspace; empty for the default one, `-` for all that the caller may see.
+	// The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The session; empty for all.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`

@@ -26,7 +26,7 @@ const (
 // A folder that is to be a workspace.
 type OpenWorkspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name that requests say: 1 to 64 letters, digits, `-`, `_` and `.`, and not `-`, `.` or `..`.
+	// The name that requests say: 1 to 128 letters, digits, `-`, `_` and `.`, in parts with `/` between; no part is `-`, `.` or `..`.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The folder, as an absolute path without `..` and control characters, of at most 2048 bytes. Links in it are followed, and
 	// where they lead must be below a root too. It is a root itself never.

@@ -391,7 +391,7 @@ class ListOutputsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for the default one, or for that of the call if one is named; `-` for all that the caller may see."""
+    """The workspace; empty for the default one, or that of `call_id`; `-` for all that the caller may see, `PREFIX/*` for those below."""
     session_id: _builtins.str
     """The session; empty for all."""
     call_id: _builtins.str

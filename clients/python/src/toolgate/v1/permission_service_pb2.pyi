@@ -98,7 +98,7 @@ class PromptFilter(_message.Message):
     SESSION_IDS_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """Only prompts of this workspace; empty for the default one, `-` for all that the caller may see."""
+    """Only prompts of this workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below."""
     all: _builtins.bool
     """The prompts of everybody's calls, as an approver in a program of its own needs it."""
     @_builtins.property
@@ -762,7 +762,7 @@ class ListGrantsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    """The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below."""
     page_size: _builtins.int
     """At most this many; 0 for 100; at most 1000, which more is taken down to."""
     page_token: _builtins.str

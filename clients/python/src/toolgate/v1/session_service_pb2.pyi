@@ -64,7 +64,7 @@ class GetSessionRequest(_message.Message):
     """The session."""
     workspace: _builtins.str
     """The workspace: a session of the same id in another one is another session. Empty for the default one, `-` for all that
-    the caller may see; the todos are then those of the workspace of its latest call.
+    the caller may see, `PREFIX/*` for those below; the todos are then those of the workspace of its latest call.
     """
     def __init__(
         self,
@@ -162,7 +162,7 @@ class ListSessionsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    """The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below."""
     page_size: _builtins.int
     """At most this many; 0 for 50; at most 500, which more is taken down to."""
     page_token: _builtins.str
@@ -374,7 +374,7 @@ class WatchEventsRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    """The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below."""
     session_id: _builtins.str
     """The session; empty for all."""
     after_sequence: _builtins.int

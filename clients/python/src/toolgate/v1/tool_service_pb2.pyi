@@ -581,7 +581,7 @@ class ListCallsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The workspace; empty for the default one, `-` for all that the caller may see."""
+    """The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below."""
     session_id: _builtins.str
     """The session; empty for all."""
     parent_call_id: _builtins.str

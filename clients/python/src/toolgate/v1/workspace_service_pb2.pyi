@@ -29,7 +29,7 @@ class OpenWorkspaceRequest(_message.Message):
     DIRECTORY_FIELD_NUMBER: _builtins.int
     CREATE_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
-    """The name that requests say: 1 to 64 letters, digits, `-`, `_` and `.`, and not `-`, `.` or `..`."""
+    """The name that requests say: 1 to 128 letters, digits, `-`, `_` and `.`, in parts with `/` between; no part is `-`, `.` or `..`."""
     directory: _builtins.str
     """The folder, as an absolute path without `..` and control characters, of at most 2048 bytes. Links in it are followed, and
     where they lead must be below a root too. It is a root itself never.

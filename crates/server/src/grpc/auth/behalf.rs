@@ -18,7 +18,7 @@ use tonic::{Extensions, Status};
 use toolgate_contract::{ErrorReason, Scope};
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::caller::{Caller, Reach, Scopes};
+use super::caller::{self, Caller, Scopes};
 use crate::grpc::status;
 
 /// The entry of the metadata, as gRPC writes binary ones.
@@ -88,7 +88,7 @@ impl OnBehalf {
         let said = Said {
             principal: caller.principal.id(),
             scopes: scopes.names().map(str::to_owned).collect(),
-            workspaces: caller.is_limited().then(|| caller.workspaces()),
+            workspaces: caller.workspaces().entries(),
             expires_in_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
         };
         let json = serde_json::to_vec(&said).expect("texts and numbers are JSON");
@@ -152,9 +152,13 @@ pub(super) fn told(
         status::limited(problem)
     };
     let expires = [caller.expires, gateway.expires].into_iter().flatten().min();
+    let workspaces = caller.workspaces.and(&gateway.workspaces);
+    if workspaces.is_empty() {
+        return Err(nothing());
+    }
     let caller = Caller {
         scopes: caller.scopes.and(gateway.scopes),
-        reach: caller.reach.and(&gateway.reach).ok_or_else(nothing)?,
+        workspaces,
         expires,
         bearer: gateway.bearer.clone(),
         generation: gateway.generation,
@@ -180,29 +184,28 @@ fn understood(entry: &HeaderValue) -> Option<Caller> {
         return None;
     }
     let scopes = Scopes::parse(said.scopes.iter().map(String::as_str)).ok()?;
-    let reach = Reach::new(said.workspaces).ok()?;
+    let workspaces = caller::workspaces(said.workspaces.as_deref()).ok()?;
     let left = said.expires_in_ms.map(Duration::from_millis);
     Some(Caller {
         // So far away that it cannot be told is as good as never.
         expires: left.and_then(|left| Instant::now().checked_add(left)),
-        ..Caller::new(Principal::new(kind, name), scopes, reach)
+        ..Caller::new(Principal::new(kind, name), scopes, workspaces)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use toolgate_model::WorkspaceSet;
 
     use super::*;
 
     fn caller(name: &str, scopes: &[&str], workspaces: Option<&[&str]>) -> Caller {
-        let workspaces = workspaces.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+        let workspaces = workspaces.map_or(WorkspaceSet::ALL, |names| {
+            WorkspaceSet::parse(names.iter().copied()).unwrap()
+        });
         let scopes = Scopes::parse(scopes.iter().copied()).unwrap();
-        Caller::new(
-            Principal::new(PrincipalKind::Token, name),
-            scopes,
-            Reach::new(workspaces).unwrap(),
-        )
+        Caller::new(Principal::new(PrincipalKind::Token, name), scopes, workspaces)
     }
 
     fn with(entry: HeaderValue) -> HeaderMap {
@@ -227,6 +230,12 @@ mod tests {
         assert_eq!(people.rights_of("token:anna", "b"), Some(found.scopes));
         assert_eq!(people.rights_of("token:anna", "a"), None);
         assert_eq!(people.rights_of("token:ben", "b"), None);
+        let below = caller("gw", &["*"], Some(&["a/*"]));
+        let person = OnBehalf(Arc::new(caller("carl", &["*"], Some(&["a/b/*", "c"]))));
+        let found = told(&with(person.entry()), &below, &gateways, &people)
+            .unwrap()
+            .unwrap();
+        assert!(found.sees("a/b/x") && !found.sees("a/x") && !found.sees("c"));
         let elsewhere = caller("gw", &["*"], Some(&["z"]));
         assert!(told(&headers, &elsewhere, &gateways, &people).is_err());
         assert!(told(&HeaderMap::new(), &gateway, &gateways, &people).unwrap().is_none());

@@ -1,6 +1,6 @@
 //! Somebody who calls: who that is, what it may do, and where.
 //!
-//! *Invariant:* a caller that is limited to workspaces has at least one; an empty list never means all.
+//! *Invariant:* a caller that is limited to workspaces names at least one or a prefix of some; an empty list never means all.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::{Extensions, Request, Status};
 use toolgate_contract::Scope;
 use toolgate_engine::{Engine, WorkspaceRuntime};
-use toolgate_model::{CallId, Origin, Principal};
+use toolgate_model::{CallId, Origin, Principal, WorkspaceSet};
 
 use crate::grpc::arrival::MakingCall;
 use crate::grpc::status;
@@ -111,39 +111,14 @@ impl Scopes {
     }
 }
 
-/// The workspaces that a caller may see.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// All.
-    All,
-    /// Only these; at least one.
-    Only(Arc<[String]>),
-}
-
-impl Reach {
-    /// Makes one of a list; `*` stands for all, and so does no list.
-    ///
-    /// # Errors
-    /// The list is empty.
-    pub(crate) fn new(workspaces: Option<Vec<String>>) -> Result<Self, String> {
-        match workspaces {
-            None => Ok(Self::All),
-            Some(names) if names.iter().any(|name| name == "*") => Ok(Self::All),
-            Some(names) if names.is_empty() => Err("expected at least one workspace".to_owned()),
-            Some(names) => Ok(Self::Only(names.into())),
-        }
-    }
-
-    /// Returns the workspaces that are in both; none if there are none.
-    pub(super) fn and(&self, other: &Self) -> Option<Self> {
-        match (self, other) {
-            (Self::All, reach) | (reach, Self::All) => Some(reach.clone()),
-            (Self::Only(these), Self::Only(those)) => {
-                let both: Vec<String> = these.iter().filter(|name| those.contains(name)).cloned().collect();
-                (!both.is_empty()).then(|| Self::Only(both.into()))
-            }
-        }
-    }
+/// Reads the list of workspaces of a caller; no list stands for all.
+///
+/// # Errors
+/// The list is empty, or an entry is none.
+pub(super) fn workspaces(listed: Option<&[String]>) -> Result<WorkspaceSet, String> {
+    listed.map_or(Ok(WorkspaceSet::ALL), |entries| {
+        WorkspaceSet::parse(entries.iter().map(String::as_str))
+    })
 }
 
 /// A text that must not be shown.
@@ -161,7 +136,8 @@ impl fmt::Debug for Secret {
 pub(crate) struct Caller {
     pub(super) principal: Principal,
     pub(super) scopes: Scopes,
-    pub(super) reach: Reach,
+    /// The workspaces that it may see.
+    pub(super) workspaces: WorkspaceSet,
     /// When its credentials expire.
     pub(super) expires: Option<Instant>,
     /// What it showed and could be taken back.
@@ -176,14 +152,14 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(super) fn trusted(principal: Principal) -> Self {
-        Self::new(principal, Scopes::ALL, Reach::All)
+        Self::new(principal, Scopes::ALL, WorkspaceSet::ALL)
     }
 
-    pub(super) fn new(principal: Principal, scopes: Scopes, reach: Reach) -> Self {
+    pub(super) fn new(principal: Principal, scopes: Scopes, workspaces: WorkspaceSet) -> Self {
         Self {
             principal,
             scopes,
-            reach,
+            workspaces,
             expires: None,
             bearer: None,
             generation: 0,
@@ -229,23 +205,17 @@ impl Caller {
 
     /// Says whether there are workspaces that it may not see.
     pub(crate) fn is_limited(&self) -> bool {
-        self.reach != Reach::All
+        !self.workspaces.is_all()
     }
 
     /// Says whether it may see a workspace.
     pub(crate) fn sees(&self, workspace: &str) -> bool {
-        match &self.reach {
-            Reach::All => true,
-            Reach::Only(names) => names.iter().any(|name| name == workspace),
-        }
+        self.workspaces.contains(workspace)
     }
 
-    /// Returns the workspaces to filter by; none if it may see all.
-    pub(crate) fn workspaces(&self) -> Vec<String> {
-        match &self.reach {
-            Reach::All => Vec::new(),
-            Reach::Only(names) => names.to_vec(),
-        }
+    /// Returns the workspaces that it may see.
+    pub(crate) fn workspaces(&self) -> &WorkspaceSet {
+        &self.workspaces
     }
 
     /// Finds a workspace; an empty name means the first that the caller may see.
@@ -259,18 +229,28 @@ impl Caller {
         found.cloned().ok_or_else(|| status::not_found("workspace", name))
     }
 
-    /// Returns the workspace that a filter names, open or closed with its records still there; none for [`ALL`], which means
-    /// all that the caller may see.
-    pub(crate) async fn filtered(&self, engine: &Engine, name: &str) -> Result<Option<String>, Status> {
+    /// Returns the workspaces that a filter means, of those that the caller may see: the one that it names, open or closed with
+    /// its records still there; all below a prefix, `PREFIX/*`; or all, for [`ALL`].
+    pub(crate) async fn filtered(&self, engine: &Engine, name: &str) -> Result<WorkspaceSet, Status> {
         if name == ALL {
-            return Ok(None);
+            return Ok(self.workspaces.clone());
+        }
+        if name == "*" {
+            return Err(status::bad_field(
+                "workspace",
+                format!("`{ALL}` stands for all workspaces"),
+            ));
+        }
+        if name.contains('*') {
+            let asked = WorkspaceSet::parse([name]).map_err(|problem| status::bad_field("workspace", problem))?;
+            return Ok(asked.and(&self.workspaces));
         }
         let missing = match self.place(engine, name) {
-            Ok(place) => return Ok(Some(place.workspace.name().to_owned())),
+            Ok(place) => return Ok(WorkspaceSet::one(place.workspace.name())),
             Err(missing) => missing,
         };
         if !name.is_empty() && self.sees(name) && engine.has_records(name).await.map_err(status::store)? {
-            return Ok(Some(name.to_owned()));
+            return Ok(WorkspaceSet::one(name));
         }
         Err(missing)
     }
@@ -299,8 +279,8 @@ mod tests {
 
     #[test]
     fn no_workspace_is_not_all() {
-        assert!(Reach::new(Some(Vec::new())).is_err());
-        assert_eq!(Reach::new(None), Ok(Reach::All));
+        assert!(workspaces(Some(&[])).is_err());
+        assert_eq!(workspaces(None), Ok(WorkspaceSet::ALL));
     }
 
     #[test]

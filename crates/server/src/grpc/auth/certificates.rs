@@ -8,7 +8,7 @@
 use toolgate_config::service::CertificateConfig;
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::caller::{Caller, Reach, Scopes};
+use super::caller::{self, Caller, Scopes};
 use super::error::AuthError;
 
 /// The rules, checked.
@@ -32,9 +32,9 @@ impl Certificates {
                     problem,
                 };
                 let scopes = Scopes::parse(rule.scopes.iter().map(String::as_str)).map_err(problem)?;
-                let reach = Reach::new(rule.workspaces.clone()).map_err(problem)?;
+                let workspaces = caller::workspaces(rule.workspaces.as_deref()).map_err(problem)?;
                 let principal = Principal::new(PrincipalKind::Certificate, rule.name.clone());
-                Ok((rule, Caller::new(principal, scopes, reach)))
+                Ok((rule, Caller::new(principal, scopes, workspaces)))
             })
             .collect::<Result<_, _>>()
             .map(Self)

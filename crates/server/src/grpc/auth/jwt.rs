@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use tonic::Status;
 use toolgate_config::service::JwtConfig;
 use toolgate_contract::ErrorReason;
-use toolgate_model::{Principal, PrincipalKind};
+use toolgate_model::{Principal, PrincipalKind, WorkspaceSet};
 
-use super::caller::{Caller, Reach, Scopes};
+use super::caller::{Caller, Scopes};
 use super::error::AuthError;
 use super::files::{Readers, Reloading, Source, wrong};
 use crate::grpc::status;
@@ -238,19 +238,31 @@ fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, R
         return Err(Rejected::Bad("it does not say whose it is"));
     }
     let scopes = words(claims.get(&settings.scope_claim));
-    let reach = match &settings.workspace_claim {
-        None => Reach::All,
-        Some(claim) => {
-            Reach::new(Some(words(claims.get(claim)))).map_err(|_| Rejected::Bad("it names no workspace"))?
-        }
+    let workspaces = match &settings.workspace_claim {
+        None => WorkspaceSet::ALL,
+        Some(claim) => workspaces(&words(claims.get(claim)))?,
     };
     let principal = Principal::new(PrincipalKind::Jwt, name);
     let scopes = Scopes::among(scopes.iter().map(String::as_str));
     let expires = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
     Ok(Caller {
         expires: Some(Instant::now() + left(expires, settings.leeway)),
-        ..Caller::new(principal, scopes, reach)
+        ..Caller::new(principal, scopes, workspaces)
     })
+}
+
+/// Reads a claim of workspaces, among which names of groups may be that are for others.
+fn workspaces(claim: &[String]) -> Result<WorkspaceSet, Rejected> {
+    let meant = claim
+        .iter()
+        .map(String::as_str)
+        .filter(|entry| !WorkspaceSet::is_foreign(entry));
+    if meant.clone().next().is_none() {
+        return Err(Rejected::Bad("it names no workspace"));
+    }
+    let understood = WorkspaceSet::parse(meant);
+    understood
+        .map_err(|_| Rejected::Bad("a star in its workspaces stands alone or ends `PREFIX/*`, at most 100 of these"))
 }
 
 /// Returns how long a token is still good.

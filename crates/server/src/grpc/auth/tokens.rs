@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::caller::{Caller, Reach, Scopes};
+use super::caller::{self, Caller, Scopes};
 use super::error::AuthError;
 use super::files::wrong;
 
@@ -92,7 +92,8 @@ impl Tokens {
         }
         let principal = Principal::new(PrincipalKind::Token, raw.name);
         let scopes = Scopes::parse(raw.scopes.iter().map(String::as_str))?;
-        let caller = Caller::new(principal, scopes, Reach::new(raw.workspaces)?);
+        let workspaces = caller::workspaces(raw.workspaces.as_deref())?;
+        let caller = Caller::new(principal, scopes, workspaces);
         self.0.push(Token { hash, caller });
         Ok(())
     }
@@ -213,6 +214,21 @@ mod tests {
             "[[tokens]]\nname = \"a\"\ntoken = \"hunter2hunter2xx\"\nscopes = []\nworkspaces = []",
             "at least one",
         );
+        check(
+            "a hunter2hunter2hunter2 admin m,a*",
+            "`PREFIX/*` for all below a prefix",
+        );
+        check("a hunter2hunter2hunter2 admin m,", "token 1: expected a name");
+        check("a hunter2hunter2hunter2 admin -", "token 1: expected a name");
+    }
+
+    #[test]
+    fn workspaces_are_names_or_prefixes() {
+        let tokens = parse("a hunter2hunter2hunter2 admin acme/*,main").unwrap();
+        let caller = tokens.find("hunter2hunter2hunter2").unwrap();
+        assert!(caller.sees("acme/web") && caller.sees("acme/web/17") && caller.sees("main"));
+        assert!(!caller.sees("acme") && !caller.sees("acme-b/web") && !caller.sees("main/web"));
+        assert!(caller.is_limited());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use toolgate_engine::prompts::broker::{ApproverReply, Listener, ReplyOutcome, Su
 use toolgate_engine::{Cursor, Item, OutputMode, WatchError, digest_of};
 use toolgate_model::{
     CONNECTION, CallId, Decision, Ending, EventKind, JsonMap, OnDisconnect, Origin, Prompt, PromptId, PromptOutcome,
-    RawInput, Reply, ToolCall,
+    RawInput, Reply, ToolCall, WorkspaceSet,
 };
 
 use super::context::{CLIENT, Seen};
@@ -176,8 +176,7 @@ impl<'s> Following<'s> {
             false => None,
             true => {
                 let interest = Subscription {
-                    workspace: Some(workspace),
-                    workspaces: Vec::new(),
+                    workspaces: WorkspaceSet::one(&workspace),
                     sessions: vec![session],
                     forms: true,
                     clients: Vec::new(),

@@ -97,7 +97,7 @@ pub(super) async fn list(
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let filter = OutputFilter {
-        workspaces: seen.caller.workspaces(),
+        workspaces: seen.caller.workspaces().clone(),
         session: Some(conversation(&shared.engine, seen, client)?),
         ..OutputFilter::default()
     };

@@ -441,7 +441,7 @@ export const GetOutputResponseSchema: GenMessage<GetOutputResponse> = /*@__PURE_
  */
 export type ListOutputsRequest = Message<"toolgate.v1.ListOutputsRequest"> & {
   /**
-   * The workspace; empty for the default one, or for that of the call if one is named; `-` for all that the caller may see.
+   * The workspace; empty for the default one, or that of `call_id`; `-` for all that the caller may see, `PREFIX/*` for those below.
    *
    * @generated from field: string workspace = 1;
    */

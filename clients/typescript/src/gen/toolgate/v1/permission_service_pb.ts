@@ -27,7 +27,7 @@ export const file_toolgate_v1_permission_service: GenFile = /*@__PURE__*/
  */
 export type PromptFilter = Message<"toolgate.v1.PromptFilter"> & {
   /**
-   * Only prompts of this workspace; empty for the default one, `-` for all that the caller may see.
+   * Only prompts of this workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
    *
    * @generated from field: string workspace = 1;
    */
@@ -735,7 +735,7 @@ export const ReplyPromptResponseSchema: GenMessage<ReplyPromptResponse> = /*@__P
  */
 export type ListGrantsRequest = Message<"toolgate.v1.ListGrantsRequest"> & {
   /**
-   * The workspace; empty for the default one, `-` for all that the caller may see.
+   * The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
    *
    * @generated from field: string workspace = 1;
    */

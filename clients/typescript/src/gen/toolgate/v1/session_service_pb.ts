@@ -38,7 +38,7 @@ export type GetSessionRequest = Message<"toolgate.v1.GetSessionRequest"> & {
 
   /**
    * The workspace: a session of the same id in another one is another session. Empty for the default one, `-` for all that
-   * the caller may see; the todos are then those of the workspace of its latest call.
+   * the caller may see, `PREFIX/*` for those below; the todos are then those of the workspace of its latest call.
    *
    * @generated from field: string workspace = 2;
    */
@@ -129,7 +129,7 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
  */
 export type ListSessionsRequest = Message<"toolgate.v1.ListSessionsRequest"> & {
   /**
-   * The workspace; empty for the default one, `-` for all that the caller may see.
+   * The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
    *
    * @generated from field: string workspace = 1;
    */
@@ -374,7 +374,7 @@ export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PUR
  */
 export type WatchEventsRequest = Message<"toolgate.v1.WatchEventsRequest"> & {
   /**
-   * The workspace; empty for the default one, `-` for all that the caller may see.
+   * The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
    *
    * @generated from field: string workspace = 1;
    */

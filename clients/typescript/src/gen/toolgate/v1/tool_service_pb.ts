@@ -660,7 +660,7 @@ export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
  */
 export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
   /**
-   * The workspace; empty for the default one, `-` for all that the caller may see.
+   * The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below.
    *
    * @generated from field: string workspace = 1;
    */

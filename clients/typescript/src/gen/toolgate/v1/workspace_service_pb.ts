@@ -24,7 +24,7 @@ export const file_toolgate_v1_workspace_service: GenFile = /*@__PURE__*/
  */
 export type OpenWorkspaceRequest = Message<"toolgate.v1.OpenWorkspaceRequest"> & {
   /**
-   * The name that requests say: 1 to 64 letters, digits, `-`, `_` and `.`, and not `-`, `.` or `..`.
+   * The name that requests say: 1 to 128 letters, digits, `-`, `_` and `.`, in parts with `/` between; no part is `-`, `.` or `..`.
    *
    * @generated from field: string workspace = 1;
    */

@@ -21,7 +21,7 @@ public final class Workspaces {
     /**
      * Opens a folder as a workspace. The same name with the same folder returns what is open already.
      *
-     * @param name 1 to 64 letters, digits, {@code -}, {@code _} and {@code .}
+     * @param name 1 to 128 letters, digits, {@code -}, {@code _} and {@code .}, in parts with {@code /} between
      * @param directory the folder on the service's machine, absolute, below one that the operator allows
      * @return the workspace, and whether it was opened now; if its configuration cannot be used, {@code problem} says why
      */
