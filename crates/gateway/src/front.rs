@@ -172,7 +172,7 @@ impl Parts {
             Merge::Session => own::session(self, caller, decode(&first)?).await,
             Merge::WatchedPrompts => Ok(streams::prompts(self.clone(), caller.clone(), decode(&first)?)),
             Merge::Channel => streams::channel(self.clone(), caller.clone(), decode(&first)?, messages),
-            Merge::Events => streams::events(self.clone(), caller.clone(), decode(&first)?),
+            Merge::Events => streams::events(self.clone(), caller.clone(), decode(&first)?).await,
             Merge::Nothing => Err(status::bad_field("workspace", "name one workspace")),
         }
     }

@@ -429,7 +429,7 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
 
 /// Watches the events of all workers. Each worker numbers its own, so the numbers here are those of this stream, and a stream of all
 /// workers cannot be taken up again by number.
-pub(crate) fn events(
+pub(crate) async fn events(
     parts: Arc<Parts>,
     caller: OnBehalf,
     question: WatchEventsRequest,
@@ -439,9 +439,14 @@ pub(crate) fn events(
                        watch without after_sequence, or watch each workspace by its name";
         return Err(status::cursor_too_old(instead));
     }
+    let (open, mut opened) = mpsc::channel::<()>(1);
     let (receiver, tasks) = of_all(&parts, |at, worker, heard| {
-        follow_events(parts.clone(), caller.clone(), question.clone(), (at, worker), heard)
+        let news = (heard, open.clone());
+        follow_events(parts.clone(), caller.clone(), question.clone(), (at, worker), news)
     });
+    drop(open);
+    // A client that has an answer may rely on hearing of what happens from then on. It is closed when all have been tried.
+    let _ = tokio::time::timeout(SNAPSHOT_PATIENCE, opened.recv()).await;
     let closing = parts.closing.clone();
     let events = stream::try_unfold((receiver, tasks, 0), move |(mut receiver, tasks, number)| {
         let closing = closing.clone();
@@ -464,11 +469,12 @@ async fn follow_events(
     caller: OnBehalf,
     mut question: WatchEventsRequest,
     (at, worker): (usize, Arc<Worker>),
-    heard: mpsc::Sender<News<Event>>,
+    (heard, open): (mpsc::Sender<News<Event>>, mpsc::Sender<()>),
 ) {
-    let mut pause = PAUSES.0;
+    let (mut pause, mut open) = (PAUSES.0, Some(open));
     loop {
-        let ended = follow_events_once(&parts, &caller, &mut question, (at, &worker), &heard).await;
+        let ended = follow_events_once(&parts, &caller, &mut question, (at, &worker), &heard, &mut open).await;
+        drop(open.take());
         match ended {
             Ok(()) => return,
             Err(status) if may_come_back(&status) => {}
@@ -488,12 +494,14 @@ async fn follow_events_once(
     question: &mut WatchEventsRequest,
     (at, worker): (usize, &Worker),
     heard: &mpsc::Sender<News<Event>>,
+    open: &mut Option<mpsc::Sender<()>>,
 ) -> Result<(), Status> {
     let path = "/toolgate.v1.SessionService/WatchEvents";
     let asked = stream::iter([question.clone()]);
     let (mut stream, _kept) = worker
         .follow::<_, WatchEventsResponse>(path, asked, &caller.entry())
         .await?;
+    drop(open.take());
     while let Some(message) = stream.next().await {
         let Some(mut event) = message?.event else { continue };
         // From here it goes on if the connection breaks.

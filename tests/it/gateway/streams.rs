@@ -168,6 +168,21 @@ fn watchers_are_told_when_a_worker_is_back() {
         let mut call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
         let prompt = waiting(&mut call).await;
         assert!(matches!(told().await, Told::PromptAdded(_)));
+        // From the last event that it had, the stream goes on.
+        let mut number = 0;
+        loop {
+            let event = events
+                .message()
+                .await
+                .unwrap()
+                .expect("the stream goes on")
+                .event
+                .unwrap();
+            number = event.sequence.max(number);
+            if matches!(event.event, Some(event::Event::PromptOpened(_))) {
+                break;
+            }
+        }
         let home = fleet.home();
         fleet.workers[1].kill9().await;
         fleet.workers[1].run(&home).await;
