@@ -23,6 +23,8 @@ pub(crate) struct Args {
     pub(crate) threads: Option<usize>,
     /// The language whose client library is used.
     pub(crate) client: Option<String>,
+    /// Whether services are reached through a gateway.
+    pub(crate) gateway: bool,
 }
 
 impl Args {
@@ -41,6 +43,7 @@ impl Args {
             }
             match name {
                 "--list" => args.list = true,
+                "--gateway" => args.gateway = true,
                 "--exact" => args.exact = true,
                 "--skip" => args.skips.extend(value),
                 "--client" => args.client = value,

@@ -133,7 +133,7 @@ pub(crate) async fn arity(table: &Arity, bench: &Bench) -> Result<Option<Problem
         ..Setup::default()
     };
     let folders = Folders::make(&bench.template, &setup)?;
-    let server = Server::start(&folders, &Pairs::default(), bench.driver.as_ref()).await?;
+    let server = Server::start(&folders, &Pairs::default(), bench).await?;
     let outcome = in_time(offered(table, &server.connection())).await;
     finish(server, outcome).await.map(Some)
 }
@@ -193,7 +193,7 @@ pub(crate) async fn truncate(table: &Truncate, bench: &Bench) -> Result<Option<P
     };
     let folders = Folders::make(&bench.template, &setup)?;
     fs::write(folders.workspace().join("text"), text).context("writing the text")?;
-    let server = Server::start(&folders, &Pairs::default(), bench.driver.as_ref()).await?;
+    let server = Server::start(&folders, &Pairs::default(), bench).await?;
     let outcome = in_time(printed(table, &server.connection())).await;
     finish(server, outcome).await.map(Some)
 }

@@ -7,7 +7,11 @@ mod driven;
 
 use anyhow::{Context as _, Result, bail};
 use prost::Message;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+use tonic::{Request, Status};
 use toolgate_contract::{
     CallEvent, ExecuteToolRequest, HostHello, HostRefused, HostReport, HostRunSubagent, ListToolsRequest, Prompt,
     PromptReply, ReplyResult, ToolDefinition, WatchEventsRequest, WatchEventsResponse,
@@ -18,11 +22,27 @@ use crate::driver::Driver;
 /// The largest message that is taken.
 const MESSAGE_LIMIT: usize = 64 << 20;
 
+/// The way to a service, for the runner's own stubs.
+pub(crate) type Way = InterceptedService<Channel, Token>;
+
+/// Shows a token, where one is needed.
+#[derive(Clone, Default)]
+pub(crate) struct Token(pub(crate) Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
 /// A service that is connected to.
 #[derive(Clone)]
 pub(crate) enum Connection {
     /// By the runner's own stubs.
-    Direct(Channel),
+    Direct(Way),
     /// As the client with this name of a driver.
     Driven(Driver, String),
 }

@@ -1,7 +1,8 @@
 //! The conformance runner: plays every case of `cases/` against the program `toolgate`, through the public contract.
 //!
 //! `cargo test --test conformance -- files/read/` plays the cases whose id contains that text; `--list` names them all.
-//! `--client python` plays them through a client library and its driver instead of the runner's own stubs.
+//! `--client python` plays them through a client library and its driver instead of the runner's own stubs, `--gateway` through a
+//! gateway in front of three services.
 //! A case that cannot pass yet stands in `known.rs` with its reason, and must not pass.
 //!
 //! *Invariant:* a case passes only if every expectation in it was checked and held.
@@ -18,6 +19,7 @@ mod driver;
 mod entry;
 mod fake_lsp;
 mod fake_mcp;
+mod gateway;
 mod happenings;
 mod host;
 mod http;
@@ -48,6 +50,7 @@ use tokio::task::JoinSet;
 use args::Args;
 use case::{Body, Case};
 use driver::Driver;
+use gateway::Workers;
 use play::{Bench, Problems};
 use report::{Outcome, Tally, judge};
 use workspace::GitTemplate;
@@ -84,8 +87,8 @@ fn run() -> Result<bool> {
         tally.fault(&fault);
     }
     cases.retain(|case| args.wants(&case.id));
-    if args.client.is_some() {
-        // What a library has no part in is not played through it.
+    if args.client.is_some() || args.gateway {
+        // What a library or a gateway has no part in is not played through it.
         cases.retain(|case| case.body.uses_a_service());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -101,6 +104,10 @@ async fn play_all(cases: Vec<Case>, args: &Args, tally: &mut Tally) -> Result<()
     let bench = Arc::new(Bench {
         template: GitTemplate::make()?,
         driver: args.client.as_deref().map(Driver::start).transpose()?,
+        others: match args.gateway {
+            true => Some(Workers::start().await?),
+            false => None,
+        },
     });
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
     let mut running = JoinSet::new();

@@ -18,6 +18,7 @@ use crate::approver::{Approver, Inner, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::connection::{Connection, Execution};
 use crate::driver::Driver;
+use crate::gateway::Workers;
 use crate::happenings::{self, Happenings};
 use crate::host::{Host, Script};
 use crate::http::Http;
@@ -66,6 +67,8 @@ pub(crate) struct Bench {
     pub(crate) template: GitTemplate,
     /// The driver of a client library; without one the runner's own stubs are used.
     pub(crate) driver: Option<Driver>,
+    /// The other workers of the gateway through which services are reached; without them they are reached by themselves.
+    pub(crate) others: Option<Workers>,
 }
 
 /// Plays a case that is made of steps.
@@ -90,7 +93,7 @@ pub(crate) async fn scenario(scenario: &Scenario, bench: &Bench) -> Result<Probl
         // A configuration that must be refused would keep a server from starting.
         return in_time(config_steps(scenario, &folders)).await;
     }
-    let server = Server::start(&folders, &scenario.environment(), bench.driver.as_ref()).await?;
+    let server = Server::start(&folders, &scenario.environment(), bench).await?;
     let outcome = in_time(with_approver(scenario, &folders, http.as_ref(), &server)).await;
     finish(server, outcome).await
 }
@@ -169,7 +172,7 @@ pub(crate) async fn agent_permission(table: &AgentPermission, bench: &Bench) -> 
             ..Setup::default()
         },
     )?;
-    let server = Server::start(&folders, &Pairs::default(), bench.driver.as_ref()).await?;
+    let server = Server::start(&folders, &Pairs::default(), bench).await?;
     let outcome = in_time(evaluate(table, &server.connection())).await;
     finish(server, outcome).await
 }
@@ -197,7 +200,7 @@ pub(crate) async fn registry(table: &Registry, bench: &Bench) -> Result<Problems
             ..Setup::default()
         },
     )?;
-    let server = Server::start(&folders, &table.flags, bench.driver.as_ref()).await?;
+    let server = Server::start(&folders, &table.flags, bench).await?;
     // The list is that of a front end that runs a model.
     let _host = Host::open(&server.connection(), Script::default(), Vec::new()).await?;
     let listed = in_time(list_tools(
@@ -220,7 +223,7 @@ pub(crate) async fn registry(table: &Registry, bench: &Bench) -> Result<Problems
 /// Plays `kind: schema_transform`: the runner lends a tool with the schema and lists it for the model.
 pub(crate) async fn schema_transform(table: &SchemaTransform, bench: &Bench) -> Result<Problems> {
     let folders = Folders::make(&bench.template, &Setup::default())?;
-    let server = Server::start(&folders, &Pairs::default(), bench.driver.as_ref()).await?;
+    let server = Server::start(&folders, &Pairs::default(), bench).await?;
     let outcome = in_time(listed_schema(table, &server)).await.map(|got| {
         if got == table.output {
             return Problems::new();

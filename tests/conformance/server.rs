@@ -16,12 +16,13 @@ use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::case::Pairs;
-use crate::connection::Connection;
-use crate::driver::Driver;
+use crate::connection::{Connection, Token, Way};
+use crate::gateway;
+use crate::play::Bench;
 use crate::vars::Vars;
 use crate::workspace::Folders;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 /// How long the server may take until it accepts a connection.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -32,21 +33,26 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_
 /// How many lines of the server's log a failure shows.
 const LOG_LINES: usize = 20;
 
-/// A running server.
+/// A running server, and the gateway through which it is reached.
 pub(crate) struct Server {
     child: Child,
+    gateway: Option<Child>,
     log: PathBuf,
     connection: Connection,
 }
 
 impl Server {
     /// Starts the server of a case and waits until it accepts connections.
-    pub(crate) async fn start(folders: &Folders, env: &Pairs<String>, driver: Option<&Driver>) -> Result<Self> {
+    pub(crate) async fn start(folders: &Folders, env: &Pairs<String>, bench: &Bench) -> Result<Self> {
         let log = folders.log();
         let output = File::create(&log).context("creating the server's log")?;
         let mut workspace = std::ffi::OsString::from("default=");
         workspace.push(folders.cwd());
-        let mut child = program(folders, env)
+        let mut command = program(folders, env);
+        if bench.others.is_some() {
+            command.envs(gateway::as_worker(&folders.root())?);
+        }
+        let mut child = command
             // Cases bring tools and plugins of their own.
             .args(["serve", "--trust", "--no-tcp", "--socket"])
             .arg(folders.socket())
@@ -58,23 +64,39 @@ impl Server {
             .stderr(output)
             .spawn()
             .with_context(|| format!("starting {PROGRAM}"))?;
-        let channel = match timeout(START_LIMIT, connect(&mut child, folders.socket())).await {
-            Ok(Ok(channel)) => channel,
-            Ok(Err(error)) => bail!("{error:#}{}", log_tail(&log)),
-            Err(_) => bail!(
-                "the server does not accept connections after {START_LIMIT:?}{}",
-                log_tail(&log)
-            ),
-        };
-        let connection = match driver {
-            None => Connection::Direct(channel),
+        let mut channel = in_time(connect(&mut child, folders.socket()), &log).await?;
+        let (mut socket, mut token, mut gateway) = (folders.socket(), None, None);
+        if let Some(others) = &bench.others {
+            let config = others.configure(&folders.root(), &socket)?;
+            socket = folders.root().join("g.sock");
+            let mut command = program(folders, &Pairs::default());
+            command
+                .arg("--config")
+                .arg(config)
+                .args(["gateway", "--no-tcp", "--socket"]);
+            let output = File::options().append(true).open(&log)?;
+            let started = command.arg(&socket).stdout(output.try_clone()?).stderr(output).spawn();
+            let mut started = started.with_context(|| format!("starting {PROGRAM} gateway"))?;
+            channel = in_time(connect(&mut started, socket.clone()), &log).await?;
+            (token, gateway) = (Some(gateway::TOKEN), Some(started));
+        }
+        let connection = match &bench.driver {
+            None => {
+                let shown = token.map(|token| format!("Bearer {token}").parse()).transpose()?;
+                Connection::Direct(Way::new(channel, Token(shown)))
+            }
             Some(driver) => {
-                let (client, target) = (folders.name(), format!("unix:{}", folders.socket().display()));
-                driver.connect(&client, &target).await?;
+                let (client, target) = (folders.name(), format!("unix:{}", socket.display()));
+                driver.connect(&client, &target, token).await?;
                 Connection::Driven(driver.clone(), client)
             }
         };
-        Ok(Self { child, log, connection })
+        Ok(Self {
+            child,
+            gateway,
+            log,
+            connection,
+        })
     }
 
     /// Returns the connection.
@@ -93,33 +115,49 @@ impl Server {
     /// It did not end in time, or with another code than 0.
     pub(crate) async fn stop(self) -> Result<()> {
         let Self {
-            mut child,
+            child,
+            gateway,
             log,
             connection,
         } = self;
         connection.close().await?;
-        let id = child
-            .id()
-            .with_context(|| format!("the server ended by itself{}", log_tail(&log)))?;
-        let pid = i32::try_from(id)
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("the server's process id")?;
-        kill_process(pid, Signal::TERM).context("sending SIGTERM")?;
-        let Ok(status) = timeout(STOP_LIMIT, child.wait()).await else {
-            child.kill().await.context("killing the server")?;
-            bail!(
-                "the server has not ended {STOP_LIMIT:?} after SIGTERM{}",
-                log_tail(&log)
-            );
-        };
-        let status: ExitStatus = status.context("waiting for the server")?;
-        ensure!(
-            status.code() == Some(0),
-            "the server ended with {status} after SIGTERM{}",
-            log_tail(&log)
-        );
+        for process in gateway.into_iter().chain([child]) {
+            end(process, &log).await?;
+        }
         Ok(())
+    }
+}
+
+async fn end(mut child: Child, log: &Path) -> Result<()> {
+    let id = child
+        .id()
+        .with_context(|| format!("the server ended by itself{}", log_tail(log)))?;
+    let pid = i32::try_from(id)
+        .ok()
+        .and_then(Pid::from_raw)
+        .context("the server's process id")?;
+    kill_process(pid, Signal::TERM).context("sending SIGTERM")?;
+    let Ok(status) = timeout(STOP_LIMIT, child.wait()).await else {
+        child.kill().await.context("killing the server")?;
+        bail!("the server has not ended {STOP_LIMIT:?} after SIGTERM{}", log_tail(log));
+    };
+    let status: ExitStatus = status.context("waiting for the server")?;
+    ensure!(
+        status.code() == Some(0),
+        "the server ended with {status} after SIGTERM{}",
+        log_tail(log)
+    );
+    Ok(())
+}
+
+async fn in_time(connected: impl Future<Output = Result<Channel>>, log: &Path) -> Result<Channel> {
+    match timeout(START_LIMIT, connected).await {
+        Ok(Ok(channel)) => Ok(channel),
+        Ok(Err(error)) => bail!("{error:#}{}", log_tail(log)),
+        Err(_) => bail!(
+            "the server does not accept connections after {START_LIMIT:?}{}",
+            log_tail(log)
+        ),
     }
 }
 

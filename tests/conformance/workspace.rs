@@ -196,6 +196,11 @@ impl Folders {
         self.root.display().to_string()
     }
 
+    /// Returns the folder of all that a case has.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.root.clone()
+    }
+
     /// Returns the service's socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.root.join("s.sock")

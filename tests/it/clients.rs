@@ -61,7 +61,7 @@ impl Client {
 
     async fn to(language: &str, target: &str) -> Self {
         let driver = Driver::start(language).unwrap();
-        driver.connect(language, target).await.unwrap();
+        driver.connect(language, target, None).await.unwrap();
         Self {
             driver,
             name: language.to_owned(),

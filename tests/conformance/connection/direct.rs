@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 use toolgate_contract::host_service_client::HostServiceClient;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
@@ -21,13 +20,13 @@ use toolgate_contract::{
     channel_request, channel_response, host_event, host_request,
 };
 
-use super::{MESSAGE_LIMIT, Notice};
+use super::{MESSAGE_LIMIT, Notice, Way};
 
 /// How many messages may wait in either direction.
 const QUEUE: usize = 64;
 
 pub(super) async fn unary<M: Message + Default + 'static>(
-    channel: Channel,
+    channel: Way,
     method: &str,
     request: impl Message + Default + 'static,
 ) -> Result<M> {
@@ -38,7 +37,7 @@ pub(super) async fn unary<M: Message + Default + 'static>(
     Ok(answer.await?.into_inner())
 }
 
-pub(super) async fn tools(channel: Channel, mut request: ListToolsRequest) -> Result<Vec<ToolDefinition>> {
+pub(super) async fn tools(channel: Way, mut request: ListToolsRequest) -> Result<Vec<ToolDefinition>> {
     let mut client = ToolServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
     let mut tools = Vec::new();
     loop {
@@ -51,7 +50,7 @@ pub(super) async fn tools(channel: Channel, mut request: ListToolsRequest) -> Re
     }
 }
 
-pub(super) async fn events(channel: Channel, request: WatchEventsRequest) -> Result<Streaming<WatchEventsResponse>> {
+pub(super) async fn events(channel: Way, request: WatchEventsRequest) -> Result<Streaming<WatchEventsResponse>> {
     let mut client = SessionServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
     let response = client.watch_events(request).await.context("WatchEvents")?;
     Ok(response.into_inner())
@@ -60,12 +59,12 @@ pub(super) async fn events(channel: Channel, request: WatchEventsRequest) -> Res
 /// A call by ExecuteTool.
 pub(crate) struct Execution {
     call_id: String,
-    tools: ToolServiceClient<Channel>,
+    tools: ToolServiceClient<Way>,
     events: Streaming<ExecuteToolResponse>,
     last_sequence: i64,
 }
 
-pub(super) async fn execute(channel: Channel, request: ExecuteToolRequest) -> Result<Execution> {
+pub(super) async fn execute(channel: Way, request: ExecuteToolRequest) -> Result<Execution> {
     let mut tools = ToolServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
     let call_id = request.call_id.clone();
     let events = tools.execute_tool(request).await.context("ExecuteTool")?.into_inner();
@@ -123,7 +122,7 @@ pub(crate) struct Approvals {
 }
 
 /// Opens the channel, and waits until it is known what is open.
-pub(super) async fn approvals(channel: Channel, name: &str) -> Result<Approvals> {
+pub(super) async fn approvals(channel: Way, name: &str) -> Result<Approvals> {
     let (outgoing, requests) = mpsc::channel(QUEUE);
     let open = ChannelOpen {
         name: name.to_owned(),
@@ -193,7 +192,7 @@ pub(crate) struct Hosting {
 }
 
 /// Says hello and waits for the welcome.
-pub(super) async fn host(channel: Channel, hello: HostHello) -> Result<Hosting> {
+pub(super) async fn host(channel: Way, hello: HostHello) -> Result<Hosting> {
     let (outgoing, requests) = mpsc::channel(QUEUE);
     tell(&outgoing, host_request::Message::Hello(hello)).await?;
     let mut client = HostServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);

@@ -115,8 +115,12 @@ impl Driver {
     }
 
     /// Makes a client of the library.
-    pub(crate) async fn connect(&self, client: &str, target: &str) -> Result<()> {
-        self.ask("connect", json!({"client": client, "target": target})).await?;
+    pub(crate) async fn connect(&self, client: &str, target: &str, token: Option<&str>) -> Result<()> {
+        let mut command = json!({"client": client, "target": target});
+        if let Some(token) = token {
+            command["token"] = token.into();
+        }
+        self.ask("connect", command).await?;
         Ok(())
     }
 }
