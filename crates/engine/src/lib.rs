@@ -17,7 +17,8 @@
 //! - `evaluate`: what a call would ask, without making it. `glance`: what clients look at without a call.
 //! - `log`: writing a call's log (`writer`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
 //!   what is added after the end (`late_metadata`).
-//! - `prompts`: the prompts that wait for people, and standing approvals.
+//! - `prompts`: the prompts that wait for people (`exchange`, `broker`), what else a reply decides (`cascade`), and standing
+//!   approvals (`grants`).
 //! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
 //! - `restart`: what one run of the service leaves to the next.

@@ -16,7 +16,8 @@
 //!   - [`grpc::auth`], [`grpc::limits`], `origins`, `measure`: who calls and may do what, how much may come, which web pages may
 //!     call, what is measured;
 //!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,
-//!     `info_service`, `workspace_service`: one file for each service of the contract; `workspaces`: who opens them;
+//!     `info_service`, `workspace_service`, `file_service`, `port_service`: one file for each service of the contract; `workspaces`:
+//!     who opens them; `ports`: opened ports by HTTP;
 //!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
 //!   - `mcp`: the same tools for MCP clients;
 //!   - `console`: the page for the people who approve.

@@ -231,7 +231,8 @@ async fn reads_stay_inside() {
     arena.bench.write("../outside/secret", "private");
     let swapper = Swapper::start(&arena.bench);
     let (read, mut seen) = (Read::default(), 0);
-    for _ in 0..CALLS {
+    for index in 0..CALLS {
+        swapper.rest(index.is_multiple_of(UNDISTURBED));
         let output = arena.bench.run(&read, json!({"filePath": "d/secret"})).await;
         let texts = output.iter().map(|output| output_text(output).to_owned());
         for text in texts {
@@ -239,6 +240,7 @@ async fn reads_stay_inside() {
             seen += 1;
         }
     }
+    swapper.rest(false);
     swapper.end();
     assert!(seen > 0);
 }

@@ -1,5 +1,5 @@
 //! Replacing text in a file that a model remembers almost: nine strategies, from exact to loose, and which of them
-//! decides (`docs/spec/file-tools.md` §4).
+//! decides (`replace`; `docs/spec/file-tools.md` §4).
 //!
 //! | strategy | where | finds |
 //! |---|---|---|
