@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 use tonic::{Code, Status};
@@ -39,7 +40,7 @@ type News<T> = Result<(usize, T), Status>;
 /// Something that is heard of one worker.
 enum Heard {
     Said(Box<Told>),
-    /// All prompts that are open were told; of a worker that is away, none.
+    /// All prompts that are open were told.
     Complete,
 }
 
@@ -71,7 +72,11 @@ fn may_come_back(status: &Status) -> bool {
     .contains(&status.code())
 }
 
-fn longer(pause: Duration) -> Duration {
+/// Waits before a stream is opened again that began at this moment, and returns the pause after the next one.
+async fn rest(began: Instant, pause: Duration) -> Duration {
+    // One that held for a while broke for another reason than the one before.
+    let pause = if began.elapsed() > PAUSES.1 { PAUSES.0 } else { pause };
+    tokio::time::sleep(pause).await;
     (pause * 2).min(PAUSES.1)
 }
 
@@ -117,16 +122,23 @@ impl Inbox {
             },
             Heard::Complete => {
                 self.awaited.remove(&at);
-                if self.snapshot_ended || !self.awaited.is_empty() {
-                    return Vec::new();
+                match self.awaited.is_empty() {
+                    true => self.end_snapshot(),
+                    false => Vec::new(),
                 }
-                self.snapshot_ended = true;
-                let end = SnapshotEnd { prompts: self.prompts };
-                let mut told = vec![Told::SnapshotEnd(end)];
-                told.extend(self.held.drain(..));
-                told
             }
         }
+    }
+
+    /// Returns what to tell when no worker is waited for any more.
+    fn end_snapshot(&mut self) -> Vec<Told> {
+        if std::mem::replace(&mut self.snapshot_ended, true) {
+            return Vec::new();
+        }
+        let end = SnapshotEnd { prompts: self.prompts };
+        let mut told = vec![Told::SnapshotEnd(end)];
+        told.extend(self.held.drain(..));
+        told
     }
 }
 
@@ -140,9 +152,9 @@ async fn follow_prompts(
     heard: mpsc::Sender<News<Heard>>,
 ) {
     let (mut known, mut pause) = (BTreeSet::new(), PAUSES.0);
-    let patience = tokio::time::Instant::now() + SNAPSHOT_PATIENCE;
     let mut is_complete = false;
     loop {
+        let began = Instant::now();
         let followed = follow_once(
             &parts,
             &caller,
@@ -163,17 +175,7 @@ async fn follow_prompts(
                 return;
             }
         }
-        if is_complete {
-            pause = if known.is_empty() { pause } else { PAUSES.0.max(pause) };
-        } else if tokio::time::Instant::now() >= patience {
-            // The prompts of the others are not kept back for it.
-            is_complete = true;
-            if heard.send(Ok((at, Heard::Complete))).await.is_err() {
-                return;
-            }
-        }
-        tokio::time::sleep(pause).await;
-        pause = longer(pause);
+        pause = rest(began, pause).await;
     }
 }
 
@@ -336,6 +338,7 @@ fn told(
     });
     let inbox = Inbox::new(parts.registry.workers.len());
     let closing = parts.closing.clone();
+    let patience = Instant::now() + SNAPSHOT_PATIENCE;
     let state = (receiver, tasks, inbox, VecDeque::from([opened]));
     stream::try_unfold(state, move |(mut receiver, tasks, mut inbox, mut ready)| {
         let closing = closing.clone();
@@ -344,11 +347,21 @@ fn told(
                 if let Some(told) = ready.pop_front() {
                     return Ok(Some((told, (receiver, tasks, inbox, ready))));
                 }
-                let Some(heard) = closing.run_until_cancelled(receiver.recv()).await else {
-                    return Err(status::draining());
+                let heard = async {
+                    match inbox.snapshot_ended {
+                        true => Ok(receiver.recv().await),
+                        // The prompts of the others are not kept back for a worker that is away or hangs.
+                        false => timeout_at(patience, receiver.recv()).await,
+                    }
                 };
-                let (at, heard) = heard.unwrap_or_else(|| Err(status::draining()))?;
-                ready.extend(inbox.hear(at, heard));
+                match closing.run_until_cancelled(heard).await {
+                    None | Some(Ok(None)) => return Err(status::draining()),
+                    Some(Ok(Some(heard))) => {
+                        let (at, heard) = heard?;
+                        ready.extend(inbox.hear(at, heard));
+                    }
+                    Some(Err(_)) => ready.extend(inbox.end_snapshot()),
+                }
             }
         }
     })
@@ -473,6 +486,7 @@ async fn follow_events(
 ) {
     let (mut pause, mut open) = (PAUSES.0, Some(open));
     loop {
+        let began = Instant::now();
         let ended = follow_events_once(&parts, &caller, &mut question, (at, &worker), &heard, &mut open).await;
         drop(open.take());
         match ended {
@@ -483,8 +497,7 @@ async fn follow_events(
                 return;
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = longer(pause);
+        pause = rest(began, pause).await;
     }
 }
 

@@ -1,11 +1,16 @@
 //! Workers that go away while something runs, and that are away when something is asked.
 
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::timeout;
 use tonic::Code;
 use toolgate_contract::call_event::Event;
+use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{check_log, collect, is_output, next_such, refused, test};
+use crate::support::{check_log, collect, everybody, is_output, next_such, refused, test, waiting};
 
 #[test]
 fn a_stream_goes_on_when_its_worker_is_back() {
@@ -49,6 +54,40 @@ fn what_is_at_a_worker_that_is_away_is_told_so() {
         fleet.workers[1].run(&home).await;
         fleet.run(ANNA, "wb", "true").await.unwrap();
         fleet.tools(ANNA).get_call(get).await.unwrap();
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_worker_that_hangs_keeps_back_no_prompts_of_others() {
+    test(async {
+        let fleet = Fleet::start().await;
+        let asking = fleet.tools(ANNA).execute_tool(bash("wa", "echo ask 1")).await;
+        let mut asking = asking.unwrap().into_inner();
+        let prompt = waiting(&mut asking).await;
+        fleet.workers[2].send(Signal::STOP);
+        let request = WatchPromptsRequest {
+            filter: Some(everybody()),
+        };
+        let watched = fleet.prompts(CARL).watch_prompts(request).await;
+        let mut watched = watched.unwrap().into_inner();
+        let mut seen = Vec::new();
+        // A connection that is dead is found out later than this.
+        let snapshot = timeout(Duration::from_secs(12), async {
+            loop {
+                match watched.message().await.unwrap().unwrap().message.unwrap() {
+                    Message::PromptAdded(added) => seen.push(added.prompt.unwrap().prompt_id),
+                    Message::SnapshotEnd(end) => break end.prompts,
+                    Message::Opened(_)
+                    | Message::PromptUpdated(_)
+                    | Message::PromptResolved(_)
+                    | Message::Heartbeat(_) => {}
+                }
+            }
+        });
+        assert_eq!(snapshot.await.expect("it does not wait for the worker that hangs"), 1);
+        assert_eq!(seen, [prompt.prompt_id]);
+        fleet.workers[2].send(Signal::CONT);
         fleet.assert_calm();
     });
 }

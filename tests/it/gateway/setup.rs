@@ -123,11 +123,17 @@ impl Process {
         self.signal(Signal::KILL).await;
     }
 
+    /// Sends a signal that does not end it.
+    pub(super) fn send(&self, signal: Signal) {
+        let id = self.child.as_ref().and_then(Child::id).unwrap();
+        let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
     /// Sends a signal, waits for the end, and returns the exit status.
     pub(super) async fn signal(&mut self, signal: Signal) -> Option<i32> {
+        self.send(signal);
         let mut child = self.child.take().unwrap();
-        let pid = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
         child.wait().await.unwrap().code()
     }
 
