@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use toolgate_contract::{
@@ -39,6 +39,8 @@ pub(crate) struct Registry {
     pub(crate) workers: Vec<Arc<Worker>>,
     /// Whose each workspace is.
     owners: RwLock<BTreeMap<String, usize>>,
+    /// When the last round of questions to all workers began.
+    asked: tokio::sync::Mutex<Option<Instant>>,
     /// What was reported already: workspaces that several have.
     contested: Mutex<BTreeSet<(String, String)>>,
 }
@@ -48,6 +50,7 @@ impl Registry {
         Self {
             workers: workers.into_iter().map(Arc::new).collect(),
             owners: RwLock::default(),
+            asked: tokio::sync::Mutex::default(),
             contested: Mutex::default(),
         }
     }
@@ -74,10 +77,18 @@ impl Registry {
         }
     }
 
-    /// Asks all workers for their workspaces.
+    /// Asks all workers for their workspaces. Those who want it while a round is under way share the next one, so that nobody
+    /// floods the workers by asking for what is not there.
     pub(crate) async fn refresh(&self) {
+        let wanted = Instant::now();
+        let mut asked = self.asked.lock().await;
+        if asked.is_some_and(|began| began > wanted) {
+            return;
+        }
+        let began = Instant::now();
         join_all(self.workers.iter().map(|worker| learn(worker))).await;
         self.share_out();
+        *asked = Some(began);
     }
 
     /// Says whose each workspace is.

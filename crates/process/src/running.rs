@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::input::Input;
-use super::launch::{Cause, Ending};
+use super::launch::{Cause, Ending, Exit};
 use super::output::Output;
 use super::programs::{Programs, TERM_GRACE};
 use super::pty::Control;
@@ -65,6 +65,11 @@ impl Running {
             () = self.wait() => Cause::Ended,
             () = cancelled.cancelled() => Cause::Cancelled,
             () = tokio::time::sleep(limit) => Cause::TimedOut,
+        };
+        let cause = match (cause, self.child.exit()) {
+            // Whoever cancels may end the programs as well, and be faster than this task.
+            (Cause::Ended, Some(Exit::Signal(_))) if cancelled.is_cancelled() => Cause::Cancelled,
+            (cause, _) => cause,
         };
         let survivors = match cause {
             Cause::Ended => 0,

@@ -133,6 +133,10 @@ impl TypedTool for Batch {
         }
         ctx.output.progress(None, json_map([("calls", calls(&members))])).await;
         let ended = join_all(running.iter().map(|(_, child)| child.ended())).await;
+        if ctx.cancelled.is_cancelled() {
+            // They ended because this call is to end, and that is no result.
+            return Err(ToolError::Cancelled);
+        }
         let mut attachments = Attached::default();
         for ((index, _), ended) in running.iter().zip(ended) {
             let Ending {
