@@ -225,7 +225,8 @@ impl Follower {
                 status.into()
             });
         };
-        tracing::warn!(call = %self.call_id, %status, "taking the stream up again");
+        let why = status.message();
+        tracing::info!(call = %self.call_id, why, "the stream of the call broke off; taking it up again");
         let client = self.client.clone();
         client
             .unless_closed(async {

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 use toolgate_contract::{
     GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse, WorkspaceInfo,
 };
@@ -187,7 +187,18 @@ async fn learn(worker: &Worker) {
                 roots: roots.into(),
             };
         }
-        Ok(Err(status)) => away(&mut facts, worker, status.message()),
+        Ok(Err(status)) if status.code() == Code::Unauthenticated => {
+            let why = format!(
+                "it does not know the gateway, by the `token_file` or `certificate` of cluster.workers.{}: {}",
+                worker.name,
+                status.message()
+            );
+            away(&mut facts, worker, &why);
+        }
+        Ok(Err(status)) => {
+            let why = worker.why_lost().unwrap_or_else(|| status.message().to_owned());
+            away(&mut facts, worker, &why);
+        }
         Err(_) => away(&mut facts, worker, "it does not answer"),
     }
 }
@@ -195,12 +206,14 @@ async fn learn(worker: &Worker) {
 /// Returns the workspaces of a worker, its default one first, and the folders below which it opens others.
 async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>), Status> {
     let (mut workspaces, mut page_token) = (Vec::new(), String::new());
+    // So that a worker that does not take it for a gateway is found out here, and not by those who call.
+    let entry = &OnBehalf::entry_of_gateway();
     let roots = loop {
         let question = ListWorkspacesRequest {
             page_size: PAGE,
             page_token,
         };
-        let page: ListWorkspacesResponse = worker.ask(LIST_WORKSPACES, question, None).await?;
+        let page: ListWorkspacesResponse = worker.ask(LIST_WORKSPACES, question, Some(entry)).await?;
         workspaces.extend(page.workspaces);
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -214,7 +227,9 @@ async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>)
         Some(first) => first.name.clone(),
         // The list has them by name, and does not say which one is meant by an empty name.
         None if workspaces.len() > 1 => {
-            let asked = worker.ask(GET_WORKSPACE, GetWorkspaceRequest::default(), None).await;
+            let asked = worker
+                .ask(GET_WORKSPACE, GetWorkspaceRequest::default(), Some(entry))
+                .await;
             let GetWorkspaceResponse { workspace } = asked?;
             workspace.unwrap_or_default().name
         }
@@ -226,7 +241,12 @@ async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>)
 
 fn away(facts: &mut Facts, worker: &Worker, why: &str) {
     if facts.is_there || !facts.was_told {
-        tracing::warn!(worker = worker.name, why, "a worker cannot be used");
+        tracing::warn!(
+            worker = worker.name,
+            address = worker.address(),
+            why,
+            "a worker cannot be used"
+        );
     }
     facts.is_there = false;
     facts.was_told = true;

@@ -88,6 +88,7 @@ pub(crate) struct Worker {
     lines: Mutex<Vec<Line>>,
     token: RwLock<Option<HeaderValue>>,
     pub(crate) facts: RwLock<Facts>,
+    why_lost: Mutex<Option<String>>,
     /// Bytes of the largest message that is read of it.
     limit: usize,
 }
@@ -118,6 +119,7 @@ impl Worker {
             lines: Mutex::default(),
             token: RwLock::default(),
             facts: RwLock::default(),
+            why_lost: Mutex::default(),
             limit,
         };
         worker
@@ -183,7 +185,21 @@ impl Worker {
 
     fn lost(&self, error: &(dyn std::error::Error + 'static)) -> Status {
         tracing::debug!(error, worker = self.name, "a worker cannot be reached");
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        // The first one only says that there was an error.
+        let innermost = causes.last().map(ToString::to_string);
+        *self.why_lost.lock() = innermost;
         gone(&self.name)
+    }
+
+    /// Returns why it could not be reached since this was asked last, if it could not.
+    pub(crate) fn why_lost(&self) -> Option<String> {
+        self.why_lost.lock().take()
+    }
+
+    /// Returns where it is, as the configuration says.
+    pub(crate) fn address(&self) -> &str {
+        &self.config.address
     }
 
     fn sign(&self, headers: &mut HeaderMap, entry: Option<&HeaderValue>) {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 use tonic::{Extensions, Status};
 use toolgate_contract::{ErrorReason, Scope};
-use toolgate_model::{Principal, PrincipalKind};
+use toolgate_model::{Principal, PrincipalKind, WorkspaceSet};
 
 use super::caller::{self, Caller, Scopes};
 use crate::grpc::status;
@@ -80,6 +80,17 @@ impl OnBehalf {
     /// Returns the entry for looking at which worker something is: what the caller may not see is not there.
     pub fn entry_to_look(&self) -> HeaderValue {
         self.entry_with(Scopes::new(&[Scope::CallsRead, Scope::OutputsRead]))
+    }
+
+    /// Returns the entry for what a gateway asks by itself. A worker that does not know it as a gateway refuses it.
+    pub fn entry_of_gateway() -> HeaderValue {
+        let nobody = Principal::new(PrincipalKind::Token, "toolgate-gateway");
+        Self(Arc::new(Caller::new(
+            nobody,
+            Scopes::new(&[Scope::CallsRead]),
+            WorkspaceSet::ALL,
+        )))
+        .entry()
     }
 
     fn entry_with(&self, scopes: Scopes) -> HeaderValue {
@@ -196,7 +207,6 @@ fn understood(entry: &HeaderValue) -> Option<Caller> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use toolgate_model::WorkspaceSet;
 
     use super::*;
 

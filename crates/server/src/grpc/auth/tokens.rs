@@ -63,7 +63,14 @@ impl Tokens {
         } else {
             let lines = text.lines().enumerate().filter(|(_, line)| meant(line));
             lines
-                .map(|(at, line)| line_token(line).ok_or_else(|| wrong(path, format!("line {} is no token", at + 1))))
+                .map(|(at, line)| {
+                    line_token(line).ok_or_else(|| {
+                        wrong(
+                            path,
+                            format!("line {}: expected NAME TOKEN SCOPES [WORKSPACES]", at + 1),
+                        )
+                    })
+                })
                 .collect::<Result<_, _>>()?
         };
         let mut tokens = Self::default();
@@ -79,7 +86,7 @@ impl Tokens {
         let hash = match (&raw.sha256, &raw.token) {
             (Some(hex), None) => from_hex(hex).ok_or("its sha256 is not 64 hexadecimal digits")?,
             (None, Some(token)) if token.len() < MIN_TOKEN_LETTERS => {
-                return Err(format!("it has fewer than {MIN_TOKEN_LETTERS} letters"));
+                return Err(format!("its token has fewer than {MIN_TOKEN_LETTERS} letters"));
             }
             (None, Some(token)) => Sha256::digest(token.as_bytes()).into(),
             (None, None) | (Some(_), Some(_)) => return Err("it needs either sha256 or token".to_owned()),
