@@ -7,6 +7,8 @@ mod streams;
 
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tonic::codegen::http::{HeaderMap, Request};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -141,6 +143,22 @@ fn ids_are_found_at_whichever_worker() {
             "INVALID_FIELD",
         );
 
+        // What is found is not forgotten because somebody tries to take its id, and is not guessed when somebody has it.
+        let take = |directory: &str| {
+            let mut request = ExecuteToolRequest {
+                call_id: theirs.clone(),
+                ..bash("wb", "true")
+            };
+            request.context.as_mut().unwrap().directory = directory.to_owned();
+            let mut tools = fleet.tools(BEN);
+            async move { collect(tools.execute_tool(request).await?.into_inner()).await }
+        };
+        take("nowhere").await.unwrap_err();
+        fleet.tools(ANNA).get_call(get(&theirs)).await.unwrap();
+        take("").await.unwrap();
+        let several = fleet.tools(ANNA).get_call(get(&theirs)).await;
+        refused(several, Code::FailedPrecondition, "AMBIGUOUS_CALL_ID");
+
         // Clients choose the ids of calls, and two may choose the same one.
         for workspace in ["wa", "wb"] {
             let request = ExecuteToolRequest {
@@ -200,8 +218,7 @@ fn the_requester_stays_the_person_and_nobody_else_may_say_so() {
         assert!(lines.contains("\"requester\":\"token:ben\""), "{lines}");
         assert!(!lines.contains("\"requester\":\"token:gateway\""), "{lines}");
 
-        const ENTRY: &str =
-            r#"{"principal":"token:anna","scopes":["calls.read"],"workspaces":null,"expires_in_ms":null}"#;
+        const ENTRY: &str = r#"{"principal":"token:anna","scopes":["calls.read"],"workspaces":null,"expires_in_ms":null,"looks":false}"#;
         let direct = connect_tcp(&fleet.workers[0].address).await.unwrap();
         let info = |channel: &Channel, token, entry| {
             let mut client = InfoServiceClient::with_interceptor(channel.clone(), Shown(token, entry));
@@ -381,5 +398,36 @@ fn a_configuration_is_for_its_own_command() {
         )
         .await;
         assert!(error.contains("works in no folder"), "{error}");
+    });
+}
+
+#[test]
+fn web_pages_of_the_gateways_origins_may_call() {
+    test(async {
+        let fleet = Fleet::with("listen.origins = [\"http://page.example\"]").await;
+        let made = fleet.run(ANNA, "wb", "true").await.unwrap().call_id;
+        let message = GetCallRequest { call_id: made.clone() }.encode_to_vec();
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let body = [&[0], &length[..], &message].concat();
+        for (origin, is_allowed) in [("http://page.example", true), ("http://evil.example", false)] {
+            let head = format!(
+                "POST /toolgate.v1.ToolService/GetCall HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nOrigin: {origin}\r\n\
+                 Authorization: Bearer {ANNA}\r\nContent-Type: application/grpc-web+proto\r\nContent-Length: {}\r\n\r\n",
+                fleet.gateway.address,
+                body.len()
+            );
+            let mut page = TcpStream::connect(&fleet.gateway.address).await.unwrap();
+            page.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+            let mut answer = Vec::new();
+            page.read_to_end(&mut answer).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer);
+            assert_eq!(answer.starts_with("HTTP/1.1 200"), is_allowed, "{origin}: {answer}");
+            let allowed = answer
+                .matches("access-control-allow-origin: http://page.example")
+                .count();
+            assert_eq!(allowed, usize::from(is_allowed), "{origin}: {answer}");
+            assert_eq!(answer.contains(&made), is_allowed, "{origin}: {answer}");
+        }
+        fleet.assert_calm();
     });
 }

@@ -25,8 +25,9 @@ use crate::worker::Worker;
 /// Ids of each of two generations; the older one goes when the younger is full.
 const GENERATION: usize = 50_000;
 
-/// Lookups under way; more wait.
+/// Lookups under way, and those of one principal; more wait.
 const MAX_LOOKUPS: usize = 256;
+const MAX_LOOKUPS_PER_PRINCIPAL: usize = 16;
 
 /// What an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +57,8 @@ struct Generations {
 pub(crate) struct Directory {
     known: Mutex<Generations>,
     lookups: Semaphore,
+    /// Those of each principal that has some under way.
+    of_principals: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 impl Directory {
@@ -63,7 +66,33 @@ impl Directory {
         Self {
             known: Mutex::default(),
             lookups: Semaphore::new(MAX_LOOKUPS),
+            of_principals: Mutex::default(),
         }
+    }
+
+    fn turns_of(&self, principal: &str) -> Arc<Semaphore> {
+        let mut all = self.of_principals.lock();
+        // Who has none under way any more is forgotten.
+        all.retain(|_, turns| Arc::strong_count(turns) > 1);
+        let turns = all.entry(principal.to_owned());
+        turns
+            .or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKUPS_PER_PRINCIPAL)))
+            .clone()
+    }
+
+    /// Takes note of a call that is made with an id of its client's: clients may choose the same one. What is known of another
+    /// call of this id is then no answer any more; that it is the only one is not known either.
+    pub(crate) fn used(&self, id: &str, worker: &Worker, workspace: &str) {
+        let is_known = self.look_up(Kind::Call, id).is_some();
+        if is_known {
+            self.learn(Kind::Call, id, worker, workspace);
+        }
+    }
+
+    fn look_up(&self, kind: Kind, id: &str) -> Option<Home> {
+        let key = (kind, Box::from(id));
+        let known = self.known.lock();
+        known.young.get(&key).or_else(|| known.old.get(&key)).cloned()
     }
 
     /// Remembers where an id belongs.
@@ -87,11 +116,8 @@ impl Directory {
     }
 
     fn recall(&self, kind: Kind, id: &str, caller: &OnBehalf) -> Option<Arc<str>> {
-        let key = (kind, Box::from(id));
-        let known = self.known.lock();
-        let home = known.young.get(&key).or_else(|| known.old.get(&key))?;
-        let (worker, workspace) = home.place.as_ref()?;
-        caller.sees(workspace).then(|| worker.clone())
+        let (worker, workspace) = self.look_up(kind, id)?.place?;
+        caller.sees(&workspace).then_some(worker)
     }
 
     /// Finds the worker of an id.
@@ -105,7 +131,11 @@ impl Directory {
         if kind == Kind::Call
             && let Some((_, workspace)) = id.rsplit_once('~')
         {
-            return registry.place(caller, workspace).await.map(|(worker, _)| worker);
+            match registry.place(caller, workspace).await {
+                // It may be closed, with its records still there.
+                Err(missing) if missing.code() == Code::NotFound && caller.sees(workspace) => {}
+                found => return found.map(|(worker, _)| worker),
+            }
         }
         let remembered = self.recall(kind, id, caller);
         if let Some(worker) = remembered.and_then(|name| registry.workers.iter().find(|worker| *worker.name == *name)) {
@@ -114,7 +144,9 @@ impl Directory {
         if let [only] = &registry.workers[..] {
             return Ok(only.clone());
         }
-        // It is never closed.
+        // Nobody takes all turns. They are never closed.
+        let own = self.turns_of(&caller.id());
+        let _own_turn = own.acquire().await;
         let _turn = self.lookups.acquire().await;
         let entry = &caller.entry_to_look();
         let asked = registry.workers.iter().map(|worker| async move {
@@ -124,7 +156,9 @@ impl Directory {
         let (mut found, mut missing, mut away) = (Vec::new(), None, None);
         for (worker, answer) in join_all(asked).await {
             match answer {
-                Ok(workspace) if registry.counts(worker, &workspace) => found.push((worker, workspace)),
+                Ok(workspace) if registry.counts(worker, &workspace) && caller.sees(&workspace) => {
+                    found.push((worker, workspace));
+                }
                 Ok(workspace) => tracing::warn!(
                     worker = worker.name,
                     workspace,
@@ -140,6 +174,13 @@ impl Directory {
                     away = Some(gone(&worker.name));
                 }
             }
+        }
+        // A worker that has the workspace now is believed rather than one that says to have had it; and that one only if nobody is
+        // away who may know better.
+        if found.iter().any(|(worker, workspace)| registry.has(worker, workspace)) {
+            found.retain(|(worker, workspace)| registry.has(worker, workspace));
+        } else if away.is_some() {
+            found.clear();
         }
         match (&found[..], away, missing) {
             ([(worker, workspace)], _, _) => {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use prost::Message;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -25,10 +27,10 @@ use toolgate_server::grpc::limits::TrafficLimits;
 use toolgate_server::grpc::status;
 use tower::Service;
 
-use crate::directory::{Directory, Kind};
+use crate::directory::Directory;
 use crate::parts::{Facts, Parts};
 use crate::reattach;
-use crate::registry::Registry;
+use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::table::{Aim, Merge, Own, Try, Way, way};
 use crate::wire::{Messages, decode, gone, unary};
 use crate::{lists, own, streams};
@@ -136,7 +138,7 @@ impl Parts {
                 if path == reattach::EXECUTE {
                     let ExecuteToolRequest { call_id, .. } = decode(&first)?;
                     if !call_id.is_empty() {
-                        self.directory.learn(Kind::Call, &call_id, &worker, &workspace);
+                        self.directory.used(&call_id, &worker, &workspace);
                     }
                 }
                 let call = reattach::Call::of(&path, &first);
@@ -204,21 +206,22 @@ impl Parts {
         A: Message + Default + 'static,
     {
         let (question, entry): (Q, _) = (decode(first)?, caller.entry());
-        let asked = self
-            .registry
-            .workers
-            .iter()
-            .map(|worker| worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
-        let (mut missing, mut away) = (None, None);
-        for answer in join_all(asked).await {
+        let asked = self.registry.workers.iter().map(|worker| {
+            let asked = timeout(ASK_TIMEOUT, worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
+            async { asked.await.unwrap_or_else(|_| Err(gone(&worker.name))) }
+        });
+        let mut answers: FuturesUnordered<_> = asked.collect();
+        let (mut missing, mut away, mut refused) = (None, None, None);
+        while let Some(answer) = answers.next().await {
             match answer {
                 Ok(answer) => return Ok(unary(&answer)),
                 Err(status) if status.code() == Code::NotFound => missing = Some(status),
                 Err(status) if status.code() == Code::Unavailable => away = Some(status),
-                Err(status) => return Err(status),
+                Err(status) => refused = Some(status),
             }
         }
-        Err(away.or(missing).unwrap_or_else(|| gone("of this request")))
+        let told = refused.or(away).or(missing);
+        Err(told.unwrap_or_else(|| gone("of this request")))
     }
 
     /// Passes on what is about a whole service.

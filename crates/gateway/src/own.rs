@@ -201,9 +201,16 @@ pub(crate) async fn session(
     let path = "/toolgate.v1.SessionService/GetSession";
     let answers = asked::<_, GetSessionResponse>(parts, caller, path, &question).await;
     let (mut sessions, mut missing) = (Vec::new(), None);
-    for (_, answer) in answers {
+    for (worker, answer) in answers {
+        let counts = |workspace: &str| parts.registry.counts(&worker, workspace);
         match answer {
-            Ok(answer) => sessions.extend(answer.session),
+            Ok(answer) => sessions.extend(answer.session.map(|mut session| {
+                let of_call = |call: &Call| call.context.as_ref().is_none_or(|context| counts(&context.workspace));
+                session.recent_calls.retain(of_call);
+                session.open_prompts.retain(|prompt| counts(&prompt.workspace));
+                session.grants.retain(|grant| counts(&grant.workspace));
+                session
+            })),
             Err(status) if status.code() == Code::NotFound => missing = Some(status),
             Err(status) => return Err(status),
         }

@@ -126,7 +126,12 @@ impl Registry {
         self.workers.get(at)
     }
 
-    /// Says whether what a worker has of a workspace counts.
+    /// Says whether a worker has a workspace now, and nobody else counts for it.
+    pub(crate) fn has(&self, worker: &Worker, workspace: &str) -> bool {
+        self.owner(workspace).is_some_and(|owner| owner.name == worker.name)
+    }
+
+    /// Says whether what a worker has of a workspace counts; of one that is closed everywhere, what any of them has.
     pub(crate) fn counts(&self, worker: &Worker, workspace: &str) -> bool {
         self.owner(workspace).is_none_or(|owner| owner.name == worker.name)
     }
@@ -137,14 +142,14 @@ impl Registry {
         if let Some(found) = self.known(caller, named) {
             return Ok(found);
         }
+        let missing = status::not_found("workspace", named);
+        if !named.is_empty() && !caller.sees(named) {
+            return Err(missing);
+        }
         // It may have been opened a moment ago, at a worker or by a worker that has just come.
         self.refresh().await;
         if let Some(found) = self.known(caller, named) {
             return Ok(found);
-        }
-        let missing = status::not_found("workspace", named);
-        if !named.is_empty() && !caller.sees(named) {
-            return Err(missing);
         }
         self.all_are_there()?;
         Err(missing)
@@ -195,6 +200,8 @@ async fn learn(worker: &Worker) {
             );
             away(&mut facts, worker, &why);
         }
+        // It is there, and has too much to do.
+        Ok(Err(status)) if status.code() == Code::ResourceExhausted && facts.is_there => {}
         Ok(Err(status)) => {
             let why = worker.why_lost().unwrap_or_else(|| status.message().to_owned());
             away(&mut facts, worker, &why);

@@ -28,6 +28,9 @@ use crate::worker::Worker;
 /// Messages that wait for one client.
 const BUFFER: usize = 16;
 
+/// Messages that are kept back until all prompts that are open were told.
+const MAX_HELD: usize = 1000;
+
 /// How long to wait before a worker is tried again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -117,7 +120,10 @@ impl Inbox {
                 | Told::ReplyResult(_)
                 | Told::PromptUpdated(_) => {
                     self.held.push_back(*told);
-                    Vec::new()
+                    match self.held.len() < MAX_HELD {
+                        true => Vec::new(),
+                        false => self.end_snapshot(),
+                    }
                 }
             },
             Heard::Complete => {
@@ -238,16 +244,26 @@ async fn follow_once(
                 }
                 Told::PromptAdded(PromptAdded { prompt: Some(prompt) })
             }
+            // A worker speaks of its own prompts only.
             Some(Told::PromptResolved(PromptResolved { prompt: Some(prompt) })) => {
-                known.remove(&prompt.prompt_id);
+                if !known.remove(&prompt.prompt_id) {
+                    continue;
+                }
                 Told::PromptResolved(PromptResolved { prompt: Some(prompt) })
+            }
+            Some(Told::PromptUpdated(PromptUpdated { prompt: Some(prompt) })) => {
+                if !known.contains(&prompt.prompt_id) {
+                    continue;
+                }
+                Told::PromptUpdated(PromptUpdated { prompt: Some(prompt) })
             }
             Some(Told::Heartbeat(heartbeat)) => Told::Heartbeat(ChannelHeartbeat {
                 // That a worker stops is not that the gateway does.
                 draining: false,
                 ..heartbeat
             }),
-            Some(told @ (Told::PromptUpdated(_) | Told::PromptAdded(_) | Told::PromptResolved(_))) => told,
+            // One without a prompt says nothing.
+            Some(Told::PromptUpdated(_) | Told::PromptAdded(_) | Told::PromptResolved(_)) => continue,
         };
         if heard.send(Ok((at, Heard::Said(Box::new(told))))).await.is_err() {
             return Ok(());

@@ -17,7 +17,8 @@ use prost::Message;
 use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::codegen::http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, ORIGIN, PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE, VARY,
 };
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
@@ -53,7 +54,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// What is about one connection, or is said to the gateway only; and a length, which may change.
-const NOT_SENT_ON: [HeaderName; 11] = [
+const NOT_SENT_ON: [HeaderName; 12] = [
+    // Which pages may call is decided here.
+    ORIGIN,
     AUTHORIZATION,
     PROXY_AUTHORIZATION,
     COOKIE,
@@ -65,6 +68,14 @@ const NOT_SENT_ON: [HeaderName; 11] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     ENTRY,
+];
+
+/// What a worker says to web pages, which the gateway says itself.
+const NOT_HANDED_ON: [HeaderName; 4] = [
+    ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    ACCESS_CONTROL_EXPOSE_HEADERS,
+    VARY,
 ];
 
 /// What a worker said last.
@@ -178,7 +189,12 @@ impl Worker {
         *request.uri_mut() = path.unwrap_or_else(|| PathAndQuery::from_static("/")).into();
         let (channel, open) = self.line();
         match channel.oneshot(request).await {
-            Ok(response) => Ok(Passed::on(response, &self.name, open)),
+            Ok(mut response) => {
+                for name in NOT_HANDED_ON {
+                    response.headers_mut().remove(name);
+                }
+                Ok(Passed::on(response, &self.name, open))
+            }
             Err(error) => Err(self.lost(&error)),
         }
     }

@@ -93,6 +93,9 @@ pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
+/// Bytes of the headers of one request.
+const MAX_HEADERS_BYTES: u32 = 64 * 1024;
+
 /// A peer that does not answer a ping in this time is gone, and its calls with it.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -276,6 +279,8 @@ fn server(streams_per_connection: u32) -> Server {
     Server::builder()
         .max_concurrent_streams(streams_per_connection)
         .accept_http1(true)
+        // A gateway names all workspaces that its caller may see.
+        .http2_max_header_list_size(MAX_HEADERS_BYTES)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))

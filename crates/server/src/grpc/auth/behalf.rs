@@ -30,6 +30,9 @@ const MAX_ID_BYTES: usize = 1024;
 /// People whose rights are remembered; more than call a service at a time.
 const MAX_REMEMBERED: usize = 10_000;
 
+/// What a gateway needs to look for where something is.
+const LOOKS: Scopes = Scopes::of_two(Scope::CallsRead, Scope::OutputsRead);
+
 /// What padding is written does not matter.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -43,10 +46,15 @@ struct Said {
     /// The id of the principal, as the audit has it.
     principal: String,
     scopes: Vec<String>,
-    /// None for all.
+    /// Null for all.
+    #[serde(deserialize_with = "Option::deserialize")]
     workspaces: Option<Vec<String>>,
-    /// How long the credentials are good yet, in milliseconds; none for those without an end.
+    /// How long the credentials are good yet, in milliseconds; null for those without an end.
+    #[serde(deserialize_with = "Option::deserialize")]
     expires_in_ms: Option<u64>,
+    /// Whether the gateway only looks for where something is, with scopes that the principal may not have: what is said here
+    /// of its rights counts for this request only.
+    looks: bool,
 }
 
 /// The caller of a request, of whom a gateway tells its workers.
@@ -74,26 +82,21 @@ impl OnBehalf {
 
     /// Returns the entry for its own requests.
     pub fn entry(&self) -> HeaderValue {
-        self.entry_with(self.0.scopes)
+        self.entry_with(self.0.scopes, false)
     }
 
     /// Returns the entry for looking at which worker something is: what the caller may not see is not there.
     pub fn entry_to_look(&self) -> HeaderValue {
-        self.entry_with(Scopes::new(&[Scope::CallsRead, Scope::OutputsRead]))
+        self.entry_with(LOOKS, true)
     }
 
     /// Returns the entry for what a gateway asks by itself. A worker that does not know it as a gateway refuses it.
     pub fn entry_of_gateway() -> HeaderValue {
         let nobody = Principal::new(PrincipalKind::Token, "toolgate-gateway");
-        Self(Arc::new(Caller::new(
-            nobody,
-            Scopes::new(&[Scope::CallsRead]),
-            WorkspaceSet::ALL,
-        )))
-        .entry()
+        Self(Arc::new(Caller::new(nobody, Scopes::default(), WorkspaceSet::ALL))).entry_to_look()
     }
 
-    fn entry_with(&self, scopes: Scopes) -> HeaderValue {
+    fn entry_with(&self, scopes: Scopes, looks: bool) -> HeaderValue {
         let caller = &self.0;
         let left = caller.expires.map(|end| end.saturating_duration_since(Instant::now()));
         let said = Said {
@@ -101,6 +104,7 @@ impl OnBehalf {
             scopes: scopes.names().map(str::to_owned).collect(),
             workspaces: caller.workspaces().entries(),
             expires_in_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            looks,
         };
         let json = serde_json::to_vec(&said).expect("texts and numbers are JSON");
         HeaderValue::try_from(STANDARD_NO_PAD.encode(json)).expect("base64 may stand in a header")
@@ -157,30 +161,27 @@ pub(super) fn told(
     if entries.next().is_some() {
         return Err(wrong());
     }
-    let caller = understood(entry).ok_or_else(wrong)?;
-    let nothing = || {
-        let problem = "the gateway itself may use none of the workspaces of the one on whose behalf it calls";
-        status::limited(problem)
-    };
+    let (caller, looks) = understood(entry).ok_or_else(wrong)?;
     let expires = [caller.expires, gateway.expires].into_iter().flatten().min();
-    let workspaces = caller.workspaces.and(&gateway.workspaces);
-    if workspaces.is_empty() {
-        return Err(nothing());
-    }
+    let most = if looks { LOOKS } else { Scopes::ALL };
     let caller = Caller {
-        scopes: caller.scopes.and(gateway.scopes),
-        workspaces,
+        scopes: caller.scopes.and(gateway.scopes).and(most),
+        // There may be none left: that one sees nothing here, and perhaps at another worker.
+        workspaces: caller.workspaces.and(&gateway.workspaces),
         expires,
         bearer: gateway.bearer.clone(),
         generation: gateway.generation,
         via: Some(Arc::new(gateway.clone())),
         ..caller
     };
-    people.remember(&caller);
+    if !looks {
+        people.remember(&caller);
+    }
     Ok(Some(caller))
 }
 
-fn understood(entry: &HeaderValue) -> Option<Caller> {
+/// Returns the caller, and whether the gateway only looks for something.
+fn understood(entry: &HeaderValue) -> Option<(Caller, bool)> {
     let json = BASE64.decode(entry.as_bytes()).ok()?;
     let said: Said = serde_json::from_slice(&json).ok()?;
     let (kind, name) = said.principal.split_once(':')?;
@@ -197,11 +198,12 @@ fn understood(entry: &HeaderValue) -> Option<Caller> {
     let scopes = Scopes::parse(said.scopes.iter().map(String::as_str)).ok()?;
     let workspaces = caller::workspaces(said.workspaces.as_deref()).ok()?;
     let left = said.expires_in_ms.map(Duration::from_millis);
-    Some(Caller {
+    let caller = Caller {
         // So far away that it cannot be told is as good as never.
         expires: left.and_then(|left| Instant::now().checked_add(left)),
         ..Caller::new(Principal::new(kind, name), scopes, workspaces)
-    })
+    };
+    Some((caller, said.looks))
 }
 
 #[cfg(test)]
@@ -247,7 +249,14 @@ mod tests {
             .unwrap();
         assert!(found.sees("a/b/x") && !found.sees("a/x") && !found.sees("c"));
         let elsewhere = caller("gw", &["*"], Some(&["z"]));
-        assert!(told(&headers, &elsewhere, &gateways, &people).is_err());
+        let nothing = told(&headers, &elsewhere, &gateways, &people).unwrap().unwrap();
+        assert!(nothing.is_limited() && !nothing.sees("a") && !nothing.sees("z"));
+        // Looking for something gives nobody rights that last.
+        let people = People::default();
+        let looking = OnBehalf(Arc::new(caller("dora", &["calls.execute"], None))).entry_to_look();
+        let found = told(&with(looking), &gateway, &gateways, &people).unwrap().unwrap();
+        assert_eq!(found.scopes.names().collect::<Vec<_>>(), ["calls.read"]);
+        assert_eq!(people.rights_of("token:dora", "b"), None);
         assert!(told(&HeaderMap::new(), &gateway, &gateways, &people).unwrap().is_none());
     }
 
@@ -266,12 +275,13 @@ mod tests {
         twice.append(ENTRY, good);
         check(&twice, &gateway, false);
         for text in [
-            r#"{"principal":"unix:0","scopes":[],"workspaces":null,"expires_in_ms":null}"#,
-            r#"{"principal":"call:1","scopes":[],"workspaces":null,"expires_in_ms":null}"#,
-            r#"{"principal":"","scopes":[],"workspaces":null,"expires_in_ms":null}"#,
-            r#"{"principal":"token:a","scopes":["root"],"workspaces":null,"expires_in_ms":null}"#,
-            r#"{"principal":"token:a","scopes":[],"workspaces":[],"expires_in_ms":null}"#,
-            r#"{"principal":"token:a","scopes":[],"workspaces":null,"expires_in_ms":null,"more":1}"#,
+            r#"{"principal":"unix:0","scopes":[],"workspaces":null,"expires_in_ms":null,"looks":false}"#,
+            r#"{"principal":"call:1","scopes":[],"workspaces":null,"expires_in_ms":null,"looks":false}"#,
+            r#"{"principal":"","scopes":[],"workspaces":null,"expires_in_ms":null,"looks":false}"#,
+            r#"{"principal":"token:a","scopes":["root"],"workspaces":null,"expires_in_ms":null,"looks":false}"#,
+            r#"{"principal":"token:a","scopes":[],"workspaces":[],"expires_in_ms":null,"looks":false}"#,
+            r#"{"principal":"token:a","scopes":[],"workspaces":null,"expires_in_ms":null,"looks":false,"more":1}"#,
+            r#"{"principal":"token:a","scopes":[],"expires_in_ms":null,"looks":false}"#,
             "{}",
         ] {
             check(

@@ -77,6 +77,11 @@ impl Scopes {
         found.map(|(_, scope)| Self(1 << (*scope as u32)))
     }
 
+    /// Returns the set of two scopes.
+    pub(super) const fn of_two(one: Scope, other: Scope) -> Self {
+        Self(1 << (one as u32) | 1 << (other as u32))
+    }
+
     /// Returns those that are among both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
