@@ -203,7 +203,8 @@ async fn learn(worker: &Worker) {
         // It is there, and has too much to do.
         Ok(Err(status)) if status.code() == Code::ResourceExhausted && facts.is_there => {}
         Ok(Err(status)) => {
-            let why = worker.why_lost().unwrap_or_else(|| status.message().to_owned());
+            let lost = worker.why_lost().filter(|_| status.code() == Code::Unavailable);
+            let why = lost.unwrap_or_else(|| status.message().to_owned());
             away(&mut facts, worker, &why);
         }
         Err(_) => away(&mut facts, worker, "it does not answer"),
