@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use toolgate_gateway::Gateway;
-use toolgate_server::app::hangup::{Hangup, Hangups};
+use toolgate_server::app::hangup::Hangups;
 
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::serve::announce;
+use super::serve::{announce, until_told};
 use super::service::{Addresses, Flags, gateway};
 use super::terminal::Terminal;
 
@@ -52,19 +52,8 @@ impl GatewayArgs {
         };
         let mut gateway: Gateway = gateway(&flags).await?;
         announce(&Addresses::of_gateway(&gateway), terminal)?;
-        let failure = loop {
-            tokio::select! {
-                () = interrupts.next() => break None,
-                hangup = hangups.next() => match hangup {
-                    Hangup::Reload => tracing::info!("SIGHUP: files that changed are read again"),
-                    Hangup::Leave => {
-                        tracing::info!("the terminal is gone");
-                        break None;
-                    }
-                },
-                error = gateway.failed() => break Some(Failure::Start(format!("{error:#}"))),
-            }
-        };
+        let failed = async { Failure::Start(format!("{:#}", gateway.failed().await)) };
+        let failure = until_told(&mut interrupts, &mut hangups, failed).await;
         terminal.inform("draining: a second signal exits at once");
         tokio::select! {
             () = gateway.drain() => failure.map_or(Ok(Exit::Completed), Err),

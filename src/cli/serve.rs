@@ -80,19 +80,7 @@ impl ServeArgs {
         };
         let mut service = Service::start(&flags, true).await?;
         announce(&service.addresses(), terminal)?;
-        let failure = loop {
-            tokio::select! {
-                () = interrupts.next() => break None,
-                hangup = hangups.next() => match hangup {
-                    Hangup::Reload => tracing::info!("SIGHUP: files that changed are read again"),
-                    Hangup::Leave => {
-                        tracing::info!("the terminal is gone");
-                        break None;
-                    }
-                },
-                failure = service.failed() => break Some(failure),
-            }
-        };
+        let failure = until_told(&mut interrupts, &mut hangups, service.failed()).await;
         terminal.inform("draining: no new calls; a second signal exits at once");
         let emergency = service.emergency();
         tokio::select! {
@@ -101,6 +89,28 @@ impl ServeArgs {
                 emergency.kill_programs().await;
                 Ok(Exit::Interrupted)
             }
+        }
+    }
+}
+
+/// Waits until a signal, the end of the terminal or a failure says that it is time to end, and returns the failure.
+pub(super) async fn until_told(
+    interrupts: &mut Interrupts,
+    hangups: &mut Hangups,
+    failed: impl Future<Output = Failure>,
+) -> Option<Failure> {
+    tokio::pin!(failed);
+    loop {
+        tokio::select! {
+            () = interrupts.next() => return None,
+            hangup = hangups.next() => match hangup {
+                Hangup::Reload => tracing::info!("SIGHUP: files that changed are read again"),
+                Hangup::Leave => {
+                    tracing::info!("the terminal is gone");
+                    return None;
+                }
+            },
+            failure = &mut failed => return Some(failure),
         }
     }
 }

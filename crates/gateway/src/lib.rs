@@ -39,7 +39,7 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
-use toolgate_server::app::entrance::{Addresses, Entrance};
+use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::grpc::{ServeError, Services};
 use toolgate_telemetry::{Snapshot, Watched};
 
@@ -141,14 +141,7 @@ impl Gateway {
 
     /// Returns when a listener has failed; the gateway should be stopped then.
     pub async fn failed(&mut self) -> anyhow::Error {
-        loop {
-            match self.servers.join_next().await {
-                Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(error))) => return error.into(),
-                Some(Err(panicked)) => return panicked.into(),
-                None => return anyhow::anyhow!("nothing is listening any more"),
-            }
-        }
+        entrance::failure(&mut self.servers).await
     }
 
     /// Stops in order: health NOT_SERVING, no new connections, time for what is under way, then the rest is cut off.

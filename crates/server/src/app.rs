@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -439,14 +439,7 @@ impl Running {
 
     /// Returns when a listener has failed; the service should be stopped then.
     pub async fn failed(&mut self) -> anyhow::Error {
-        loop {
-            match self.servers.join_next().await {
-                Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(error))) => return error.into(),
-                Some(Err(panicked)) => return panicked.into(),
-                None => return anyhow!("nothing is listening any more"),
-            }
-        }
+        entrance::failure(&mut self.servers).await
     }
 
     /// Stops in order. Every call has its terminal event, and every program is gone, when this returns.

@@ -103,6 +103,18 @@ impl Entrance {
     }
 }
 
+/// Returns when one of the servers has failed, or none is left.
+pub async fn failure(servers: &mut JoinSet<Result<(), ServeError>>) -> anyhow::Error {
+    loop {
+        match servers.join_next().await {
+            Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => return error.into(),
+            Some(Err(panicked)) => return panicked.into(),
+            None => return anyhow::anyhow!("nothing is listening any more"),
+        }
+    }
+}
+
 impl Entrance {
     /// Sends what is left of traces and metrics, and closes the port for operators.
     pub async fn close(self) {
