@@ -24,7 +24,7 @@ use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::tool_service_server::{ToolService, ToolServiceServer};
 use toolgate_contract::*;
 
-use crate::service::{SHELL, Serving};
+use crate::service::{SHELL, Serving, Token};
 
 /// The tool that runs a command.
 pub(crate) const BASH: &str = "bash";
@@ -46,7 +46,7 @@ pub(crate) async fn start(messages: &[ExecuteToolResponse], folder: &Path) -> Re
     std::fs::write(&file, encoded)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--bare-stream").arg(file);
-    Serving::start(command, |line| {
+    Serving::start(command, Token::default(), |line| {
         Some(line.trim().to_owned()).filter(|line| line.starts_with("http://"))
     })
     .await

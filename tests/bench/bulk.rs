@@ -10,13 +10,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use tonic::transport::Channel;
 use toolgate_contract::output_service_client::OutputServiceClient;
-use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::{CallCompleted, DeleteOutputRequest};
 
 use crate::measure::in_turns;
-use crate::service::{self, SHELL, Service, environment, execute, folder, request};
+use crate::service::{self, SHELL, Service, Tools, environment, execute, folder, request};
 use crate::table::{Row, show_bytes};
 use crate::{Plan, bare};
 
@@ -36,7 +34,7 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     let target = home.path().join("floor");
     let print = format!("yes '{LINE}' | head -c {BYTES}");
     let before = service.reset_peak()?;
-    let streamed = async |client: &mut ToolServiceClient<Channel>, round: usize| {
+    let streamed = async |client: &mut Tools, round: usize| {
         let input = json!({"command": print, "description": round.to_string()});
         let (time, completed, streamed) = execute(client, request("bench", bare::BASH, input)).await?;
         ensure!(streamed == BYTES, "the stream had {streamed} bytes");

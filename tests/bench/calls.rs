@@ -21,6 +21,7 @@ use toolgate_contract::{
 };
 use toolgate_process::{Cause, Launch, Programs, Settings};
 
+use crate::gateway::Fleet;
 use crate::measure::{Samples, in_turns};
 use crate::service::{self, SHELL, Service, environment, execute, folder, request};
 use crate::table::Row;
@@ -145,6 +146,50 @@ pub(crate) async fn durability(plan: Plan) -> Result<Vec<Row>> {
     }
     waits.stop().await?;
     usual.stop().await?;
+    Ok(rows)
+}
+
+/// A small read and a command that does nothing, through a gateway and without one.
+pub(crate) async fn through_gateway(plan: Plan) -> Result<Vec<Row>> {
+    let workspace = folder()?;
+    for name in FILES {
+        fs::write(
+            workspace.path().join(name),
+            format!("{name}, {}\n", "x".repeat(32)).repeat(50),
+        )?;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_toolgate"));
+    let fleet = Fleet::start(program, workspace.path(), &[]).await?;
+    let mut through = service::tools(fleet.gateway.connect().await?);
+    let mut direct = fleet.service.tools().await?;
+    let mut rows = Vec::new();
+    for (what, tool, rounds) in [
+        ("gateway: read of 2 KB, whole stream", "read", plan.samples(4000, 400)),
+        ("gateway: bash `true`, whole stream", "bash", plan.samples(1000, 100)),
+    ] {
+        let of = |round: usize| match tool {
+            "read" => request(SESSION, tool, json!({"filePath": FILES[round % 2]})),
+            _ => request(
+                "gateway",
+                tool,
+                json!({"command": "true", "description": FILES[round % 2]}),
+            ),
+        };
+        let (ours, floor) = in_turns(
+            rounds,
+            async |round| execute(&mut through, of(round)).await.map(|(time, ..)| time),
+            async |round| execute(&mut direct, of(round)).await.map(|(time, ..)| time),
+        )
+        .await?;
+        rows.push(Row::more(
+            what,
+            50,
+            &ours,
+            ("direct", &floor),
+            Duration::from_micros(500),
+        ));
+    }
+    fleet.stop().await?;
     Ok(rows)
 }
 

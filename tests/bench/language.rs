@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use tonic::transport::Channel;
-use toolgate_contract::tool_service_client::ToolServiceClient;
 
 use crate::Plan;
 use crate::measure::{Samples, in_turns};
-use crate::service::{Service, execute, folder, request};
+use crate::service::{Service, Tools, execute, folder, request};
 use crate::table::Row;
 
 /// As noise goes between two services on one machine.
@@ -84,7 +82,7 @@ async fn measure(delay: u64, rounds: usize) -> Result<(Samples, Samples)> {
     Ok(measured)
 }
 
-async fn edit(client: &mut ToolServiceClient<Channel>, round: usize) -> Result<Duration> {
+async fn edit(client: &mut Tools, round: usize) -> Result<Duration> {
     let (old, new) = (format!("version {round}\n"), format!("version {}\n", round + 1));
     let input = json!({"filePath": "a.bench", "oldString": old, "newString": new});
     Ok(execute(client, request("bench", "edit", input)).await?.0)

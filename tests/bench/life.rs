@@ -12,13 +12,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::Streaming;
-use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::session_service_client::SessionServiceClient;
-use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::{
     CallCompleted, CancelCallRequest, EndSessionRequest, ExecuteToolRequest, ExecuteToolResponse, WatchCallRequest,
     WatchCallResponse,
@@ -26,7 +24,7 @@ use toolgate_contract::{
 
 use crate::Plan;
 use crate::measure::Samples;
-use crate::service::{Memory, Service, execute, folder, next, request};
+use crate::service::{Memory, Service, Tools, execute, folder, next, request};
 use crate::table::{Row, show_time};
 
 const MIB: u64 = 1 << 20;
@@ -70,7 +68,7 @@ pub(crate) async fn cancel(plan: Plan) -> Result<Vec<Row>> {
     ])
 }
 
-async fn cancel_in_a_row(mut client: ToolServiceClient<Channel>, lane: usize, rounds: usize) -> Result<Vec<Duration>> {
+async fn cancel_in_a_row(mut client: Tools, lane: usize, rounds: usize) -> Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(rounds);
     for round in 0..rounds {
         times.push(cancel_one(&mut client, format!("{lane}.{round}")).await?);
@@ -80,7 +78,7 @@ async fn cancel_in_a_row(mut client: ToolServiceClient<Channel>, lane: usize, ro
 
 /// Starts a command with a child, a grandchild and a descendant in a session of its own, all deaf to SIGTERM, cancels the
 /// call, and returns how long after it the last of them had ended, beyond the grace.
-async fn cancel_one(client: &mut ToolServiceClient<Channel>, id: String) -> Result<Duration> {
+async fn cancel_one(client: &mut Tools, id: String) -> Result<Duration> {
     let command = format!(
         "trap '' TERM; sleep {MARK} & echo $!; (sleep {MARK} & echo $!); \
          setsid sh -c 'echo $$; exec sleep {MARK}' & echo $$; wait"
@@ -235,7 +233,7 @@ pub(crate) async fn crowd(plan: Plan) -> Result<Vec<Row>> {
 
 type Watched = (Vec<Streaming<ExecuteToolResponse>>, Vec<Streaming<WatchCallResponse>>);
 
-async fn run_and_watch(mut client: ToolServiceClient<Channel>, numbers: std::ops::Range<usize>) -> Result<Watched> {
+async fn run_and_watch(mut client: Tools, numbers: std::ops::Range<usize>) -> Result<Watched> {
     let (mut streams, mut watchers) = (Vec::new(), Vec::new());
     for number in numbers {
         let input = json!({"command": "sleep 600", "description": number.to_string()});

@@ -3,7 +3,9 @@
 //!
 //! At last, calls without a pause, for five minutes and until there were 500,000.
 //!
-//! `cargo bench --bench load` takes about twenty minutes and 20 GiB of disk, and prints one table;
+//! `cargo bench --bench load` takes about twenty minutes and 20 GiB of disk, and prints one table; `-- --gateway` puts the
+//! calls and watchers, and 10,000 streams, on a gateway instead.
+//!
 //! `-- --calls 100 --seconds 5 --unbroken-seconds 20 --unbroken-calls 0` takes less. The
 //! variable `TOOLGATE_LOAD_SERVICE` names another program to measure. Figures are reported, not judged; the exit code is 1
 //! if something was lost: an event, a byte of output, a call, or the end of a program.
@@ -13,11 +15,13 @@
 
 #![allow(clippy::disallowed_methods)] // a benchmark makes the files and programs that it measures
 
+mod gateway;
 mod measure;
 mod overload;
 mod processes;
 mod service;
 mod table;
+mod through;
 mod unbroken;
 mod watcher;
 
@@ -31,15 +35,12 @@ use clap::Parser;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tonic::transport::Channel;
-use toolgate_config::service::DEFAULT_MESSAGE_BYTES;
 use toolgate_contract::session_service_client::SessionServiceClient;
-use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::{EndSessionRequest, ExecuteToolRequest, OnDisconnect};
 
 use crate::measure::Samples;
 use crate::processes::{Processors, marked};
-use crate::service::{Memory, Service, folder, request, tools};
+use crate::service::{Memory, Service, Serving, Tools, folder, request, tools};
 use crate::table::{Row, render, show_bytes, show_time};
 use crate::watcher::{Seen, Stage, watch};
 
@@ -75,6 +76,12 @@ struct Args {
     /// How many calls without a pause there are at least.
     #[arg(long, default_value_t = 500_000)]
     unbroken_calls: u64,
+    /// Measure what goes through a gateway instead.
+    #[arg(long)]
+    gateway: bool,
+    /// Streams that are open at the gateway at once.
+    #[arg(long, default_value_t = 10_000)]
+    streams: usize,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -90,7 +97,13 @@ pub(crate) struct Report {
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut report = Report::default();
-    if let Err(error) = run(Args::parse(), &mut report).await {
+    let args = Args::parse();
+    let outcome = if args.gateway {
+        through::run(&program(), args, &mut report).await
+    } else {
+        run(args, &mut report).await
+    };
+    if let Err(error) = outcome {
         report.faults.push(format!("{error:#}"));
     }
     println!("{}", render(&report.rows));
@@ -103,10 +116,15 @@ async fn main() -> ExitCode {
     ExitCode::from(u8::from(!report.faults.is_empty()))
 }
 
+/// Returns the program that is measured.
+fn program() -> PathBuf {
+    std::env::var_os("TOOLGATE_LOAD_SERVICE")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_toolgate")), PathBuf::from)
+}
+
 async fn run(args: Args, report: &mut Report) -> Result<()> {
     let workspace = folder()?;
-    let program = std::env::var_os("TOOLGATE_LOAD_SERVICE")
-        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_toolgate")), PathBuf::from);
+    let program = program();
     let limit = [("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", args.calls.to_string())];
     let service = Service::of(&program, workspace.path(), &json!({}), &limit).await?;
     let idle = service.memory()?;
@@ -114,7 +132,7 @@ async fn run(args: Args, report: &mut Report) -> Result<()> {
 
     eprintln!("starting {} calls …", args.calls);
     let begin = Instant::now();
-    let mut watchers = start(&service, args.calls, &stage).await?;
+    let mut watchers = start(service.serving(), args.calls, &stage).await?;
     let count = watchers.len();
     timeout(PATIENCE, stage.all_have_read(count - stalled(args.calls)))
         .await
@@ -132,19 +150,10 @@ async fn run(args: Args, report: &mut Report) -> Result<()> {
         .await
         .context("watchers that had stalled have read nothing")?;
     let begin = Instant::now();
-    end(&service, args.calls).await?;
-    let mut seen = Vec::new();
-    while let Some(watcher) = timeout(PATIENCE, watchers.join_next())
-        .await
-        .context("a watcher never ends")?
-    {
-        match watcher? {
-            Ok(watched) => seen.push(watched),
-            Err(error) => report.faults.push(format!("a watcher: {error:#}")),
-        }
-    }
+    end(service.serving(), args.calls).await?;
+    let seen = come_to_the_end(&mut watchers, report).await?;
     let ended = begin.elapsed();
-    judge(&service, report, &seen, args.calls).await?;
+    judge(service.serving(), report, &seen, args.calls).await?;
     let after = service.memory()?;
     let anonymous = |memory: Memory| format!("{} anonymous", show_bytes(memory.anonymous));
     let told = |what: &str, memory: Memory| Row::told(what, anonymous(memory), show_bytes(memory.resident));
@@ -176,15 +185,15 @@ fn stalled(calls: usize) -> usize {
 type Watchers = JoinSet<Result<Seen>>;
 
 /// Starts the calls and two watchers for each.
-async fn start(service: &Service, calls: usize, stage: &Arc<Stage>) -> Result<Watchers> {
+async fn start(serving: &Serving, calls: usize, stage: &Arc<Stage>) -> Result<Watchers> {
     ensure!(
         calls > 0 && calls.is_multiple_of(GROUP),
         "calls come in groups of {GROUP}"
     );
     let mut groups = JoinSet::new();
     for first in (0..calls).step_by(GROUP) {
-        let client = service.tools().await?;
-        let narrow = narrow(service.connect_narrow(NARROW).await?);
+        let client = tools(serving.connect().await?);
+        let narrow = tools(serving.connect_narrow(NARROW).await?);
         groups.spawn(start_group(client, narrow, first, stage.clone()));
     }
     let mut all = JoinSet::new();
@@ -196,13 +205,9 @@ async fn start(service: &Service, calls: usize, stage: &Arc<Stage>) -> Result<Wa
     Ok(all)
 }
 
-fn narrow(channel: Channel) -> ToolServiceClient<Channel> {
-    ToolServiceClient::new(channel).max_decoding_message_size(2 * DEFAULT_MESSAGE_BYTES)
-}
-
 async fn start_group(
-    mut client: ToolServiceClient<Channel>,
-    narrow: ToolServiceClient<Channel>,
+    mut client: Tools,
+    narrow: Tools,
     first: usize,
     stage: Arc<Stage>,
 ) -> Result<Vec<impl Future<Output = Result<Seen>> + Send + 'static>> {
@@ -273,9 +278,24 @@ async fn measured(service: &Service, stage: &Stage, args: Args, report: &mut Rep
     Ok(memory)
 }
 
+/// Waits until every watcher has seen the end of its call.
+async fn come_to_the_end(watchers: &mut Watchers, report: &mut Report) -> Result<Vec<Seen>> {
+    let mut seen = Vec::new();
+    while let Some(watcher) = timeout(PATIENCE, watchers.join_next())
+        .await
+        .context("a watcher never ends")?
+    {
+        match watcher? {
+            Ok(watched) => seen.push(watched),
+            Err(error) => report.faults.push(format!("a watcher: {error:#}")),
+        }
+    }
+    Ok(seen)
+}
+
 /// Ends every session of the load.
-async fn end(service: &Service, calls: usize) -> Result<()> {
-    let mut sessions = SessionServiceClient::new(service.connect().await?);
+async fn end(serving: &Serving, calls: usize) -> Result<()> {
+    let mut sessions = SessionServiceClient::new(serving.connect().await?);
     for first in (0..calls).step_by(GROUP) {
         let session_id = session(first);
         sessions
@@ -289,12 +309,12 @@ async fn end(service: &Service, calls: usize) -> Result<()> {
 }
 
 /// Nothing is left, and every watcher has seen the whole of its call.
-async fn judge(service: &Service, report: &mut Report, seen: &[Seen], calls: usize) -> Result<()> {
+async fn judge(serving: &Serving, report: &mut Report, seen: &[Seen], calls: usize) -> Result<()> {
     let survivors = marked(MARK)?;
     if survivors > 0 {
         report.faults.push(format!("{survivors} processes are left"));
     }
-    let running = overload::running(&mut tools(service.connect().await?)).await?;
+    let running = overload::running(&mut tools(serving.connect().await?)).await?;
     if running > 0 {
         report.faults.push(format!("{running} calls have not ended"));
     }

@@ -14,6 +14,7 @@ mod bare;
 mod bulk;
 mod calls;
 mod edits;
+mod gateway;
 mod language;
 mod life;
 mod measure;
@@ -66,9 +67,10 @@ impl Plan {
 }
 
 /// The measurements, in the order of the table.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "read",
     "bash",
+    "gateway",
     "durability",
     "latency",
     "search",
@@ -86,6 +88,7 @@ async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
     match name {
         "read" => calls::read(plan).await,
         "bash" => calls::bash(plan).await,
+        "gateway" => calls::through_gateway(plan).await,
         "durability" => calls::durability(plan).await,
         "latency" => calls::latency(plan).await,
         "search" => search::search(plan).await,

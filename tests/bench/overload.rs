@@ -10,16 +10,14 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use toolgate_contract::ExecuteToolRequest;
 use toolgate_contract::call_event::Event;
-use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::{CallState, CancelCallRequest, FailureReason, ListCallsRequest, OnDisconnect};
 
 use crate::Report;
-use crate::service::{Service, request, tools};
+use crate::service::{Service, Tools, request, tools};
 use crate::table::{Row, show_time};
 
 /// Calls beyond the limit.
@@ -95,11 +93,7 @@ struct Outcome {
 }
 
 /// Makes a call, again and again if it is refused, until it has run.
-async fn insist(
-    mut client: ToolServiceClient<Channel>,
-    number: usize,
-    has_room: watch::Receiver<bool>,
-) -> Result<Outcome> {
+async fn insist(mut client: Tools, number: usize, has_room: watch::Receiver<bool>) -> Result<Outcome> {
     let mut refused = 0;
     loop {
         match attempt(&mut client, number, refused).await? {
@@ -116,11 +110,7 @@ async fn insist(
 }
 
 /// Makes a call once; the inner error is when to try again.
-async fn attempt(
-    client: &mut ToolServiceClient<Channel>,
-    number: usize,
-    attempt: usize,
-) -> Result<std::result::Result<(), Duration>> {
+async fn attempt(client: &mut Tools, number: usize, attempt: usize) -> Result<std::result::Result<(), Duration>> {
     let input = json!({ "command": "echo done", "description": format!("{number}, {attempt}") });
     let call = ExecuteToolRequest {
         on_disconnect: OnDisconnect::Keep.into(),
@@ -159,7 +149,7 @@ fn later(status: &Status) -> Result<Duration> {
 }
 
 /// Counts the calls that run, a page after another.
-pub(crate) async fn running(client: &mut ToolServiceClient<Channel>) -> Result<usize> {
+pub(crate) async fn running(client: &mut Tools) -> Result<usize> {
     let mut list = ListCallsRequest {
         states: vec![CallState::Running.into()],
         page_size: 500,

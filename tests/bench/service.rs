@@ -15,8 +15,11 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
-use tonic::Streaming;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
 use toolgate_config::service::DEFAULT_MESSAGE_BYTES;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
@@ -50,15 +53,43 @@ pub(crate) fn environment(home: &Path) -> Vec<(OsString, OsString)> {
     ]
 }
 
+/// Shows a token, if there is one to show.
+#[derive(Clone, Default)]
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+
+impl Token {
+    pub(crate) fn new(token: &str) -> Result<Self> {
+        Ok(Self(Some(format!("Bearer {token}").parse()?)))
+    }
+}
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// A connection, and a client for calls on it.
+pub(crate) type Connection = InterceptedService<Channel, Token>;
+pub(crate) type Tools = ToolServiceClient<Connection>;
+
 /// A program that serves on loopback and has said where.
 pub(crate) struct Serving {
     child: Child,
     address: String,
+    token: Token,
 }
 
 impl Serving {
-    /// Starts a program and reads its address from the first line that it prints.
-    pub(crate) async fn start(mut command: Command, address_in: fn(&str) -> Option<String>) -> Result<Self> {
+    /// Starts a program and reads its address from the first line that it prints. Its clients show the token.
+    pub(crate) async fn start(
+        mut command: Command,
+        token: Token,
+        address_in: fn(&str) -> Option<String>,
+    ) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -71,16 +102,37 @@ impl Serving {
             .await
             .context("the program says nothing")??;
         let address = address_in(&line).with_context(|| format!("the program says {line:?}"))?;
-        Ok(Self { child, address })
+        Ok(Self { child, address, token })
+    }
+
+    /// Returns where it listens: a URL.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     /// Opens a connection.
-    pub(crate) async fn connect(&self) -> Result<Channel> {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
         let endpoint = Endpoint::from_shared(self.address.clone())?
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(FRAME);
-        endpoint.connect().await.context("connecting")
+        self.connect_as(endpoint).await
+    }
+
+    /// Opens a connection whose streams take so many bytes before they are read.
+    pub(crate) async fn connect_narrow(&self, window: u32) -> Result<Connection> {
+        let endpoint = Endpoint::from_shared(self.address.clone())?.initial_stream_window_size(window);
+        self.connect_as(endpoint).await
+    }
+
+    async fn connect_as(&self, endpoint: Endpoint) -> Result<Connection> {
+        let channel = endpoint.connect().await.context("connecting")?;
+        Ok(InterceptedService::new(channel, self.token.clone()))
+    }
+
+    /// Returns its memory.
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        Memory::of(self.pid()?)
     }
 
     /// Returns its process id.
@@ -130,6 +182,17 @@ impl Service {
         config: &serde_json::Value,
         variables: &[(&str, String)],
     ) -> Result<Self> {
+        Self::for_clients(program, workspace, config, variables, Token::default()).await
+    }
+
+    /// Starts this program as the service, with variables on top, for clients that show a token.
+    pub(crate) async fn for_clients(
+        program: &Path,
+        workspace: &Path,
+        config: &serde_json::Value,
+        variables: &[(&str, String)],
+        token: Token,
+    ) -> Result<Self> {
         let home = folder()?;
         let settings = home.path().join(".config/opencode");
         std::fs::create_dir_all(&settings).context("making the folder of settings")?;
@@ -156,30 +219,31 @@ impl Service {
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .current_dir(workspace)
             .stderr(Stdio::null());
-        let serving = Serving::start(command, |line| {
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            Some(line["listening"]["tcp"].as_str()?.to_owned())
-        });
+        let serving = Serving::start(command, token, announced);
         Ok(Self {
             serving: serving.await?,
             home,
         })
     }
 
+    /// Returns its process.
+    pub(crate) fn serving(&self) -> &Serving {
+        &self.serving
+    }
+
     /// Opens a connection.
-    pub(crate) async fn connect(&self) -> Result<Channel> {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
         self.serving.connect().await
     }
 
     /// Opens a connection for calls.
-    pub(crate) async fn tools(&self) -> Result<ToolServiceClient<Channel>> {
+    pub(crate) async fn tools(&self) -> Result<Tools> {
         Ok(tools(self.connect().await?))
     }
 
     /// Opens a connection whose streams take so many bytes before they are read.
-    pub(crate) async fn connect_narrow(&self, window: u32) -> Result<Channel> {
-        let endpoint = Endpoint::from_shared(self.serving.address.clone())?.initial_stream_window_size(window);
-        endpoint.connect().await.context("connecting")
+    pub(crate) async fn connect_narrow(&self, window: u32) -> Result<Connection> {
+        self.serving.connect_narrow(window).await
     }
 
     /// Returns its process id.
@@ -194,7 +258,7 @@ impl Service {
 
     /// Returns its memory.
     pub(crate) fn memory(&self) -> Result<Memory> {
-        Memory::of(self.serving.pid()?)
+        self.serving.memory()
     }
 
     /// Forgets the peak of its memory, and returns its memory now.
@@ -210,9 +274,15 @@ impl Service {
     }
 }
 
+/// Reads the address from what a service or a gateway prints first.
+pub(crate) fn announced(line: &str) -> Option<String> {
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    Some(line["listening"]["tcp"].as_str()?.to_owned())
+}
+
 /// Makes a client for calls.
-pub(crate) fn tools(channel: Channel) -> ToolServiceClient<Channel> {
-    ToolServiceClient::new(channel).max_decoding_message_size(2 * DEFAULT_MESSAGE_BYTES)
+pub(crate) fn tools(connection: Connection) -> Tools {
+    ToolServiceClient::new(connection).max_decoding_message_size(2 * DEFAULT_MESSAGE_BYTES)
 }
 
 /// What a process occupies, in bytes.
@@ -262,10 +332,7 @@ pub(crate) async fn next(stream: &mut Streaming<ExecuteToolResponse>) -> Result<
 }
 
 /// Executes a tool and reads the whole stream; returns its time, the result, and the bytes of output streamed.
-pub(crate) async fn execute(
-    client: &mut ToolServiceClient<Channel>,
-    request: ExecuteToolRequest,
-) -> Result<(Duration, CallCompleted, u64)> {
+pub(crate) async fn execute(client: &mut Tools, request: ExecuteToolRequest) -> Result<(Duration, CallCompleted, u64)> {
     let begin = Instant::now();
     let mut stream = client.execute_tool(request).await?.into_inner();
     let (mut completed, mut streamed) = (None, 0);

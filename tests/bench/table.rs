@@ -79,6 +79,17 @@ impl Row {
         }
     }
 
+    /// A row whose figure is by how much one percentile is above the same one of the floor.
+    pub(crate) fn more(what: &str, percent: usize, ours: &Samples, floor: (&str, &Samples), target: Duration) -> Self {
+        let more = ours.percentile(percent).saturating_sub(floor.1.percentile(percent));
+        Self {
+            figure: format!("+ {}", show_time(more)),
+            target: format!("+ {}", show_time(target)),
+            is_met: Some(more <= target),
+            ..Self::ratio(what, ours, floor, None)
+        }
+    }
+
     /// A row whose figure is how often the growth of memory contains something of `size` bytes.
     pub(crate) fn multiple(what: &str, before: u64, peak: u64, size: u64, target: f64) -> Self {
         let multiple = peak.saturating_sub(before) as f64 / size as f64;

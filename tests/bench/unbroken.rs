@@ -19,7 +19,7 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::{ExecuteToolRequest, ListCallsRequest};
 
 use crate::Report;
-use crate::service::{Service, folder, request};
+use crate::service::{Service, Tools, folder, request};
 use crate::table::{Row, show_bytes};
 
 const CLIENTS: usize = 64;
@@ -121,8 +121,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.push(suffix);
     path.into()
 }
-
-type Tools = toolgate_contract::tool_service_client::ToolServiceClient<tonic::transport::Channel>;
 
 /// One client without a pause.
 async fn call(mut tools: Tools, client: usize, load: Arc<Load>) -> Result<()> {

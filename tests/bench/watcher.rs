@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 use toolgate_contract::call_event::Event;
-use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::{CallEvent, CallOutput, OutputMode, WatchCallRequest};
+
+use crate::service::Tools;
 
 /// What the watchers and whoever directs them share.
 #[derive(Default)]
@@ -72,12 +72,7 @@ pub(crate) struct Seen {
 }
 
 /// Watches a call from its first event to its end. One that stalls opens its stream and reads nothing until it is told to.
-pub(crate) async fn watch(
-    mut client: ToolServiceClient<Channel>,
-    call_id: String,
-    stalls: bool,
-    stage: Arc<Stage>,
-) -> Result<Seen> {
+pub(crate) async fn watch(mut client: Tools, call_id: String, stalls: bool, stage: Arc<Stage>) -> Result<Seen> {
     let request = WatchCallRequest {
         call_id: call_id.clone(),
         after_sequence: 0,

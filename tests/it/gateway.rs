@@ -1,5 +1,6 @@
 //! A gateway before three workers: every RPC through it as at a worker, on behalf of the one who calls.
 
+mod chaos;
 mod lists;
 mod lost;
 mod setup;

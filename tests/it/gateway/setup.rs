@@ -32,7 +32,7 @@ const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\n
 const OWN: &str = "gateway gateway-gateway-gateway *\nlocal local-local-local-local *\n";
 
 /// What is asked about in the workspaces `wa` and `wb`; in `wc` everything is allowed, and nothing confined.
-const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
+pub(super) const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
 
 /// A token of the workers that is no gateway's.
 pub(super) const LOCAL: &str = "local-local-local-local";
@@ -137,6 +137,12 @@ impl Process {
         child.wait().await.unwrap().code()
     }
 
+    /// The part of a gateway's configuration that names it as a worker.
+    pub(super) fn named(&self, name: &str) -> String {
+        let address = &self.address;
+        format!("[cluster.workers.{name}]\naddress = \"http://{address}\"\ntoken_file = \"own\"\n")
+    }
+
     pub(super) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("stderr")).unwrap_or_default()
     }
@@ -155,6 +161,39 @@ fn put(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
+/// Starts the worker of a name with one workspace, called `w` and its name.
+pub(super) async fn start_worker(folder: &Path, name: &str, rules: &str) -> Process {
+    let place = folder.join(name);
+    fs::create_dir_all(place.join("own")).unwrap();
+    fs::create_dir_all(place.join("roots")).unwrap();
+    put(&place.join("own/opencode.json"), rules);
+    put(&place.join("tokens"), OWN);
+    let text = format!(
+        "data_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
+         [[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
+    );
+    put(&place.join("toolgate.toml"), &text);
+    Process::start(place, "serve", &home_in(folder)).await
+}
+
+/// Starts a gateway before the workers that a part of its configuration names.
+pub(super) async fn start_gateway(folder: &Path, name: &str, settings: &str, workers: &str) -> Process {
+    let place = folder.join(name);
+    fs::create_dir_all(&place).unwrap();
+    put(&place.join("tokens"), PEOPLE);
+    put(&place.join("own"), &format!("{GATEWAY}\n"));
+    let text = format!("{settings}\nauth.tokens_file = \"tokens\"\ncluster.role = \"gateway\"\n{workers}");
+    put(&place.join("toolgate.toml"), &text);
+    Process::start(place, "gateway", &home_in(folder)).await
+}
+
+/// The home folder of all processes of a fleet.
+pub(super) fn home_in(folder: &Path) -> PathBuf {
+    let home = folder.join("home");
+    fs::create_dir_all(&home).unwrap();
+    home
+}
+
 impl Fleet {
     pub(super) async fn start() -> Self {
         Self::with("").await
@@ -163,39 +202,13 @@ impl Fleet {
     /// Starts it; the settings are the gateway's.
     pub(super) async fn with(settings: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let home = folder.path().join("home");
-        fs::create_dir_all(&home).unwrap();
         let (mut workers, mut named) = (Vec::new(), String::new());
-        for name in ["a", "b", "c"] {
-            let place = folder.path().join(name);
-            fs::create_dir_all(place.join("own")).unwrap();
-            fs::create_dir_all(place.join("roots")).unwrap();
-            let rules = if name == "c" {
-                r#"{"permission": "allow"}"#
-            } else {
-                RULES
-            };
-            put(&place.join("own/opencode.json"), rules);
-            put(&place.join("tokens"), OWN);
-            let text = format!(
-                "data_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
-                 [[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
-            );
-            put(&place.join("toolgate.toml"), &text);
-            let worker = Process::start(place, "serve", &home).await;
-            named += &format!(
-                "[cluster.workers.{name}]\naddress = \"http://{}\"\ntoken_file = \"own\"\n",
-                worker.address
-            );
+        for (name, rules) in [("a", RULES), ("b", RULES), ("c", r#"{"permission": "allow"}"#)] {
+            let worker = start_worker(folder.path(), name, rules).await;
+            named += &worker.named(name);
             workers.push(worker);
         }
-        let place = folder.path().join("gateway");
-        fs::create_dir_all(&place).unwrap();
-        put(&place.join("tokens"), PEOPLE);
-        put(&place.join("own"), &format!("{GATEWAY}\n"));
-        let text = format!("{settings}\nauth.tokens_file = \"tokens\"\ncluster.role = \"gateway\"\n{named}");
-        put(&place.join("toolgate.toml"), &text);
-        let gateway = Process::start(place, "gateway", &home).await;
+        let gateway = start_gateway(folder.path(), "gateway", settings, &named).await;
         Self {
             channel: connect_tcp(&gateway.address).await.unwrap(),
             folder,
@@ -205,7 +218,7 @@ impl Fleet {
     }
 
     pub(super) fn home(&self) -> PathBuf {
-        self.folder.path().join("home")
+        home_in(self.folder.path())
     }
 
     /// A file of a worker.
