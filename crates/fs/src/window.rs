@@ -108,7 +108,7 @@ impl Scan {
         self.open = *last != b'\n';
         let mut rest = self.skip_to_window(block);
         while !rest.is_empty() && self.wants_line() {
-            let Some(at) = rest.iter().position(|&byte| byte == b'\n') else {
+            let Some(at) = memchr::memchr(b'\n', rest) else {
                 self.keep(rest);
                 return;
             };
@@ -133,7 +133,7 @@ impl Scan {
         }
         let mut rest = block;
         while self.passed < before {
-            let Some(at) = rest.iter().position(|&byte| byte == b'\n') else {
+            let Some(at) = memchr::memchr(b'\n', rest) else {
                 return &[];
             };
             self.passed += 1;
@@ -193,14 +193,8 @@ impl Scan {
     }
 }
 
-/// Counts in a shape that the compiler turns into vector instructions: sums of a byte's width over runs too short to
-/// overflow it.
 fn count_line_feeds(bytes: &[u8]) -> u64 {
-    const RUN: usize = 192;
-    let count = |run: &[u8]| u64::from(run.iter().map(|&byte| u8::from(byte == b'\n')).sum::<u8>());
-    let runs = bytes.chunks_exact(RUN);
-    let rest = count(runs.remainder());
-    runs.map(count).sum::<u64>() + rest
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 #[cfg(test)]
