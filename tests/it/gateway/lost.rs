@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::timeout;
-use tonic::Code;
+use tonic::{Code, Request};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{check_log, collect, everybody, is_output, next_such, refused, test, waiting};
+use crate::support::{self, check_log, collect, eventually, everybody, is_output, next_such, refused, test, waiting};
 
 #[test]
 fn a_stream_goes_on_when_its_worker_is_back() {
@@ -88,6 +88,52 @@ fn a_worker_that_hangs_keeps_back_no_prompts_of_others() {
         assert_eq!(snapshot.await.expect("it does not wait for the worker that hangs"), 1);
         assert_eq!(seen, [prompt.prompt_id]);
         fleet.workers[2].send(Signal::CONT);
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_stream_whose_worker_stays_away_ends_without_an_end_of_the_call() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let request = bash("wb", "echo begun; sleep 100");
+        let mut call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
+        next_such(&mut call, is_output).await;
+        fleet.workers[1].kill9().await;
+        let end = collect(call).await;
+        let details = refused(end, Code::Unavailable, "WORKER_GONE");
+        assert!(details.retry_info().unwrap().retry_delay.is_some());
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_deadline_and_a_client_that_leaves_reach_the_call() {
+    test(async {
+        let fleet = Fleet::start().await;
+        let mut call = Request::new(support::run_request(bash("wb", "sleep 100")));
+        call.set_timeout(Duration::from_millis(1500));
+        let ended = fleet.tools(ANNA).run_tool(call).await.unwrap_err();
+        assert!(
+            [Code::DeadlineExceeded, Code::Cancelled].contains(&ended.code()),
+            "{ended:?}"
+        );
+        let request = ExecuteToolRequest {
+            on_disconnect: OnDisconnect::Cancel.into(),
+            ..bash("wb", "echo begun; sleep 100")
+        };
+        let mut call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
+        next_such(&mut call, is_output).await;
+        drop(call);
+        eventually("both calls are cancelled", async || {
+            let list = ListCallsRequest {
+                workspace: "wb".to_owned(),
+                ..ListCallsRequest::default()
+            };
+            let calls = fleet.tools(ANNA).list_calls(list).await.unwrap().into_inner().calls;
+            calls.len() == 2 && calls.iter().all(|call| call.state() == CallState::Failed)
+        })
+        .await;
         fleet.assert_calm();
     });
 }
