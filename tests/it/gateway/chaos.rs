@@ -73,8 +73,8 @@ impl Gateways {
 struct Seen {
     /// How each call ended.
     ends: Mutex<BTreeMap<String, Option<FailureReason>>>,
-    /// For each prompt the replies that were taken.
-    accepted: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    /// For each prompt its call, and the replies that were taken.
+    accepted: Mutex<BTreeMap<String, (String, BTreeSet<String>)>>,
 }
 
 /// Makes a call and follows it to its end, whatever breaks on the way.
@@ -151,12 +151,11 @@ async fn answer(mut gateways: Gateways, approver: usize, prompt: Prompt, seen: A
         if let Ok(answer) = client.reply_prompt(request.clone()).await {
             match answer.into_inner().result.unwrap().result() {
                 ReplyResult::Accepted => {
-                    seen.accepted
-                        .lock()
-                        .unwrap()
+                    let mut accepted = seen.accepted.lock().unwrap();
+                    let (_, replies) = accepted
                         .entry(prompt.prompt_id)
-                        .or_default()
-                        .insert(reply_id);
+                        .or_insert((prompt.call_id, BTreeSet::new()));
+                    replies.insert(reply_id);
                     return;
                 }
                 ReplyResult::AlreadyResolved => return,
@@ -257,9 +256,16 @@ fn every_prompt_is_decided_once_whatever_dies() {
         let open = client.list_prompts(list_all()).await.unwrap().into_inner().prompts;
         assert_eq!(open, [], "nothing is undelivered");
         let accepted = seen.accepted.lock().unwrap().clone();
-        assert!(accepted.len() >= size.calls, "{} prompts were decided", accepted.len());
-        for (prompt, replies) in &accepted {
+        for (prompt, (_, replies)) in &accepted {
             assert_eq!(replies.len(), 1, "{prompt}");
+        }
+        // A call that is lost may have died before it asked.
+        let asked: BTreeSet<&String> = accepted.values().map(|(call, _)| call).collect();
+        for (call, _) in ends.iter().filter(|(_, end)| end.is_none()) {
+            assert!(
+                asked.contains(call),
+                "{call} has run, and nobody was told that the reply was taken"
+            );
         }
         let lost = ends.values().flatten().count();
         println!("{} prompts were decided, {lost} calls lost", accepted.len());
