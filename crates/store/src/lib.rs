@@ -16,7 +16,7 @@
 //!     runs are alive, and which of them is the service;
 //!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
 //!     and the connections that read;
-//!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
+//!   - `calls`, `prompts`, `facts` with `overlay`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
 //!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
@@ -410,8 +410,9 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns at most `limit` events with a number above `after`, in order.
     async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError>;
 
-    /// Returns the number of the last stored event, 0 if there is none; the receiver sees every later value.
-    fn last(&self) -> tokio::sync::watch::Receiver<u64>;
+    /// Returns the number of the last stored event, 0 if there is none. The receiver sees later values, soon also those that
+    /// others who share the store have stored.
+    async fn last(&self) -> Result<tokio::sync::watch::Receiver<u64>, StoreError>;
 
     /// Deletes events from before `before`. Their numbers are not used again. Returns how many.
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError>;

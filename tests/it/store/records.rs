@@ -1,10 +1,15 @@
 //! Session facts and the journal.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use toolgate_model::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
 use toolgate_store::{OpenedWorkspace, Store};
 
 use super::{Fixture, create, grow, hostile, record};
+
+/// A bound for what takes a fraction of a second.
+const SOON: Duration = Duration::from_secs(20);
 
 fn happening(number: i64) -> ServiceEvent {
     ServiceEvent {
@@ -21,7 +26,8 @@ async fn journal(store: &dyn Store) -> Vec<(u64, ServiceEvent)> {
 
 /// Waits until the store has numbered an event.
 async fn reached(store: &dyn Store, number: u64) {
-    store.last().wait_for(|last| *last >= number).await.unwrap();
+    let mut last = store.last().await.unwrap();
+    last.wait_for(|last| *last >= number).await.unwrap();
 }
 
 fn session(id: &str) -> SessionKey {
@@ -183,7 +189,7 @@ pub(crate) async fn hostile_facts(fixture: &dyn Fixture) {
 pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
-    assert_eq!(*store.last().borrow(), 0);
+    assert_eq!(*store.last().await.unwrap().borrow(), 0);
     for number in 1..=3_000 {
         store.record(happening(number));
     }
@@ -200,7 +206,7 @@ pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
     drop(store);
     fixture.stop(&instance).await;
     let store = fixture.open(&InstanceId::generate()).await;
-    assert_eq!(*store.last().borrow(), 3_000);
+    assert_eq!(*store.last().await.unwrap().borrow(), 3_000);
     store.record(happening(1));
     reached(&*store, 3_001).await;
     assert_eq!(store.since(3_000, 10).await.unwrap(), [(3_001, happening(1))]);
@@ -208,7 +214,7 @@ pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
 
 pub(crate) async fn journal_wakes_readers(fixture: &dyn Fixture) {
     let store = fixture.open(&InstanceId::generate()).await;
-    let mut last = store.last();
+    let mut last = store.last().await.unwrap();
     for number in 1..=20 {
         store.record(happening(number as i64));
         while *last.borrow_and_update() < number {
@@ -220,6 +226,32 @@ pub(crate) async fn journal_wakes_readers(fixture: &dyn Fixture) {
             "what was announced can be read"
         );
     }
+}
+
+pub(crate) async fn journal_wakes_readers_of_others(fixture: &dyn Fixture) {
+    let store = fixture.open(&InstanceId::generate()).await;
+    let elsewhere = fixture.open(&InstanceId::generate()).await;
+    let mut last = store.last().await.unwrap();
+    for number in 1..=20 {
+        elsewhere.record(happening(number as i64));
+        // However the first store learns of it: it writes nothing itself.
+        let told = tokio::time::timeout(SOON, last.wait_for(|last| *last >= number)).await;
+        told.expect("it is told of").unwrap();
+        assert_eq!(
+            store.since(number - 1, 10).await.unwrap(),
+            [(number, happening(number as i64))]
+        );
+    }
+    drop(last);
+    elsewhere.record(happening(21));
+    reached(&*elsewhere, 21).await;
+    assert_eq!(
+        *store.last().await.unwrap().borrow(),
+        21,
+        "who comes later misses nothing"
+    );
+    store.record(happening(22));
+    reached(&*store, 22).await;
 }
 
 pub(crate) async fn journal_of_two_stores(fixture: &dyn Fixture) {
@@ -257,7 +289,7 @@ pub(crate) async fn sweeping_the_journal(fixture: &dyn Fixture) {
     assert_eq!(journal(&*store).await.first().unwrap().0, 4);
     assert_eq!(store.since(1, 2).await.unwrap(), [(4, happening(4)), (5, happening(5))]);
     assert_eq!(store.sweep_journal(Timestamp(i64::MAX)).await.unwrap(), 7);
-    assert_eq!(*store.last().borrow(), 10);
+    assert_eq!(*store.last().await.unwrap().borrow(), 10);
     store.record(happening(1));
     reached(&*store, 11).await;
     assert_eq!(journal(&*store).await, [(11, happening(1))]);

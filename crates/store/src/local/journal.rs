@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use tokio::sync::watch;
 use toolgate_model::{ServiceEvent, Timestamp};
 
 use super::error::{Doing, decode, limit, signed, unsigned};
+use super::follower::{Follower, end_of_journal};
 use super::store::LocalStore;
 use super::writer::Operation;
 use crate::{Journal, StoreError};
@@ -19,7 +20,7 @@ const EVENTS_PER_DELETE: i64 = 1024;
 
 /// One event on its way.
 struct Recorded {
-    last: Arc<watch::Sender<u64>>,
+    follower: Arc<Follower>,
     time: Timestamp,
     json: String,
     number: u64,
@@ -36,7 +37,7 @@ impl Operation for Recorded {
 
     fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
         match outcome {
-            Ok(()) => drop(self.last.send_replace(self.number)),
+            Ok(()) => self.follower.reached(self.number),
             Err(error) => tracing::error!(%error, "an event of the journal is lost"),
         }
     }
@@ -44,17 +45,6 @@ impl Operation for Recorded {
     fn unattended(&self) -> bool {
         true
     }
-}
-
-/// Returns the number of the last event that was ever stored.
-pub(super) fn last(db: &Connection) -> Result<u64, StoreError> {
-    let number: Option<i64> = db
-        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'", [], |row| {
-            row.get(0)
-        })
-        .optional()
-        .doing(db, "read the end of the journal")?;
-    Ok(number.map_or(0, unsigned))
 }
 
 fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
@@ -79,7 +69,7 @@ impl Journal for LocalStore {
         match serde_json::to_string(&event) {
             Ok(json) => {
                 self.writer.enqueue(Recorded {
-                    last: Arc::clone(&self.last),
+                    follower: Arc::clone(&self.follower),
                     time: event.time,
                     json,
                     number: 0,
@@ -93,8 +83,11 @@ impl Journal for LocalStore {
         self.readers.read(move |db| since(db, after, limit)).await
     }
 
-    fn last(&self) -> watch::Receiver<u64> {
-        self.last.subscribe()
+    async fn last(&self) -> Result<watch::Receiver<u64>, StoreError> {
+        let listener = self.follower.listen()?;
+        // What another process has stored is not known here while nobody listens.
+        self.follower.reached(self.readers.read(end_of_journal).await?);
+        Ok(listener)
     }
 
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError> {

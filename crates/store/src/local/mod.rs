@@ -24,6 +24,7 @@ mod claim;
 mod error;
 mod facts;
 mod folders;
+mod follower;
 mod instances;
 mod journal;
 mod open;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use toolgate_telemetry::Metrics;
 
 use super::blobs::Blobs;
 use super::error::Doing as _;
+use super::follower::Follower;
 use super::instances::Instances;
 use super::overlay::Overlay;
 use super::quota::Quota;
@@ -28,7 +28,7 @@ pub struct LocalStore {
     pub(super) blobs: Arc<Blobs>,
     pub(super) overlay: Arc<Overlay>,
     pub(super) quota: Arc<Quota>,
-    pub(super) last: Arc<watch::Sender<u64>>,
+    pub(super) follower: Arc<Follower>,
 }
 
 impl LocalStore {
@@ -95,14 +95,21 @@ impl LocalStore {
     /// The thread that writes did not end as it should.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.readers.close();
+        self.follower.close();
         self.writer.close();
-        let writer = Arc::clone(&self.writer);
-        blocking(move || writer.join()).await
+        let (writer, follower) = (Arc::clone(&self.writer), Arc::clone(&self.follower));
+        blocking(move || {
+            // Whoever closes the database last puts its log away, and that is to be the writer.
+            follower.join();
+            writer.join()
+        })
+        .await
     }
 }
 
 impl Drop for LocalStore {
     fn drop(&mut self) {
+        self.follower.close();
         self.writer.close();
     }
 }
