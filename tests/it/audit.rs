@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tonic::Code;
 use toolgate_contract::*;
+use toolgate_model::Timestamp;
 use toolgate_store::audit::{Fact, Finding, Head, Kind, Record, Recorder, Verified, Verifier};
 
 use crate::support::*;
@@ -150,7 +151,9 @@ fn forged(after: &Record) -> (Record, Head) {
         key: String::new(),
         seal: String::new(),
     };
-    Recorder::default().next(&head, Fact::new(Kind::Allowed)).unwrap()
+    let facts = [Fact::new(Kind::Allowed)];
+    let (mut records, head) = Recorder::default().chain(head, Timestamp::now(), facts).unwrap();
+    (records.remove(0), head)
 }
 
 #[test]

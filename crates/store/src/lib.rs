@@ -11,11 +11,13 @@
 //! - this file: the traits of a store, and the data that they take and return;
 //! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
 //!   verifies an export;
+//! - [`events`]: what the journal has of calls and prompts;
+//! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
 //! - [`local`]: the embedded store. Its files in `local/`:
 //!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
 //!     runs are alive, and which of them is the service;
-//!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
-//!     and the connections that read;
+//!   - `writer`, `queue`, `sequencer`, `checkpoint`, `readers`: the one connection that writes, what waits for it, what is told
+//!     at the end of each transaction, the write-ahead log, and the connections that read;
 //!   - `calls`, `prompts`, `facts` with `overlay`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
 //!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
@@ -25,7 +27,9 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
 pub mod audit;
+pub mod events;
 pub mod local;
+pub mod outbox;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -400,10 +404,11 @@ pub trait SessionFacts: Send + Sync + 'static {
     async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError>;
 }
 
-/// The journal of what happened in all workspaces, numbered from 1 without gaps within the store.
+/// The journal of what happened in all workspaces, numbered from 1 without gaps within the store. It has by itself what
+/// [`events`] says of calls and prompts, each in the transaction of the thing itself and once.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
-    /// Queues an event; it is numbered and stored in the order of the calls to this function, and before any
+    /// Queues an event of something else; it is numbered and stored in the order of the calls to this function, and before any
     /// `CallLog::append` that begins after this returns.
     fn record(&self, event: ServiceEvent);
 

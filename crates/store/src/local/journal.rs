@@ -1,8 +1,6 @@
-//! The journal of what happened, numbered by the database.
+//! The journal of what happened.
 //!
-//! *Invariant:* a number is given inside the transaction that stores its event, so one that was rolled back leaves no gap.
-
-use std::sync::Arc;
+//! *Invariant:* events are read and removed here, and only the sequencer adds some (`sequencer`).
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
@@ -10,42 +8,14 @@ use tokio::sync::watch;
 use toolgate_model::{ServiceEvent, Timestamp};
 
 use super::error::{Doing, decode, limit, signed, unsigned};
-use super::follower::{Follower, end_of_journal};
+use super::follower::end_of_journal;
+use super::sequencer::Note;
 use super::store::LocalStore;
-use super::writer::Operation;
+use crate::outbox::Entry;
 use crate::{Journal, StoreError};
 
 /// So many events are deleted in one transaction, so that the log has room for it.
 const EVENTS_PER_DELETE: i64 = 1024;
-
-/// One event on its way.
-struct Recorded {
-    follower: Arc<Follower>,
-    time: Timestamp,
-    json: String,
-    number: u64,
-}
-
-impl Operation for Recorded {
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
-        db.prepare_cached("INSERT INTO journal (time, event) VALUES (?, ?)")
-            .and_then(|mut statement| statement.execute(params![self.time.millis(), self.json]))
-            .doing(db, "write to the journal")?;
-        self.number = unsigned(db.last_insert_rowid());
-        Ok(())
-    }
-
-    fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
-        match outcome {
-            Ok(()) => self.follower.reached(self.number),
-            Err(error) => tracing::error!(%error, "an event of the journal is lost"),
-        }
-    }
-
-    fn unattended(&self) -> bool {
-        true
-    }
-}
 
 fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
     let rows: Vec<(i64, String)> = db
@@ -66,15 +36,8 @@ fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceE
 #[async_trait]
 impl Journal for LocalStore {
     fn record(&self, event: ServiceEvent) {
-        match serde_json::to_string(&event) {
-            Ok(json) => {
-                self.writer.enqueue(Recorded {
-                    follower: Arc::clone(&self.follower),
-                    time: event.time,
-                    json,
-                    number: 0,
-                });
-            }
+        match Entry::try_from(&event) {
+            Ok(entry) => self.writer.enqueue(Note(entry)),
             Err(error) => tracing::error!(%error, "an event of the journal is lost"),
         }
     }

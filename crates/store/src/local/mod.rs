@@ -39,6 +39,7 @@ mod queue;
 mod quota;
 mod readers;
 mod schema;
+mod sequencer;
 mod sessions;
 mod spool;
 mod store;

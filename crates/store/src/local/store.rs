@@ -14,14 +14,12 @@ use super::readers::{Readers, blocking};
 use super::spool::Spool;
 use super::writer::Writer;
 use crate::StoreError;
-use crate::audit::Recorder;
 
 /// One run's view of a data directory.
 ///
 /// Dropping it writes what is queued and gives up the instance's lock a moment later; [`LocalStore::close`] waits for that.
 pub struct LocalStore {
     pub(super) writer: Arc<Writer>,
-    pub(super) recorder: Arc<Recorder>,
     pub(super) readers: Arc<Readers>,
     pub(super) instances: Arc<Instances>,
     pub(super) spool: Arc<Spool>,
