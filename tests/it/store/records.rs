@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_model::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
-use toolgate_store::{OpenedWorkspace, Store};
+use toolgate_model::{
+    CallEvent, CallState, Decision, EventKind, Facts, InstanceId, PromptId, PromptOutcome, PromptState, ServiceEvent,
+    ServiceEventKind, SessionId, SessionKey, Timestamp, json_map,
+};
+use toolgate_store::{OpenedWorkspace, Settlement, Store};
 
-use super::{Fixture, create, grow, hostile, record};
+use super::{Fixture, create, end, event, grow, hostile, prompt, record};
 
 /// A bound for what takes a fraction of a second.
 const SOON: Duration = Duration::from_secs(20);
@@ -252,6 +255,98 @@ pub(crate) async fn journal_wakes_readers_of_others(fixture: &dyn Fixture) {
     );
     store.record(happening(22));
     reached(&*store, 22).await;
+}
+
+pub(crate) async fn journal_has_what_is_stored_and_nothing_else(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let elsewhere = fixture.open(&InstanceId::generate()).await;
+    let told = async |count: usize| {
+        let all = journal(&*elsewhere).await;
+        assert_eq!(all.len(), count, "{all:?}");
+        all.into_iter().last().map(|(_, event)| event.kind)
+    };
+    let mut call = record("c", &instance);
+    let kind = EventKind::Pending {
+        tool: call.tool.clone(),
+        requested_tool: call.tool.clone(),
+        title: String::new(),
+        summary: String::new(),
+        queued: None,
+    };
+    let pending = CallEvent { kind, ..event(1) };
+    call.last_sequence = 1;
+    for _ in 0..2 {
+        // The second one finds the id taken.
+        store.create_call(call.clone(), vec![pending.clone()]).await.unwrap();
+        let state = told(1).await;
+        assert!(
+            matches!(
+                &state,
+                Some(ServiceEventKind::Call {
+                    state: CallState::Pending,
+                    ..
+                })
+            ),
+            "{state:?}"
+        );
+    }
+    let before = call.clone();
+    let events = grow(&mut call, 3);
+    store.append(call.clone(), events).await.unwrap();
+    told(1).await;
+    for is_new in [true, false] {
+        let opened = store.open(prompt("p", "c", &instance)).await;
+        assert_eq!(opened.is_ok(), is_new);
+        assert!(matches!(told(2).await, Some(ServiceEventKind::PromptAdded { .. })));
+    }
+    let settlement = Settlement {
+        prompt: PromptId::from("p"),
+        state: PromptState::Expired,
+        decision: Decision::new(PromptOutcome::Expired),
+        uses: Vec::new(),
+    };
+    for _ in 0..2 {
+        store.settle(settlement.clone(), Vec::new(), Vec::new()).await.unwrap();
+        let state = PromptState::Expired;
+        assert!(matches!(told(3).await, Some(ServiceEventKind::PromptResolved { state: now, .. }) if now == state));
+    }
+    let mut stale = before;
+    let events = end(&mut stale, Timestamp(5));
+    assert!(store.append(stale, events).await.is_err(), "the log is longer");
+    told(3).await;
+    let events = end(&mut call, Timestamp(5));
+    store.append(call.clone(), events).await.unwrap();
+    let state = told(4).await;
+    assert!(
+        matches!(
+            &state,
+            Some(ServiceEventKind::Call {
+                state: CallState::Completed,
+                ..
+            })
+        ),
+        "{state:?}"
+    );
+    // What comes after the end is told, and does not end it again.
+    call.last_sequence += 1;
+    let patch = json_map([("late", json!(1))]);
+    let kind = EventKind::Metadata {
+        title: None,
+        patch: patch.clone(),
+    };
+    let late = CallEvent {
+        kind,
+        ..event(call.last_sequence)
+    };
+    store.append(call.clone(), vec![late]).await.unwrap();
+    let expected = ServiceEventKind::Metadata {
+        call: call.id.clone(),
+        tool: call.tool.clone(),
+        sequence: call.last_sequence,
+        patch,
+    };
+    assert_eq!(told(5).await, Some(expected));
 }
 
 pub(crate) async fn journal_of_two_stores(fixture: &dyn Fixture) {
