@@ -514,7 +514,41 @@ pub trait Workspaces: Send + Sync + 'static {
     async fn workspaces(&self) -> Result<Vec<OpenedWorkspace>, StoreError>;
 }
 
-/// Every store together, as one implementation gives them.
-pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces {}
+/// What a run of the service does with its store besides reading and writing.
+#[async_trait]
+pub trait Upkeep: Send + Sync + 'static {
+    /// Prepares for what calls of a workspace will store, before any is made. Blocks for a moment.
+    ///
+    /// # Errors
+    /// There is no room for their outputs.
+    fn prepare_workspace(&self, name: &str) -> Result<(), StoreError>;
 
-impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces> Store for T {}
+    /// Writes something that changes nothing, and looks whether there is room for more.
+    ///
+    /// # Errors
+    /// The store cannot be written, or it is full.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Returns the bytes that are free where outputs are kept; none if that cannot be told.
+    async fn free_bytes(&self) -> Option<u64>;
+
+    /// Says whether another run has died since, and nobody has looked after what it left. Blocks for a moment.
+    fn has_dead_runs(&self) -> bool;
+
+    /// Forgets the runs that have died, once what they left has been looked after. Blocks for a moment.
+    ///
+    /// # Errors
+    /// Another process has kept the store from it for too long.
+    fn forget_dead_runs(&self) -> Result<(), StoreError>;
+
+    /// Waits until everything queued is written, then gives the store up. What comes later fails.
+    ///
+    /// # Errors
+    /// What was queued may not be written.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// Every store together, as one implementation gives them.
+pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces + Upkeep {}
+
+impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces + Upkeep> Store for T {}

@@ -262,9 +262,9 @@ pub(crate) async fn journal_has_what_is_stored_and_nothing_else(fixture: &dyn Fi
     let store = fixture.open(&instance).await;
     let elsewhere = fixture.open(&InstanceId::generate()).await;
     let told = async |count: usize| {
-        let all = journal(&*elsewhere).await;
+        let mut all = journal(&*elsewhere).await;
         assert_eq!(all.len(), count, "{all:?}");
-        all.into_iter().last().map(|(_, event)| event.kind)
+        all.pop().map(|(_, event)| event.kind)
     };
     let mut call = record("c", &instance);
     let kind = EventKind::Pending {
