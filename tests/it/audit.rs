@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tonic::Code;
 use toolgate_contract::*;
+use toolgate_model::Timestamp;
 use toolgate_store::audit::{Fact, Finding, Head, Kind, Record, Recorder, Verified, Verifier};
 
+use crate::journal;
 use crate::support::*;
 
 const SECRET: &str = "s3cr3t/of \"the\" house";
@@ -150,7 +152,9 @@ fn forged(after: &Record) -> (Record, Head) {
         key: String::new(),
         seal: String::new(),
     };
-    Recorder::default().next(&head, Fact::new(Kind::Allowed)).unwrap()
+    let facts = [Fact::new(Kind::Allowed)];
+    let (mut records, head) = Recorder::default().chain(head, Timestamp::now(), facts).unwrap();
+    (records.remove(0), head)
 }
 
 #[test]
@@ -353,6 +357,7 @@ fn the_audit_agrees_with_what_happened_whatever_is_killed() {
         assert!(calls > 50, "{calls} calls");
         server.stop().await;
         exported(&server);
+        journal::agrees(&server);
     });
 }
 
@@ -399,6 +404,7 @@ fn a_service_and_commands_beside_it_keep_one_chain_while_it_is_exported() {
             .map(|record| record.fact.instance.unwrap().to_string())
             .collect();
         assert_eq!(instances.len(), 7);
+        journal::agrees(&server);
     });
 }
 

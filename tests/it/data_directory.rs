@@ -40,6 +40,42 @@ fn a_second_service_on_a_data_directory_is_refused() {
 }
 
 #[test]
+fn a_service_tells_of_what_a_command_beside_it_does() {
+    test(async {
+        let server = Server::start().await;
+        let watch = WatchEventsRequest {
+            workspace: "-".to_owned(),
+            ..WatchEventsRequest::default()
+        };
+        let mut happens = server
+            .sessions()
+            .watch_events(watch.clone())
+            .await
+            .unwrap()
+            .into_inner();
+        // The service itself has nothing to write.
+        let args = ["call", "--call-id", "beside", "bash", "command=true", "description=d"];
+        let output = server.command_aside(&args).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let end = loop {
+            let event = happens.message().await.unwrap().expect("an event").event.unwrap();
+            if let Some(event::Event::CallStateChanged(changed)) = event.event
+                && changed.call_id == "beside"
+                && changed.state() == CallState::Completed
+            {
+                break event.sequence;
+            }
+        };
+        // Who comes now may begin where the other one is.
+        let watch = WatchEventsRequest {
+            after_sequence: Some(end),
+            ..watch
+        };
+        server.sessions().watch_events(watch).await.unwrap();
+    });
+}
+
+#[test]
 fn a_service_takes_over_what_a_killed_command_left() {
     test(async {
         let server = Server::with(Setup::permission(json!({"bash": {"*": "allow", "echo asked": "ask"}}))).await;

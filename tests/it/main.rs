@@ -40,6 +40,7 @@ mod hooks;
 mod hostile;
 mod hosts;
 mod interactive;
+mod journal;
 mod library;
 mod limits;
 mod lists;

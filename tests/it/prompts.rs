@@ -16,6 +16,7 @@ use toolgate_contract::*;
 
 use crate::audit;
 use crate::evaluated::evaluated;
+use crate::journal;
 use crate::support::*;
 
 pub(crate) fn asks() -> Setup {
@@ -319,6 +320,7 @@ fn one_decision_each_in_a_crowd() {
         assert!(heard > 200 && accepted.len() > 20, "{heard} {}", accepted.len());
         assert!(audit::agrees(&server).await >= first_prompts.len());
         server.stop().await;
+        journal::agrees(&server);
     });
 }
 

@@ -10,6 +10,7 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::*;
 use toolgate_engine::{Item, OutputMode as Mode};
 use toolgate_model::{CallId, OnDisconnect};
+use toolgate_store::Upkeep as _;
 
 use crate::support::*;
 

@@ -215,9 +215,7 @@ async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreE
     }
     metrics::count_end(&parts.telemetry.metrics, &record.tool, &ending);
     let events = apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
-    parts.store.append(record.clone(), events).await?;
-    parts.log.announce(&record);
-    Ok(())
+    parts.store.append(record, events).await
 }
 
 /// Returns how many calls were left when none does anything but wait, or what is left of them after `grace`; the others

@@ -24,6 +24,7 @@ mod places;
 mod rules;
 mod sandbox;
 mod socket;
+mod store;
 mod telemetry;
 mod upkeep;
 mod workspaces;
@@ -48,8 +49,6 @@ use toolgate_model::{InstanceId, Timestamp};
 use toolgate_process::sandbox::{Kernel, Sandbox};
 use toolgate_process::{self as process, Programs};
 use toolgate_store::Store;
-use toolgate_store::audit::Recorder;
-use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions};
 use toolgate_telemetry::Admin;
 use toolgate_tool::Tool;
 use toolgate_tools::skills::remote::FirstFetch;
@@ -113,7 +112,7 @@ pub struct Running {
 
 /// What runs from the start to the end, and is stopped in order.
 struct Parts {
-    store: Arc<LocalStore>,
+    store: Arc<dyn Store>,
     engine: Arc<Engine>,
     workspaces: AtRunTime,
     extensions: Arc<Extensions>,
@@ -138,27 +137,8 @@ impl App {
         let (telemetry, authenticator) = (entrance.telemetry.clone(), entrance.authenticator.clone());
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
-        let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
-        let limits = QuotaLimits {
-            max_bytes: config.limits.max_total_output_bytes,
-            min_free_bytes: config.limits.min_free_bytes,
-            keep_outputs: config.retention.outputs,
-        };
-        let redactor = config.redact.0.clone();
-        let options = StoreOptions {
-            limits,
-            recorder: Recorder {
-                key: config.audit.key().cloned(),
-                redactor: redactor.clone(),
-            },
-            durability: config.state.durability,
-        };
-        let store = tokio::task::spawn_blocking(move || LocalStore::open_with(&data_dir, opened_by, options)).await??;
-        store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
-        log_head(&store, "audit resumed").await;
-        store.measure(&telemetry.metrics);
-        let store = Arc::new(store);
-        let dyn_store: Arc<dyn Store> = store.clone();
+        let store = store::open(config, instance.clone(), &telemetry.metrics).await?;
+        log_head(&*store, "audit resumed").await;
 
         let variables: BTreeMap<OsString, OsString> = environment
             .vars()
@@ -201,7 +181,7 @@ impl App {
             config: config.clone(),
             data_dir,
             environment: environment.clone(),
-            store: dyn_store.clone(),
+            store: store.clone(),
             common,
             sources: Sources {
                 hosts: hosts.clone(),
@@ -230,7 +210,7 @@ impl App {
             max_open: config.limits.max_open_prompts as usize,
             max_open_per_session: config.limits.max_open_prompts_per_session.map(|most| most as usize),
         };
-        let broker = Broker::new(dyn_store.clone(), instance.clone(), policy);
+        let broker = Broker::new(store.clone(), instance.clone(), policy);
         let broker = Arc::new(broker.with_approvals(approvals(config)));
         broker.load().await.context("cannot read the standing approvals")?;
         let limits = Limits {
@@ -248,10 +228,10 @@ impl App {
         };
         let beside = EngineDeps {
             programs: Some(Arc::new(ProgramsOfCalls(programs.clone()))),
-            redactor,
+            redactor: config.redact.0.clone(),
             telemetry: telemetry.clone(),
         };
-        let engine = Engine::new(dyn_store, broker, instance, places, limits, beside);
+        let engine = Engine::new(store.clone(), broker, instance, places, limits, beside);
         let workspaces = AtRunTime::new(opener, engine.clone(), store.clone(), rules.clone(), network.clone());
         let shared = Arc::new(Shared {
             engine: engine.clone(),
@@ -477,7 +457,7 @@ impl Running {
             tracing::warn!(survivors, "some programs could not be ended");
         }
         let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
-        log_head(&store, "audit closed").await;
+        log_head(&*store, "audit closed").await;
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,

@@ -255,22 +255,45 @@ pub struct Recorder {
 
 impl Recorder {
     /// Makes the first record of a new chain.
-    pub fn begin(&self, instance: &InstanceId, chain: &str) -> (Record, Head) {
+    pub fn begin(&self, instance: &InstanceId, chain: &str, time: Timestamp) -> (Record, Head) {
+        let nothing = Head {
+            chain: chain.to_owned(),
+            sequence: 0,
+            hash: NO_HASH.to_owned(),
+            key: String::new(),
+            seal: String::new(),
+        };
         let fact = Fact {
             instance: Some(instance.clone()),
             chain: chain.to_owned(),
             ..Fact::new(Kind::Genesis)
         };
-        self.link(chain, 1, NO_HASH, fact)
+        let record = self.link(&nothing, time, fact);
+        let head = self.head_at(&nothing, &record);
+        (record, head)
     }
 
-    /// Makes the next record after a head, and the new head.
+    /// Makes the next records after a head, and the new head.
     ///
     /// # Errors
     /// The chain is kept with a key, and there is none here.
-    pub fn next(&self, head: &Head, fact: Fact) -> Result<(Record, Head), RecordError> {
-        self.check(head)?;
-        Ok(self.link(&head.chain, head.sequence + 1, &head.hash, fact))
+    pub fn chain(
+        &self,
+        mut head: Head,
+        time: Timestamp,
+        facts: impl IntoIterator<Item = Fact>,
+    ) -> Result<(Vec<Record>, Head), RecordError> {
+        self.check(&head)?;
+        let mut records: Vec<Record> = Vec::new();
+        for fact in facts {
+            let record = self.link(&head, time, fact);
+            (head.sequence, head.hash) = (record.sequence, record.hash.clone());
+            records.push(record);
+        }
+        if let Some(last) = records.last() {
+            head = self.head_at(&head, last);
+        }
+        Ok((records, head))
     }
 
     /// Says whether this recorder may go on from a head.
@@ -284,29 +307,33 @@ impl Recorder {
         Ok(())
     }
 
-    fn link(&self, chain: &str, sequence: u64, previous: &str, fact: Fact) -> (Record, Head) {
+    fn link(&self, after: &Head, time: Timestamp, fact: Fact) -> Record {
         let key = self.key.as_ref();
-        let id = key.map(|key| key.id().to_owned()).unwrap_or_default();
         let mut record = Record {
-            sequence,
-            time: Timestamp::now(),
-            previous: previous.to_owned(),
-            key: id.clone(),
+            sequence: after.sequence + 1,
+            time,
+            previous: after.hash.clone(),
+            key: key.map(|key| key.id().to_owned()).unwrap_or_default(),
             fact: self.bounded(fact),
             hash: String::new(),
         };
         record.hash = hash(&canonical(&record), key);
+        record
+    }
+
+    /// Returns the head of a chain whose last record is this one.
+    fn head_at(&self, before: &Head, last: &Record) -> Head {
         let mut head = Head {
-            chain: chain.to_owned(),
-            sequence,
-            hash: record.hash.clone(),
-            key: id,
+            chain: before.chain.clone(),
+            sequence: last.sequence,
+            hash: last.hash.clone(),
+            key: last.key.clone(),
             seal: String::new(),
         };
-        if let Some(key) = key {
+        if let Some(key) = &self.key {
             head.seal = head.seal(key);
         }
-        (record, head)
+        head
     }
 
     /// Redacts and cuts every text that can come from outside.

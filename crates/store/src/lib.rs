@@ -11,12 +11,14 @@
 //! - this file: the traits of a store, and the data that they take and return;
 //! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
 //!   verifies an export;
+//! - [`events`]: what the journal has of calls and prompts;
+//! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
 //! - [`local`]: the embedded store. Its files in `local/`:
 //!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
 //!     runs are alive, and which of them is the service;
-//!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
-//!     and the connections that read;
-//!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
+//!   - `writer`, `queue`, `sequencer`, `checkpoint`, `readers`: the one connection that writes, what waits for it, what is told
+//!     at the end of each transaction, the write-ahead log, and the connections that read;
+//!   - `calls`, `prompts`, `facts` with `overlay`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
 //!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
@@ -25,7 +27,9 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
 pub mod audit;
+pub mod events;
 pub mod local;
+pub mod outbox;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -400,18 +404,20 @@ pub trait SessionFacts: Send + Sync + 'static {
     async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError>;
 }
 
-/// The journal of what happened in all workspaces, numbered from 1 without gaps within the store.
+/// The journal of what happened in all workspaces, numbered from 1 without gaps within the store. It has by itself what
+/// [`events`] says of calls and prompts, each in the transaction of the thing itself and once.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
-    /// Queues an event; it is numbered and stored in the order of the calls to this function, and before any
+    /// Queues an event of something else; it is numbered and stored in the order of the calls to this function, and before any
     /// `CallLog::append` that begins after this returns.
     fn record(&self, event: ServiceEvent);
 
     /// Returns at most `limit` events with a number above `after`, in order.
     async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError>;
 
-    /// Returns the number of the last stored event, 0 if there is none; the receiver sees every later value.
-    fn last(&self) -> tokio::sync::watch::Receiver<u64>;
+    /// Returns the number of the last stored event, 0 if there is none. The receiver sees later values, soon also those that
+    /// others who share the store have stored.
+    async fn last(&self) -> Result<tokio::sync::watch::Receiver<u64>, StoreError>;
 
     /// Deletes events from before `before`. Their numbers are not used again. Returns how many.
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError>;
@@ -508,7 +514,41 @@ pub trait Workspaces: Send + Sync + 'static {
     async fn workspaces(&self) -> Result<Vec<OpenedWorkspace>, StoreError>;
 }
 
-/// Every store together, as one implementation gives them.
-pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces {}
+/// What a run of the service does with its store besides reading and writing.
+#[async_trait]
+pub trait Upkeep: Send + Sync + 'static {
+    /// Prepares for what calls of a workspace will store, before any is made. Blocks for a moment.
+    ///
+    /// # Errors
+    /// There is no room for their outputs.
+    fn prepare_workspace(&self, name: &str) -> Result<(), StoreError>;
 
-impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces> Store for T {}
+    /// Writes something that changes nothing, and looks whether there is room for more.
+    ///
+    /// # Errors
+    /// The store cannot be written, or it is full.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Returns the bytes that are free where outputs are kept; none if that cannot be told.
+    async fn free_bytes(&self) -> Option<u64>;
+
+    /// Says whether another run has died since, and nobody has looked after what it left. Blocks for a moment.
+    fn has_dead_runs(&self) -> bool;
+
+    /// Forgets the runs that have died, once what they left has been looked after. Blocks for a moment.
+    ///
+    /// # Errors
+    /// Another process has kept the store from it for too long.
+    fn forget_dead_runs(&self) -> Result<(), StoreError>;
+
+    /// Waits until everything queued is written, then gives the store up. What comes later fails.
+    ///
+    /// # Errors
+    /// What was queued may not be written.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// Every store together, as one implementation gives them.
+pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces + Upkeep {}
+
+impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit + Workspaces + Upkeep> Store for T {}

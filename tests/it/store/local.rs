@@ -12,7 +12,9 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
 use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions, output_folder};
-use toolgate_store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
+use toolgate_store::{
+    CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError, Upkeep,
+};
 
 use super::{Fixture, create, end, record};
 
@@ -242,7 +244,7 @@ async fn a_damaged_record_is_an_error() {
 async fn sweeping_touches_outputs_only() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
-    store.prepare_outputs(["main"]).unwrap();
+    store.prepare_workspace("main").unwrap();
     let outputs = output_folder(&folder.path().canonicalize().unwrap(), "main");
     let target = folder.path().join("target");
     fs::write(&target, "text").unwrap();
@@ -293,7 +295,7 @@ async fn sweeping_touches_outputs_only() {
 async fn a_name_that_is_taken_is_not_written_through() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
-    store.prepare_outputs(["main"]).unwrap();
+    store.prepare_workspace("main").unwrap();
     let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
     let target = folder.path().join("target");
     symlink(&target, writer.path()).unwrap();

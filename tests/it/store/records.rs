@@ -1,10 +1,18 @@
 //! Session facts and the journal.
 
-use serde_json::{Value, json};
-use toolgate_model::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
-use toolgate_store::{OpenedWorkspace, Store};
+use std::time::Duration;
 
-use super::{Fixture, create, grow, hostile, record};
+use serde_json::{Value, json};
+use toolgate_model::{
+    CallEvent, CallState, Decision, EventKind, Facts, InstanceId, PromptId, PromptOutcome, PromptState, ServiceEvent,
+    ServiceEventKind, SessionId, SessionKey, Timestamp, json_map,
+};
+use toolgate_store::{OpenedWorkspace, Settlement, Store};
+
+use super::{Fixture, create, end, event, grow, hostile, prompt, record};
+
+/// A bound for what takes a fraction of a second.
+const SOON: Duration = Duration::from_secs(20);
 
 fn happening(number: i64) -> ServiceEvent {
     ServiceEvent {
@@ -21,7 +29,8 @@ async fn journal(store: &dyn Store) -> Vec<(u64, ServiceEvent)> {
 
 /// Waits until the store has numbered an event.
 async fn reached(store: &dyn Store, number: u64) {
-    store.last().wait_for(|last| *last >= number).await.unwrap();
+    let mut last = store.last().await.unwrap();
+    last.wait_for(|last| *last >= number).await.unwrap();
 }
 
 fn session(id: &str) -> SessionKey {
@@ -183,7 +192,7 @@ pub(crate) async fn hostile_facts(fixture: &dyn Fixture) {
 pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
-    assert_eq!(*store.last().borrow(), 0);
+    assert_eq!(*store.last().await.unwrap().borrow(), 0);
     for number in 1..=3_000 {
         store.record(happening(number));
     }
@@ -200,7 +209,7 @@ pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
     drop(store);
     fixture.stop(&instance).await;
     let store = fixture.open(&InstanceId::generate()).await;
-    assert_eq!(*store.last().borrow(), 3_000);
+    assert_eq!(*store.last().await.unwrap().borrow(), 3_000);
     store.record(happening(1));
     reached(&*store, 3_001).await;
     assert_eq!(store.since(3_000, 10).await.unwrap(), [(3_001, happening(1))]);
@@ -208,7 +217,7 @@ pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
 
 pub(crate) async fn journal_wakes_readers(fixture: &dyn Fixture) {
     let store = fixture.open(&InstanceId::generate()).await;
-    let mut last = store.last();
+    let mut last = store.last().await.unwrap();
     for number in 1..=20 {
         store.record(happening(number as i64));
         while *last.borrow_and_update() < number {
@@ -220,6 +229,124 @@ pub(crate) async fn journal_wakes_readers(fixture: &dyn Fixture) {
             "what was announced can be read"
         );
     }
+}
+
+pub(crate) async fn journal_wakes_readers_of_others(fixture: &dyn Fixture) {
+    let store = fixture.open(&InstanceId::generate()).await;
+    let elsewhere = fixture.open(&InstanceId::generate()).await;
+    let mut last = store.last().await.unwrap();
+    for number in 1..=20 {
+        elsewhere.record(happening(number as i64));
+        // However the first store learns of it: it writes nothing itself.
+        let told = tokio::time::timeout(SOON, last.wait_for(|last| *last >= number)).await;
+        told.expect("it is told of").unwrap();
+        assert_eq!(
+            store.since(number - 1, 10).await.unwrap(),
+            [(number, happening(number as i64))]
+        );
+    }
+    drop(last);
+    elsewhere.record(happening(21));
+    reached(&*elsewhere, 21).await;
+    assert_eq!(
+        *store.last().await.unwrap().borrow(),
+        21,
+        "who comes later misses nothing"
+    );
+    store.record(happening(22));
+    reached(&*store, 22).await;
+}
+
+pub(crate) async fn journal_has_what_is_stored_and_nothing_else(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let elsewhere = fixture.open(&InstanceId::generate()).await;
+    let told = async |count: usize| {
+        let mut all = journal(&*elsewhere).await;
+        assert_eq!(all.len(), count, "{all:?}");
+        all.pop().map(|(_, event)| event.kind)
+    };
+    let mut call = record("c", &instance);
+    let kind = EventKind::Pending {
+        tool: call.tool.clone(),
+        requested_tool: call.tool.clone(),
+        title: String::new(),
+        summary: String::new(),
+        queued: None,
+    };
+    let pending = CallEvent { kind, ..event(1) };
+    call.last_sequence = 1;
+    for _ in 0..2 {
+        // The second one finds the id taken.
+        store.create_call(call.clone(), vec![pending.clone()]).await.unwrap();
+        let state = told(1).await;
+        assert!(
+            matches!(
+                &state,
+                Some(ServiceEventKind::Call {
+                    state: CallState::Pending,
+                    ..
+                })
+            ),
+            "{state:?}"
+        );
+    }
+    let before = call.clone();
+    let events = grow(&mut call, 3);
+    store.append(call.clone(), events).await.unwrap();
+    told(1).await;
+    for is_new in [true, false] {
+        let opened = store.open(prompt("p", "c", &instance)).await;
+        assert_eq!(opened.is_ok(), is_new);
+        assert!(matches!(told(2).await, Some(ServiceEventKind::PromptAdded { .. })));
+    }
+    let settlement = Settlement {
+        prompt: PromptId::from("p"),
+        state: PromptState::Expired,
+        decision: Decision::new(PromptOutcome::Expired),
+        uses: Vec::new(),
+    };
+    for _ in 0..2 {
+        store.settle(settlement.clone(), Vec::new(), Vec::new()).await.unwrap();
+        let state = PromptState::Expired;
+        assert!(matches!(told(3).await, Some(ServiceEventKind::PromptResolved { state: now, .. }) if now == state));
+    }
+    let mut stale = before;
+    let events = end(&mut stale, Timestamp(5));
+    assert!(store.append(stale, events).await.is_err(), "the log is longer");
+    told(3).await;
+    let events = end(&mut call, Timestamp(5));
+    store.append(call.clone(), events).await.unwrap();
+    let state = told(4).await;
+    assert!(
+        matches!(
+            &state,
+            Some(ServiceEventKind::Call {
+                state: CallState::Completed,
+                ..
+            })
+        ),
+        "{state:?}"
+    );
+    // What comes after the end is told, and does not end it again.
+    call.last_sequence += 1;
+    let patch = json_map([("late", json!(1))]);
+    let kind = EventKind::Metadata {
+        title: None,
+        patch: patch.clone(),
+    };
+    let late = CallEvent {
+        kind,
+        ..event(call.last_sequence)
+    };
+    store.append(call.clone(), vec![late]).await.unwrap();
+    let expected = ServiceEventKind::Metadata {
+        call: call.id.clone(),
+        tool: call.tool.clone(),
+        sequence: call.last_sequence,
+        patch,
+    };
+    assert_eq!(told(5).await, Some(expected));
 }
 
 pub(crate) async fn journal_of_two_stores(fixture: &dyn Fixture) {
@@ -257,7 +384,7 @@ pub(crate) async fn sweeping_the_journal(fixture: &dyn Fixture) {
     assert_eq!(journal(&*store).await.first().unwrap().0, 4);
     assert_eq!(store.since(1, 2).await.unwrap(), [(4, happening(4)), (5, happening(5))]);
     assert_eq!(store.sweep_journal(Timestamp(i64::MAX)).await.unwrap(), 7);
-    assert_eq!(*store.last().borrow(), 10);
+    assert_eq!(*store.last().await.unwrap().borrow(), 10);
     store.record(happening(1));
     reached(&*store, 11).await;
     assert_eq!(journal(&*store).await, [(11, happening(1))]);

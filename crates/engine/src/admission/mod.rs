@@ -386,7 +386,6 @@ impl Admission {
         }
         let (attached, turn) = reserved.keep();
         metrics::count_start(&self.parts.telemetry.metrics, &record, understood.entry.source);
-        self.parts.log.announce(&record);
         if let Some(ending) = &record.ending {
             metrics::count_end(&self.parts.telemetry.metrics, &record.tool, ending);
         }

@@ -1,4 +1,4 @@
-//! Results that arrive after a call's end: they are added to its log as metadata, and announced.
+//! Results that arrive after a call's end: they are added to its log as metadata.
 //!
 //! *Invariant:* the end of a call waits for nothing here, and stays its one end. Bounded in calls, in time and in events;
 //! a service that stops drops what has not come.
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use toolgate_model::redact::Redactor;
-use toolgate_model::{CallId, EventKind, JsonMap, ServiceEvent, ServiceEventKind};
+use toolgate_model::{CallId, EventKind, JsonMap};
 use toolgate_store::{Store, StoreError};
 
 use super::event::{apply, merge};
@@ -86,20 +86,8 @@ impl LateMetadata {
             return Ok(());
         };
         merge(&mut ending.metadata, patch.clone());
-        let metadata = EventKind::Metadata {
-            title: None,
-            patch: patch.clone(),
-        };
+        let metadata = EventKind::Metadata { title: None, patch };
         let events = apply(&mut record, vec![metadata]);
-        let kind = ServiceEventKind::Metadata {
-            call: record.id.clone(),
-            tool: record.tool.clone(),
-            sequence: record.last_sequence,
-            patch,
-        };
-        let event = ServiceEvent::in_session(record.origin.session_key(), kind);
-        self.store.append(record, events).await?;
-        self.store.record(event);
-        Ok(())
+        self.store.append(record, events).await
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_model::redact::Redactor;
-use toolgate_model::{CallId, CallRecord, ListeningPort, ServiceEvent, ServiceEventKind};
+use toolgate_model::{CallId, CallRecord, ListeningPort};
 use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
 use toolgate_telemetry::Metrics;
 
@@ -89,28 +89,6 @@ impl CallLog {
         let mut page = self.store.list_calls(filter, page).await?;
         page.items = page.items.into_iter().map(|record| self.redacted(record)).collect();
         Ok(page)
-    }
-
-    /// Announces the state of a call to those who follow the service's events.
-    pub(crate) fn announce(&self, record: &CallRecord) {
-        let kind = ServiceEventKind::Call {
-            call: record.id.clone(),
-            tool: record.tool.clone(),
-            state: record.state,
-            title: record.title.clone(),
-            summary: record.summary.clone(),
-            end: record.end(),
-        };
-        self.store
-            .record(ServiceEvent::in_session(record.origin.session_key(), kind));
-    }
-
-    /// Announces what the programs of a call listen on to those who follow the service's events.
-    pub(crate) fn announce_ports(&self, record: &CallRecord, ports: Vec<ListeningPort>) {
-        let call = record.id.clone();
-        let kind = ServiceEventKind::Listening { call, ports };
-        self.store
-            .record(ServiceEvent::in_session(record.origin.session_key(), kind));
     }
 
     /// Takes the secrets out of what is told of programs that listen.

@@ -166,7 +166,6 @@ impl LogWriter {
                 self.record.state = CallState::Running;
                 let running = running_event(&self.record, &self.log.redactor);
                 let durable = self.append(vec![running]).await;
-                self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
@@ -188,8 +187,7 @@ impl LogWriter {
             Command::Listening { mut ports } => {
                 self.log.redact_ports(&mut ports);
                 self.flush().await;
-                self.append(vec![EventKind::Listening { ports: ports.clone() }]).await;
-                self.log.announce_ports(&self.record, ports);
+                self.append(vec![EventKind::Listening { ports }]).await;
             }
             Command::Waiting { prompt, stored } => {
                 self.flush().await;
@@ -197,7 +195,6 @@ impl LogWriter {
                 self.record.state = CallState::Waiting;
                 self.record.waiting_on = Some(prompt.id.clone());
                 let durable = self.append(vec![EventKind::Waiting { prompt }]).await;
-                self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }
             Command::Resumed {
@@ -221,7 +218,6 @@ impl LogWriter {
                     self.replace_input(edit.clone());
                 }
                 let durable = self.append(vec![EventKind::Resumed { prompt, decision }]).await;
-                self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }
             Command::Warning { kind, mut text } => {
@@ -462,7 +458,6 @@ impl LogWriter {
         self.record.waiting_on = None;
         self.record.title.clone_from(&ending.title);
         self.record.ending = Some((*ending).clone());
-        self.log.announce(&self.record);
         // Before anybody sees the end.
         let failure = metrics::failure(&self.record.tool, &ending);
         metrics::count_end(&self.log.metrics, &self.record.tool, &ending);

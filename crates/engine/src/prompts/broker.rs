@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
 use toolgate_model::{
     Ask, CallId, Decision, GrantId, InstanceId, Origin, PartVerdict, Prompt, PromptId, PromptOutcome, PromptRequest,
-    PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, SessionKey, Timestamp,
+    PromptState, Reply, Rule, Timestamp,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -312,13 +312,6 @@ impl Broker {
             wake,
         };
         self.state().waiting.insert(prompt.id.clone(), waiting);
-        self.journal(
-            &prompt,
-            ServiceEventKind::PromptAdded {
-                prompt: prompt.id.clone(),
-                call: prompt.call.clone(),
-            },
-        );
         // No listener is no fault: the prompt is stored.
         let _ = self.changes.send(Change::Added(prompt.clone()));
         Opened { prompt, decision }
@@ -494,12 +487,6 @@ impl Broker {
                 // The call may have stopped waiting; the decision is in the store.
                 let _ = waiting.wake.send(decision);
             }
-            let kind = ServiceEventKind::PromptResolved {
-                prompt: prompt.id.clone(),
-                call: prompt.call.clone(),
-                state: prompt.state,
-            };
-            self.journal(&prompt, kind);
             let _ = self.changes.send(Change::Resolved(prompt.clone()));
             first.get_or_insert(prompt);
         }
@@ -545,11 +532,6 @@ impl Broker {
     /// Returns the run of the service that this broker belongs to.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
-    }
-
-    fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
-        let session = SessionKey::new(&prompt.workspace, &prompt.session);
-        self.store.record(ServiceEvent::in_session(session, kind));
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -8,8 +8,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::service::TelemetryConfig;
 use toolgate_engine::Engine;
-use toolgate_store::StoreError;
-use toolgate_store::local::LocalStore;
+use toolgate_store::{Store, StoreError};
 use toolgate_telemetry::{Admin, Collector, Metrics, Snapshot, Telemetry, Traces, Watched};
 
 use crate::grpc::ServeError;
@@ -63,7 +62,7 @@ pub(super) async fn observe(
 /// A running service, as an operator asks for it.
 pub(super) struct Watch {
     pub(super) engine: Arc<Engine>,
-    pub(super) store: Arc<LocalStore>,
+    pub(super) store: Arc<dyn Store>,
 }
 
 #[async_trait]

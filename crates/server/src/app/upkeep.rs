@@ -8,8 +8,7 @@ use toolgate_config::service::RetentionConfig;
 use toolgate_engine::{Engine, Recovered};
 use toolgate_fs::atomic;
 use toolgate_model::Timestamp;
-use toolgate_store::local::LocalStore;
-use toolgate_store::{Audit as _, CallLog as _, Journal as _, OutputRetention, Outputs as _};
+use toolgate_store::{OutputRetention, Store};
 use toolgate_tools::skills::remote::{FirstFetch, fetch};
 use toolgate_web::Network;
 
@@ -34,7 +33,7 @@ pub(super) struct Sweep {
 }
 
 /// Deletes what the retention does not keep, now and then until `stop`.
-pub(super) async fn sweep(store: Arc<LocalStore>, rules: Sweep, stop: CancellationToken) -> Result<(), ServeError> {
+pub(super) async fn sweep(store: Arc<dyn Store>, rules: Sweep, stop: CancellationToken) -> Result<(), ServeError> {
     let mut wait = FIRST_SWEEP_DELAY;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         wait = SWEEP_INTERVAL;
@@ -49,7 +48,7 @@ pub(super) async fn sweep(store: Arc<LocalStore>, rules: Sweep, stop: Cancellati
             ("events", store.sweep_journal(before(rules.keep.journal)).await),
         ];
         if let Some(age) = rules.audit {
-            sweep_audit(&store, before(age)).await;
+            sweep_audit(&*store, before(age)).await;
         }
         for (what, result) in results {
             match result {
@@ -63,7 +62,7 @@ pub(super) async fn sweep(store: Arc<LocalStore>, rules: Sweep, stop: Cancellati
 }
 
 /// Removes old records of the audit, a part at a time.
-async fn sweep_audit(store: &LocalStore, before: Timestamp) {
+async fn sweep_audit(store: &dyn Store, before: Timestamp) {
     let mut total = 0;
     loop {
         match store.sweep_audit(before).await {
@@ -100,7 +99,7 @@ pub(super) async fn take_over(engine: &Engine) -> anyhow::Result<()> {
 /// they are killed.
 pub(super) async fn look_after_dead_runs(
     engine: Arc<Engine>,
-    store: Arc<LocalStore>,
+    store: Arc<dyn Store>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let pause = || tokio::time::sleep(DEAD_RUNS_INTERVAL);
@@ -161,7 +160,7 @@ pub(super) async fn fetch_skills(
 }
 
 /// Notes the head of the audit where whoever can write to the data directory may not be able to: in the log.
-pub(super) async fn log_head(store: &LocalStore, what: &str) {
+pub(super) async fn log_head(store: &dyn Store, what: &str) {
     match store.audit_end().await {
         Ok(end) => tracing::info!(sequence = end.head.sequence, hash = %end.head.hash, "{what}"),
         Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "the audit could not be read"),

@@ -21,8 +21,7 @@ use toolgate_fs::Workspace;
 use toolgate_fs::path::follow;
 use toolgate_fs::roots::{BelowError, BelowRoot, find, overlap};
 use toolgate_model::{Timestamp, WorkspaceChange, workspace_name_problem};
-use toolgate_store::local::LocalStore;
-use toolgate_store::{OpenedWorkspace, Workspaces as _};
+use toolgate_store::{OpenedWorkspace, Store};
 use toolgate_web::Network;
 
 use super::places::{Opened, Opener, Wanted};
@@ -37,7 +36,7 @@ pub(super) struct AtRunTime(Arc<Inner>);
 struct Inner {
     opener: Arc<Opener>,
     engine: Arc<Engine>,
-    store: Arc<LocalStore>,
+    store: Arc<dyn Store>,
     rules: Arc<Rules>,
     network: Network,
     /// Whether one was ever opened here, or by a run before.
@@ -52,7 +51,7 @@ impl AtRunTime {
     pub(super) fn new(
         opener: Opener,
         engine: Arc<Engine>,
-        store: Arc<LocalStore>,
+        store: Arc<dyn Store>,
         rules: Arc<Rules>,
         network: Network,
     ) -> Self {
@@ -85,7 +84,7 @@ impl AtRunTime {
                 inner.store.drop_workspace(&opened.name, "").await?;
                 continue;
             }
-            inner.store.prepare_outputs([opened.name.as_str()])?;
+            inner.store.prepare_workspace(&opened.name)?;
             inner.has_opened.store(true, Ordering::Relaxed);
             let wanted = inner.clone();
             let opened = tokio::task::spawn_blocking(move || wanted.open_again(&opened)).await??;

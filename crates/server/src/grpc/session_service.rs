@@ -290,7 +290,7 @@ impl SessionService for Sessions {
         request: Request<WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let last = self.0.journal.last();
+        let last = self.0.journal.last().await.map_err(status::store)?;
         let newest = *last.borrow();
         let after = match request.after_sequence {
             None => newest,

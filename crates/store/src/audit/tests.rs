@@ -8,9 +8,20 @@ fn key() -> Key {
     Key::new(b"0123456789abcdef0123456789abcdef").unwrap()
 }
 
+/// The next record of a chain, and its head then.
+fn next(recorder: &Recorder, head: &Head, fact: Fact) -> (Record, Head) {
+    let (mut records, head) = recorder.chain(head.clone(), Timestamp(8), [fact]).unwrap();
+    (records.remove(0), head)
+}
+
 /// An export of some records, as lines with their line feeds.
 fn export(recorder: &Recorder, records: u64) -> Vec<String> {
-    let (record, mut head) = recorder.begin(&"instance".into(), "chain");
+    export_begun(Timestamp(7), recorder, records)
+}
+
+/// As [`export`], of a chain that began at another time.
+fn export_begun(time: Timestamp, recorder: &Recorder, records: u64) -> Vec<String> {
+    let (record, mut head) = recorder.begin(&"instance".into(), "chain", time);
     let mut lines = vec![record.line()];
     for number in 1..records {
         let fact = Fact {
@@ -22,7 +33,7 @@ fn export(recorder: &Recorder, records: u64) -> Vec<String> {
             }],
             ..Fact::new(Kind::Admitted)
         };
-        let (record, next) = recorder.next(&head, fact).unwrap();
+        let (record, next) = next(recorder, &head, fact);
         lines.push(record.line());
         head = next;
     }
@@ -116,7 +127,7 @@ fn a_forged_record_does_not_fit() {
         key: String::new(),
         seal: String::new(),
     };
-    let (forged, _) = recorder.next(&at, Fact::new(Kind::Allowed)).unwrap();
+    let (forged, _) = next(&recorder, &at, Fact::new(Kind::Allowed));
     lines.insert(3, forged.line() + "\n");
     assert!(verify(&lines, Vec::new()).is_err());
     lines.remove(4);
@@ -142,7 +153,7 @@ fn another_history_is_found_by_key_or_anchor() {
         8,
     );
     assert_eq!(verify(&forged, Vec::new()), Err(Problem::Key));
-    let unkeyed = export(&Recorder::default(), 9);
+    let unkeyed = export_begun(Timestamp(6), &Recorder::default(), 9);
     assert!(
         verify(&unkeyed, Vec::new()).is_ok(),
         "nothing tells it from the real one"
@@ -178,14 +189,15 @@ fn a_chain_may_take_a_key_and_not_lose_it() {
         key: Some(key()),
         ..Recorder::default()
     };
-    let (first, head) = plain.begin(&"instance".into(), "chain");
-    let (second, head) = keyed.next(&head, Fact::new(Kind::Allowed)).unwrap();
+    let (first, head) = plain.begin(&"instance".into(), "chain", Timestamp(7));
+    let (second, head) = next(&keyed, &head, Fact::new(Kind::Allowed));
     let lines: Vec<String> = [first.line(), second.line(), head.line(2)]
         .map(|line| line + "\n")
         .into();
     assert_eq!(verify(&lines, vec![key()]).unwrap().count, 2);
     assert_eq!(verify(&lines, Vec::new()), Err(Problem::Key));
-    assert!(plain.next(&head, Fact::new(Kind::Allowed)).is_err());
+    let more = plain.chain(head, Timestamp(8), [Fact::new(Kind::Allowed)]);
+    assert!(more.is_err());
 }
 
 #[test]
@@ -216,7 +228,7 @@ fn a_checkpoint_answers_for_what_was_removed() {
         ..Fact::new(Kind::Checkpoint)
     };
     let with = |fact: Fact| {
-        let (record, head) = recorder.next(&head, fact).unwrap();
+        let (record, head) = next(&recorder, &head, fact);
         let mut rest = lines[3..].to_vec();
         rest.extend([record.line() + "\n", head.line(6) + "\n"]);
         verify(&rest, Vec::new())
@@ -233,14 +245,14 @@ fn texts_are_bounded_and_redacted() {
         redactor: Redactor::new(&["hunter2".to_owned()], &[]).unwrap(),
         key: None,
     };
-    let (_, head) = recorder.begin(&"instance".into(), "chain");
+    let (_, head) = recorder.begin(&"instance".into(), "chain", Timestamp(7));
     let fact = Fact {
         call: Some(CallId::from("x".repeat(100_000).as_str())),
         patterns: vec!["hunter2\n\"".repeat(1000); 1000],
         reason: "says hunter2".to_owned(),
         ..Fact::new(Kind::Denied)
     };
-    let (record, _) = recorder.next(&head, fact).unwrap();
+    let (record, _) = next(&recorder, &head, fact);
     let line = record.line();
     assert!(
         line.len() < 20_000 && !line.contains("hunter2") && !line.contains('\n'),

@@ -1,104 +1,23 @@
 //! The audit in the database: records in a table that only grows, and the head of their chain in another.
 //!
-//! *Invariant:* the head is read and moved in the transaction that adds the record, and what a record tells of is changed
-//! in that transaction too, so two processes never fork the chain and the audit never disagrees with the other tables.
+//! *Invariant:* records are removed here, and only the sequencer adds some (`sequencer`).
 
 use std::path::Path;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use toolgate_model::{InstanceId, Timestamp};
+use toolgate_model::Timestamp;
 
-use super::error::{Doing, failed, limit, signed, unsigned};
+use super::error::{Doing, limit, signed, unsigned};
 use super::schema;
+use super::sequencer::{Note, existing_end};
 use super::store::LocalStore;
-use super::writer::Operation;
-use crate::audit::{Fact, Head, Kind, Record, Recorder};
+use crate::audit::{Fact, Kind};
+use crate::outbox::Outbox;
 use crate::{Audit, AuditEnd, AuditLine, StoreError};
 
 /// Records that one transaction removes, so that others need not wait long.
 const RECORDS_PER_DELETE: u64 = 20_000;
-
-fn end(db: &Connection) -> Result<Option<AuditEnd>, StoreError> {
-    let read = |row: &Row<'_>| {
-        Ok(AuditEnd {
-            head: Head {
-                chain: row.get(0)?,
-                sequence: unsigned(row.get(1)?),
-                hash: row.get(2)?,
-                key: row.get(3)?,
-                seal: row.get(4)?,
-            },
-            removed: unsigned(row.get(5)?),
-        })
-    };
-    db.prepare_cached("SELECT chain, sequence, hash, key, seal, removed FROM audit_head")
-        .and_then(|mut statement| statement.query_row([], read).optional())
-        .doing(db, "read the head of the audit")
-}
-
-fn existing_end(db: &Connection) -> Result<AuditEnd, StoreError> {
-    end(db)?.ok_or_else(|| StoreError::NotFound("the head of the audit".to_owned()))
-}
-
-fn insert(db: &Connection, record: &Record) -> Result<(), StoreError> {
-    db.prepare_cached("INSERT INTO audit (sequence, time, hash, record) VALUES (?, ?, ?, ?)")
-        .and_then(|mut statement| {
-            let values = params![
-                signed(record.sequence),
-                record.time.millis(),
-                record.hash,
-                record.line()
-            ];
-            statement.execute(values)
-        })
-        .map(drop)
-        .doing(db, "add to the audit")
-}
-
-/// Begins the chain of a new database; looks whether an old one can go on.
-pub(super) fn begin(db: &Connection, recorder: &Recorder, instance: &InstanceId) -> Result<(), StoreError> {
-    if let Some(end) = end(db)? {
-        return checked(recorder.check(&end.head));
-    }
-    let chain = uuid::Uuid::now_v7().simple().to_string();
-    let (record, head) = recorder.begin(instance, &chain);
-    // Only one process opens a data directory at a time.
-    let transaction = db.unchecked_transaction().doing(db, "begin the audit")?;
-    insert(&transaction, &record)?;
-    db.execute(
-        "INSERT INTO audit_head (only_row, chain, sequence, hash, key, seal, removed) VALUES (1, ?, ?, ?, ?, ?, 0)",
-        params![head.chain, signed(head.sequence), head.hash, head.key, head.seal],
-    )
-    .doing(db, "begin the audit")?;
-    transaction.commit().doing(db, "begin the audit")
-}
-
-/// Adds facts to the chain, in the transaction that the caller is in.
-pub(super) fn append(
-    db: &Connection,
-    recorder: &Recorder,
-    facts: impl IntoIterator<Item = Fact>,
-) -> Result<(), StoreError> {
-    let mut facts = facts.into_iter().peekable();
-    if facts.peek().is_none() {
-        return Ok(());
-    }
-    let mut head = existing_end(db)?.head;
-    for fact in facts {
-        let (record, next) = checked(recorder.next(&head, fact))?;
-        insert(db, &record)?;
-        head = next;
-    }
-    db.prepare_cached("UPDATE audit_head SET sequence = ?, hash = ?, key = ?, seal = ?")
-        .and_then(|mut statement| statement.execute(params![signed(head.sequence), head.hash, head.key, head.seal]))
-        .map(drop)
-        .doing(db, "move the head of the audit")
-}
-
-fn checked<T>(result: Result<T, crate::audit::RecordError>) -> Result<T, StoreError> {
-    result.map_err(|error| failed("go on with the audit", error))
-}
 
 fn lines(db: &Connection, from: u64, items: usize) -> Result<Vec<AuditLine>, StoreError> {
     let read = |row: &Row<'_>| {
@@ -130,7 +49,7 @@ fn since(db: &Connection, time: Timestamp) -> Result<u64, StoreError> {
 
 /// Removes the records before a moment, from the oldest on, and leaves a checkpoint. Not for the sake of checkpoints
 /// alone: each would make way for another.
-fn sweep(db: &Connection, recorder: &Recorder, before: Timestamp) -> Result<usize, StoreError> {
+fn sweep(db: &Connection, outbox: &mut Outbox, before: Timestamp) -> Result<usize, StoreError> {
     let what = "remove old records of the audit";
     let end = existing_end(db)?;
     let last = since(db, before)?
@@ -168,39 +87,14 @@ fn sweep(db: &Connection, recorder: &Recorder, before: Timestamp) -> Result<usiz
         removed_hash: hash,
         ..Fact::new(Kind::Checkpoint)
     };
-    append(db, recorder, [fact])?;
+    outbox.tell(fact);
     Ok(count)
-}
-
-/// A fact on its way.
-struct Noted {
-    recorder: std::sync::Arc<Recorder>,
-    fact: Fact,
-}
-
-impl Operation for Noted {
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
-        append(db, &self.recorder, [self.fact.clone()])
-    }
-
-    fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
-        if let Err(error) = outcome {
-            tracing::error!(%error, kind = self.fact.kind.as_str(), "a record of the audit is lost");
-        }
-    }
-
-    fn unattended(&self) -> bool {
-        true
-    }
 }
 
 #[async_trait]
 impl Audit for LocalStore {
     fn audit(&self, fact: Fact) {
-        self.writer.enqueue(Noted {
-            recorder: self.recorder.clone(),
-            fact,
-        });
+        self.writer.enqueue(Note(fact.into()));
     }
 
     async fn audit_end(&self) -> Result<AuditEnd, StoreError> {
@@ -216,8 +110,7 @@ impl Audit for LocalStore {
     }
 
     async fn sweep_audit(&self, before: Timestamp) -> Result<usize, StoreError> {
-        let recorder = self.recorder.clone();
-        self.writer.write(move |db| sweep(db, &recorder, before)).await
+        self.writer.tell(move |db, outbox| sweep(db, outbox, before)).await
     }
 }
 

@@ -12,15 +12,16 @@ use super::error::{Doing, decode, encode, failed, limit, signed, unsigned};
 use super::instances::Instances;
 use super::prompts;
 use super::query::Query;
-use super::{LocalStore, audit, sessions};
-use crate::audit::{Fact, Recorder};
-use crate::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
+use super::{LocalStore, sessions};
+use crate::audit::Fact;
+use crate::outbox::{Entry, Outbox};
+use crate::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError, events};
 
 /// So many calls are changed in one transaction: all that there are would be more than the log may have.
 const CALLS_PER_DELETE: i64 = 64;
 
 /// A record and events as they are stored; made before the writer is bothered.
-struct Entry {
+struct Change {
     record: CallRecord,
     json: String,
     /// What a text is looked for in.
@@ -30,9 +31,11 @@ struct Entry {
     follows: u64,
     /// Whether the end is among the events.
     ends: bool,
+    /// What the journal has of it.
+    told: Vec<Entry>,
 }
 
-impl Entry {
+impl Change {
     fn new(record: CallRecord, events: &[CallEvent]) -> Result<Self, StoreError> {
         let follows = match events.first() {
             Some(first) => first.sequence.checked_sub(1),
@@ -50,6 +53,8 @@ impl Entry {
         };
         let json = encode("a call", &record)?;
         let ends = events.iter().any(|event| matches!(event.kind, EventKind::Ended(_)));
+        let told = events::of_call(&record, events);
+        let told = told.iter().map(Entry::try_from).collect::<Result<_, StoreError>>()?;
         let events = events.iter().map(text_of).collect::<Result<_, StoreError>>()?;
         let words = [&record.tool, record.id.as_str(), &record.title, &record.summary].join("\n");
         Ok(Self {
@@ -59,6 +64,7 @@ impl Entry {
             events,
             follows,
             ends,
+            told,
         })
     }
 
@@ -79,7 +85,7 @@ impl Entry {
         }
     }
 
-    fn create(&self, db: &Connection, recorder: &Recorder) -> Result<Created, StoreError> {
+    fn create(self, db: &Connection, outbox: &mut Outbox) -> Result<Created, StoreError> {
         let CallRecord {
             id,
             owner,
@@ -121,12 +127,12 @@ impl Entry {
             return Ok(Created::Taken(Box::new(taken)));
         }
         self.store_events(db, db.last_insert_rowid())?;
-        let end = self.ends.then(|| Fact::ended(&self.record));
-        audit::append(db, recorder, [Fact::admitted(&self.record)].into_iter().chain(end))?;
+        outbox.tell(Fact::admitted(&self.record));
+        self.tell(outbox);
         Ok(Created::New)
     }
 
-    fn append(&self, db: &Connection, recorder: &Recorder) -> Result<(), StoreError> {
+    fn append(self, db: &Connection, outbox: &mut Outbox) -> Result<(), StoreError> {
         let CallRecord {
             id,
             owner,
@@ -162,10 +168,18 @@ impl Entry {
         match number {
             Some(number) => {
                 self.store_events(db, number)?;
-                audit::append(db, recorder, self.ends.then(|| Fact::ended(&self.record)))
+                self.tell(outbox);
+                Ok(())
             }
             None => Err(self.why_not(db)),
         }
+    }
+
+    fn tell(self, outbox: &mut Outbox) {
+        if self.ends {
+            outbox.tell(Fact::ended(&self.record));
+        }
+        self.told.into_iter().for_each(|event| outbox.tell(event));
     }
 
     fn store_events(&self, db: &Connection, call: i64) -> Result<(), StoreError> {
@@ -269,7 +283,7 @@ fn namesakes(db: &Connection, id: &CallId) -> Result<Vec<CallId>, StoreError> {
         .doing(db, "look for calls of a name")
 }
 
-fn events(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
+fn events_of(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
     let rows: Vec<(i64, String)> = db
         .prepare_cached(
             "SELECT sequence, event FROM events WHERE call = (SELECT number FROM calls WHERE id = ?) AND sequence > ?
@@ -376,31 +390,29 @@ pub(super) fn select(filter: &CallFilter) -> Query {
 #[async_trait]
 impl CallLog for LocalStore {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
-        let entry = Entry::new(record, &events)?;
-        if entry.follows != 0 {
+        let change = Change::new(record, &events)?;
+        if change.follows != 0 {
             return Err(StoreError::Conflict(format!(
                 "the log of call {} does not begin at 1",
-                entry.record.id
+                change.record.id
             )));
         }
-        let bytes = entry.bytes();
+        let bytes = change.bytes();
         if let Err(full) = self.quota.check_records(bytes as u64) {
             if !self.make_room(bytes as u64).await {
                 return Err(full);
             }
             self.quota.check_records(bytes as u64)?;
         }
-        let recorder = self.recorder.clone();
         self.writer
-            .write_sized(bytes, move |db| entry.create(db, &recorder))
+            .tell_sized(bytes, move |db, outbox| change.create(db, outbox))
             .await
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-        let entry = Entry::new(record, &events)?;
-        let recorder = self.recorder.clone();
+        let change = Change::new(record, &events)?;
         self.writer
-            .write_sized(entry.bytes(), move |db| entry.append(db, &recorder))
+            .tell_sized(change.bytes(), move |db, outbox| change.append(db, outbox))
             .await
     }
 
@@ -416,7 +428,7 @@ impl CallLog for LocalStore {
 
     async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError> {
         let id = id.clone();
-        self.readers.read(move |db| events(db, &id, after, limit)).await
+        self.readers.read(move |db| events_of(db, &id, after, limit)).await
     }
 
     async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {

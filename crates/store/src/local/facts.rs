@@ -14,6 +14,7 @@ use super::error::{Doing, decode};
 use super::overlay::Overlay;
 use super::store::LocalStore;
 use super::writer::Operation;
+use crate::outbox::Outbox;
 use crate::{SessionFacts, StoreError};
 
 /// One fact on its way.
@@ -26,7 +27,7 @@ struct Remembered {
 }
 
 impl Operation for Remembered {
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+    fn run(&mut self, db: &Connection, _: &mut Outbox) -> Result<(), StoreError> {
         db.prepare_cached(
             "INSERT INTO facts (workspace, session, key, value) VALUES (?, ?, ?, ?)
              ON CONFLICT (workspace, session, key) DO UPDATE SET value = excluded.value",

@@ -1,61 +1,21 @@
-//! The journal of what happened, numbered by the database.
+//! The journal of what happened.
 //!
-//! *Invariant:* a number is given inside the transaction that stores its event, so one that was rolled back leaves no gap.
-
-use std::sync::Arc;
+//! *Invariant:* events are read and removed here, and only the sequencer adds some (`sequencer`).
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use tokio::sync::watch;
 use toolgate_model::{ServiceEvent, Timestamp};
 
 use super::error::{Doing, decode, limit, signed, unsigned};
+use super::follower::end_of_journal;
+use super::sequencer::Note;
 use super::store::LocalStore;
-use super::writer::Operation;
+use crate::outbox::Entry;
 use crate::{Journal, StoreError};
 
 /// So many events are deleted in one transaction, so that the log has room for it.
 const EVENTS_PER_DELETE: i64 = 1024;
-
-/// One event on its way.
-struct Recorded {
-    last: Arc<watch::Sender<u64>>,
-    time: Timestamp,
-    json: String,
-    number: u64,
-}
-
-impl Operation for Recorded {
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
-        db.prepare_cached("INSERT INTO journal (time, event) VALUES (?, ?)")
-            .and_then(|mut statement| statement.execute(params![self.time.millis(), self.json]))
-            .doing(db, "write to the journal")?;
-        self.number = unsigned(db.last_insert_rowid());
-        Ok(())
-    }
-
-    fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
-        match outcome {
-            Ok(()) => drop(self.last.send_replace(self.number)),
-            Err(error) => tracing::error!(%error, "an event of the journal is lost"),
-        }
-    }
-
-    fn unattended(&self) -> bool {
-        true
-    }
-}
-
-/// Returns the number of the last event that was ever stored.
-pub(super) fn last(db: &Connection) -> Result<u64, StoreError> {
-    let number: Option<i64> = db
-        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'", [], |row| {
-            row.get(0)
-        })
-        .optional()
-        .doing(db, "read the end of the journal")?;
-    Ok(number.map_or(0, unsigned))
-}
 
 fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
     let rows: Vec<(i64, String)> = db
@@ -76,15 +36,8 @@ fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceE
 #[async_trait]
 impl Journal for LocalStore {
     fn record(&self, event: ServiceEvent) {
-        match serde_json::to_string(&event) {
-            Ok(json) => {
-                self.writer.enqueue(Recorded {
-                    last: Arc::clone(&self.last),
-                    time: event.time,
-                    json,
-                    number: 0,
-                });
-            }
+        match Entry::try_from(&event) {
+            Ok(entry) => self.writer.enqueue(Note(entry)),
             Err(error) => tracing::error!(%error, "an event of the journal is lost"),
         }
     }
@@ -93,11 +46,16 @@ impl Journal for LocalStore {
         self.readers.read(move |db| since(db, after, limit)).await
     }
 
-    fn last(&self) -> watch::Receiver<u64> {
-        self.last.subscribe()
+    async fn last(&self) -> Result<watch::Receiver<u64>, StoreError> {
+        let listener = self.follower.listen()?;
+        // What another process has stored is not known here while nobody listens.
+        self.follower.reached(self.readers.read(end_of_journal).await?);
+        Ok(listener)
     }
 
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError> {
+        // What is queued is in the journal at the end of its transaction, and not before.
+        self.writer.write(|_| Ok(())).await?;
         let mut count = 0;
         loop {
             let deleted = self.writer.write(move |db| {

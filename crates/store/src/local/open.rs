@@ -5,20 +5,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use toolgate_model::{Durability, InstanceId};
 
 use super::blobs::Blobs;
 use super::checkpoint::Files;
 use super::error::io;
 use super::folders::{Folders, WORKSPACES, create_folder};
+use super::follower::{Follower, end_of_journal};
 use super::instances::Instances;
 use super::quota::{Quota, QuotaLimits};
 use super::readers::Readers;
+use super::sequencer::Sequencer;
 use super::spool::Spool;
 use super::store::LocalStore;
 use super::writer::Writer;
-use super::{audit, journal, output_recovery, schema};
+use super::{output_recovery, schema};
 use crate::StoreError;
 use crate::audit::Recorder;
 
@@ -71,7 +72,8 @@ impl LocalStore {
         let held = instances.hold(&instance)?;
         instances.tidy();
         let db = schema::open_writer(&database, durability)?;
-        audit::begin(&db, &recorder, &instance)?;
+        let follower = Arc::new(Follower::new(database.clone(), end_of_journal(&db)?));
+        let sequencer = Sequencer::new(&db, recorder, follower.clone(), &instance)?;
         let spool = Arc::new(Spool::new(
             folders,
             instance,
@@ -81,20 +83,18 @@ impl LocalStore {
         ));
         output_recovery::move_apart(&db, &spool, &data_dir)?;
         output_recovery::recover(&db, &spool)?;
-        let last = Arc::new(watch::Sender::new(journal::last(&db)?));
         let readers = Arc::new(Readers::new(database));
-        let writer = Arc::new(Writer::start(db, files, readers.clone(), held)?);
+        let writer = Arc::new(Writer::start(db, files, readers.clone(), sequencer, held)?);
         drop(opening);
         Ok(Self {
             writer,
-            recorder: Arc::new(recorder),
             readers,
             instances,
             spool,
             blobs,
             overlay: Arc::default(),
             quota,
-            last,
+            follower,
         })
     }
 }

@@ -22,6 +22,7 @@ use super::spool::Spool;
 use super::store::LocalStore;
 use super::sweep;
 use super::writer::{Operation, Writer};
+use crate::outbox::Outbox;
 use crate::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, Page, PageRequest, StoreError,
 };
@@ -40,7 +41,7 @@ struct Completion {
 }
 
 impl Operation for Completion {
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+    fn run(&mut self, db: &Connection, _: &mut Outbox) -> Result<(), StoreError> {
         if let Some(live) = self.spool.live(&self.id) {
             self.info.get_or_insert_with(|| live.end());
             self.spool.secure(&live)?;

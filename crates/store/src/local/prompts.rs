@@ -11,11 +11,12 @@ use toolgate_model::{
 use super::error::{Doing, decode, encode, is_duplicate};
 use super::instances::Instances;
 use super::query::Query;
-use super::{LocalStore, audit};
-use crate::audit::{Fact, Recorder};
-use crate::{PromptFilter, Prompts, Settled, Settlement, StoreError};
+use super::store::LocalStore;
+use crate::audit::Fact;
+use crate::outbox::{Entry, Outbox};
+use crate::{PromptFilter, Prompts, Settled, Settlement, StoreError, events};
 
-fn open(db: &Connection, recorder: &Recorder, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
+fn open(db: &Connection, outbox: &mut Outbox, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
     let added = db
         .prepare_cached(
             "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -33,10 +34,12 @@ fn open(db: &Connection, recorder: &Recorder, prompt: &Prompt, json: &str) -> Re
             ])
         })
         .doing(db, "store a prompt")?;
-    match added {
-        0 => Err(StoreError::Conflict(format!("prompt {} exists", prompt.id))),
-        _ => audit::append(db, recorder, [Fact::prompted(prompt)]),
+    if added == 0 {
+        return Err(StoreError::Conflict(format!("prompt {} exists", prompt.id)));
     }
+    outbox.tell(Fact::prompted(prompt));
+    outbox.tell(Entry::try_from(&events::prompt_opened(prompt))?);
+    Ok(())
 }
 
 fn get(db: &Connection, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -71,7 +74,7 @@ fn close(db: &Connection, mut prompt: Prompt, settlement: Settlement) -> Result<
 
 fn approve(
     db: &Connection,
-    recorder: &Recorder,
+    outbox: &mut Outbox,
     id: &PromptId,
     approval: Approval,
 ) -> Result<Option<Prompt>, StoreError> {
@@ -86,14 +89,14 @@ fn approve(
         let fact = Fact::approved(&prompt, &approval);
         prompt.approvals.push(approval);
         replace(db, &prompt)?;
-        audit::append(db, recorder, [fact])?;
+        outbox.tell(fact);
     }
     Ok(Some(prompt))
 }
 
 fn settle(
     db: &Connection,
-    recorder: &Recorder,
+    outbox: &mut Outbox,
     first: Settlement,
     also: Vec<Settlement>,
     grants: &[(Grant, String)],
@@ -106,7 +109,7 @@ fn settle(
     }
     let made = grants.iter().map(|(grant, _)| grant.id.clone()).collect();
     let prompt = close(db, prompt, first)?;
-    let mut facts = vec![Fact::decided(&prompt, made)];
+    tell_end(outbox, &prompt, made)?;
     let mut prompts = vec![prompt];
     for (grant, json) in grants {
         add_grant(db, grant, json)?;
@@ -117,12 +120,17 @@ fn settle(
         {
             let used = settlement.uses.clone();
             let prompt = close(db, prompt, settlement)?;
-            facts.push(Fact::decided(&prompt, used));
+            tell_end(outbox, &prompt, used)?;
             prompts.push(prompt);
         }
     }
-    audit::append(db, recorder, facts)?;
     Ok(Settled::Now { prompts })
+}
+
+fn tell_end(outbox: &mut Outbox, prompt: &Prompt, grants: Vec<GrantId>) -> Result<(), StoreError> {
+    outbox.tell(Fact::decided(prompt, grants));
+    outbox.tell(Entry::try_from(&events::prompt_ended(prompt))?);
+    Ok(())
 }
 
 /// The owner of the grants that outlast any run.
@@ -253,13 +261,15 @@ pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(),
     Ok(())
 }
 
-fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
+fn revoke(db: &Connection, outbox: &mut Outbox, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
     let json: Option<String> = db
         .prepare_cached("DELETE FROM grants WHERE id = ? RETURNING content")
         .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
         .doing(db, "delete a grant")?;
     let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
-    audit::append(db, recorder, grant.as_ref().map(|grant| Fact::revoked(grant, by)))?;
+    if let Some(grant) = &grant {
+        outbox.tell(Fact::revoked(grant, by));
+    }
     Ok(grant)
 }
 
@@ -267,8 +277,9 @@ fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId, by: &str) -> Resul
 impl Prompts for LocalStore {
     async fn open(&self, prompt: Prompt) -> Result<(), StoreError> {
         let json = encode("a prompt", &prompt)?;
-        let recorder = self.recorder.clone();
-        self.writer.write(move |db| open(db, &recorder, &prompt, &json)).await
+        self.writer
+            .tell(move |db, outbox| open(db, outbox, &prompt, &json))
+            .await
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -283,8 +294,9 @@ impl Prompts for LocalStore {
 
     async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
         let id = id.clone();
-        let recorder = self.recorder.clone();
-        self.writer.write(move |db| approve(db, &recorder, &id, approval)).await
+        self.writer
+            .tell(move |db, outbox| approve(db, outbox, &id, approval))
+            .await
     }
 
     async fn settle(
@@ -297,9 +309,8 @@ impl Prompts for LocalStore {
             .into_iter()
             .map(|grant| encode("a grant", &grant).map(|json| (grant, json)))
             .collect::<Result<_, _>>()?;
-        let recorder = self.recorder.clone();
         self.writer
-            .write(move |db| settle(db, &recorder, first, also, &grants))
+            .tell(move |db, outbox| settle(db, outbox, first, also, &grants))
             .await
     }
 
@@ -315,7 +326,6 @@ impl Prompts for LocalStore {
 
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
         let (id, by) = (id.clone(), by.to_owned());
-        let recorder = self.recorder.clone();
-        self.writer.write(move |db| revoke(db, &recorder, &id, &by)).await
+        self.writer.tell(move |db, outbox| revoke(db, outbox, &id, &by)).await
     }
 }

@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use crate::StoreError;
+use crate::outbox::Outbox;
 
 const MAX_AWAITED_WRITES: usize = 1024;
 const MAX_BATCH_OPERATIONS: usize = 256;
@@ -37,8 +38,8 @@ const IDLE_POLLS: u32 = 50;
 
 /// One change, run by the writer.
 pub(super) trait Operation: Send {
-    /// Makes the change, inside a savepoint.
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
+    /// Makes the change, inside a savepoint, and puts what it has to tell into the outbox.
+    fn run(&mut self, db: &Connection, outbox: &mut Outbox) -> Result<(), StoreError>;
 
     /// Hears what became of it, after the commit.
     fn end(self: Box<Self>, outcome: Result<(), StoreError>);

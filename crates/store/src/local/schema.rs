@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::local::{LocalStore, output_folder, workspace_folder};
-    use crate::{Outputs as _, SessionFacts as _};
+    use crate::{Outputs as _, SessionFacts as _, Upkeep as _};
 
     /// The version that told sessions apart by their ids only, and kept all outputs in one folder.
     const SHARED: usize = 3;

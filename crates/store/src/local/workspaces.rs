@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use toolgate_model::Timestamp;
 
-use super::audit;
 use super::error::Doing as _;
 use super::readers::blocking;
 use super::store::LocalStore;
-use crate::audit::{Fact, Recorder};
+use crate::audit::Fact;
+use crate::outbox::Outbox;
 use crate::{OpenedWorkspace, StoreError, Workspaces};
 
-fn keep(db: &Connection, recorder: &Recorder, opened: &OpenedWorkspace) -> Result<(), StoreError> {
+fn keep(db: &Connection, outbox: &mut Outbox, opened: &OpenedWorkspace) -> Result<(), StoreError> {
     db.prepare_cached(
         "INSERT INTO workspaces (name, directory, opened_by, time) VALUES (?, ?, ?, ?)
          ON CONFLICT (name) DO UPDATE SET
@@ -23,16 +23,18 @@ fn keep(db: &Connection, recorder: &Recorder, opened: &OpenedWorkspace) -> Resul
         statement.execute(params![opened.name, opened.directory, opened.by, opened.time.millis()])
     })
     .doing(db, "remember a workspace")?;
-    let fact = Fact::workspace_opened(&opened.name, &opened.directory, &opened.by);
-    audit::append(db, recorder, Some(fact))
+    outbox.tell(Fact::workspace_opened(&opened.name, &opened.directory, &opened.by));
+    Ok(())
 }
 
-fn drop_one(db: &Connection, recorder: &Recorder, name: &str, by: &str) -> Result<bool, StoreError> {
+fn drop_one(db: &Connection, outbox: &mut Outbox, name: &str, by: &str) -> Result<bool, StoreError> {
     let gone = db
         .prepare_cached("DELETE FROM workspaces WHERE name = ?")
         .and_then(|mut statement| statement.execute([name]))
         .doing(db, "forget a workspace")?;
-    audit::append(db, recorder, (gone > 0).then(|| Fact::workspace_closed(name, by)))?;
+    if gone > 0 {
+        outbox.tell(Fact::workspace_closed(name, by));
+    }
     Ok(gone > 0)
 }
 
@@ -57,14 +59,14 @@ impl Workspaces for LocalStore {
     async fn keep_workspace(&self, opened: OpenedWorkspace) -> Result<(), StoreError> {
         let (spool, name) = (self.spool.clone(), opened.name.clone());
         blocking(move || spool.make_folder(&name)).await?;
-        let recorder = self.recorder.clone();
-        self.writer.write(move |db| keep(db, &recorder, &opened)).await
+        self.writer.tell(move |db, outbox| keep(db, outbox, &opened)).await
     }
 
     async fn drop_workspace(&self, name: &str, by: &str) -> Result<bool, StoreError> {
         let (name, by) = (name.to_owned(), by.to_owned());
-        let recorder = self.recorder.clone();
-        self.writer.write(move |db| drop_one(db, &recorder, &name, &by)).await
+        self.writer
+            .tell(move |db, outbox| drop_one(db, outbox, &name, &by))
+            .await
     }
 
     async fn workspaces(&self) -> Result<Vec<OpenedWorkspace>, StoreError> {

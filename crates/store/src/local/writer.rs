@@ -32,7 +32,9 @@ pub(super) use super::queue::Operation;
 use super::queue::{BATCH_BYTES, Batch, CloseAtEnd, Queue, log_bytes};
 use super::readers::Readers;
 use super::schema::BUSY_TIMEOUT;
+use super::sequencer::{Gathering, Sequencer};
 use crate::StoreError;
+use crate::outbox::Outbox;
 
 /// How long reads may stand in the way of a full log before they are interrupted.
 const READ_GRACE: Duration = Duration::from_millis(500);
@@ -58,6 +60,7 @@ struct Shared {
     log: Checkpointer,
     files: Arc<Files>,
     readers: Arc<Readers>,
+    sequencer: Sequencer,
     metrics: OnceLock<Arc<Metrics>>,
 }
 
@@ -67,6 +70,7 @@ impl Writer {
         db: Connection,
         files: Arc<Files>,
         readers: Arc<Readers>,
+        sequencer: Sequencer,
         held: impl Send + 'static,
     ) -> Result<Self, StoreError> {
         db.pragma_update(None, "wal_autocheckpoint", 0)
@@ -79,6 +83,7 @@ impl Writer {
             log,
             files,
             readers,
+            sequencer,
             metrics: OnceLock::new(),
         });
         let held_up = Arc::clone(&shared);
@@ -111,14 +116,23 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.write_sized(0, work).await
+        self.tell(move |db, _| work(db)).await
     }
 
-    /// As [`Self::write`], for a change that writes so many bytes.
-    pub(super) async fn write_sized<T, F>(&self, bytes: usize, work: F) -> Result<T, StoreError>
+    /// As [`Self::write`], for a change that is told of in the audit or in the journal.
+    pub(super) async fn tell<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Connection, &mut Outbox) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.tell_sized(0, work).await
+    }
+
+    /// As [`Self::tell`], for a change that writes so many bytes.
+    pub(super) async fn tell_sized<T, F>(&self, bytes: usize, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &mut Outbox) -> Result<T, StoreError> + Send + 'static,
     {
         let room = Arc::clone(&self.shared.queue.room)
             .acquire_owned()
@@ -201,11 +215,11 @@ struct Write<T, F> {
 impl<T, F> Operation for Write<T, F>
 where
     T: Send,
-    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+    F: FnOnce(&Connection, &mut Outbox) -> Result<T, StoreError> + Send,
 {
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+    fn run(&mut self, db: &Connection, outbox: &mut Outbox) -> Result<(), StoreError> {
         if let Some(work) = self.work.take() {
-            self.result = Some(work(db)?);
+            self.result = Some(work(db, outbox)?);
         }
         Ok(())
     }
@@ -251,7 +265,9 @@ impl Shared {
             return;
         }
         let from = Instant::now();
-        let worked = self.make_room(db, log_bytes(&batch)).and_then(|()| run(db, &mut batch));
+        let worked = self
+            .make_room(db, log_bytes(&batch))
+            .and_then(|()| self.run(db, &mut batch));
         match worked {
             Ok(()) => self.committed(db, from),
             Err(error) => {
@@ -323,7 +339,7 @@ impl Shared {
         // What was queued at this moment may be more than there is room for.
         let mut batch = self.queue.take(0);
         let nothing_fits = batch.is_empty();
-        let worked = catch_unwind(AssertUnwindSafe(|| finish(db, &mut batch)));
+        let worked = catch_unwind(AssertUnwindSafe(|| self.finish(db, &mut batch)));
         match worked {
             Ok(Ok(())) => {
                 self.committed(db, from);
@@ -342,6 +358,34 @@ impl Shared {
         }
     }
 
+    /// Runs a batch in one transaction and answers it. On error nothing of it is stored and nobody is answered.
+    fn run(&self, db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
+        statement(db, "BEGIN IMMEDIATE")?;
+        self.finish(db, batch)
+    }
+
+    /// As [`Self::run`], in a transaction that has begun.
+    fn finish(&self, db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
+        let mut told = self.sequencer.gather();
+        let outcomes: Result<Vec<_>, StoreError> = batch
+            .iter_mut()
+            .map(|operation| step(db, operation.as_mut(), &mut told))
+            .collect();
+        let committed = outcomes.and_then(|outcomes| {
+            told.store(db)?;
+            statement(db, "COMMIT").map(|()| outcomes)
+        });
+        if committed.is_err() && !db.is_autocommit() {
+            statement(db, "ROLLBACK")?;
+        }
+        let outcomes = committed?;
+        told.wake();
+        for (operation, outcome) in batch.drain(..).zip(outcomes) {
+            operation.end(outcome);
+        }
+        Ok(())
+    }
+
     fn committed(&self, db: &Connection, from: Instant) {
         self.metrics.get().inspect(|all| all.store_written(from.elapsed()));
         if self.log.grow() {
@@ -355,30 +399,14 @@ impl Shared {
     }
 }
 
-/// Runs a batch in one transaction and answers it. On error nothing of it is stored and nobody is answered.
-fn run(db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
-    statement(db, "BEGIN IMMEDIATE")?;
-    finish(db, batch)
-}
-
-/// As [`run`], in a transaction that has begun.
-fn finish(db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
-    let outcomes: Result<Vec<_>, StoreError> = batch.iter_mut().map(|operation| step(db, operation.as_mut())).collect();
-    let committed = outcomes.and_then(|outcomes| statement(db, "COMMIT").map(|()| outcomes));
-    if committed.is_err() && !db.is_autocommit() {
-        statement(db, "ROLLBACK")?;
-    }
-    let outcomes = committed?;
-    for (operation, outcome) in batch.drain(..).zip(outcomes) {
-        operation.end(outcome);
-    }
-    Ok(())
-}
-
 /// Runs one operation. The outer error means that the transaction is gone.
-fn step(db: &Connection, operation: &mut dyn Operation) -> Result<Result<(), StoreError>, StoreError> {
+fn step(
+    db: &Connection,
+    operation: &mut dyn Operation,
+    told: &mut Gathering<'_>,
+) -> Result<Result<(), StoreError>, StoreError> {
     statement(db, "SAVEPOINT operation")?;
-    let outcome = operation.run(db);
+    let outcome = told.change(db, |outbox| operation.run(db, outbox));
     if let Err(error) = outcome {
         if db.is_autocommit() {
             return Err(error);
@@ -400,13 +428,18 @@ fn statement(db: &Connection, sql: &str) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use toolgate_model::Durability;
+
+    use super::super::follower::Follower;
+    use super::super::schema;
     use super::*;
+    use crate::audit::Recorder;
 
     /// What a note does to a table, and what became of it.
     struct Note(i64, std::sync::mpsc::Sender<(i64, bool)>);
 
     impl Operation for Note {
-        fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+        fn run(&mut self, db: &Connection, _: &mut Outbox) -> Result<(), StoreError> {
             insert(db, self.0)
         }
 
@@ -427,13 +460,15 @@ mod tests {
 
     fn start(path: &std::path::Path, db: Connection) -> Writer {
         let readers = Arc::new(Readers::new(path.to_owned()));
-        Writer::start(db, Arc::new(Files::new(path)), readers, ()).expect("a thread")
+        let follower = Arc::new(Follower::new(path.to_owned(), 0));
+        let sequencer = Sequencer::new(&db, Recorder::default(), follower, &"instance".into()).expect("an audit");
+        Writer::start(db, Arc::new(Files::new(path)), readers, sequencer, ()).expect("a thread")
     }
 
     fn database() -> (tempfile::TempDir, std::path::PathBuf, Connection) {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("db");
-        let db = Connection::open(&path).expect("a database");
+        let db = schema::open_writer(&path, Durability::Process).expect("a database");
         db.execute_batch("CREATE TABLE notes (number INTEGER PRIMARY KEY)")
             .expect("a table");
         (folder, path, db)
