@@ -52,6 +52,9 @@ Both are protobuf JSON, as grpcurl prints and reads it:
 The inputDigest is the one of the prompt: the decision is for exactly the input that was shown.
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
+    /// Prompts of all workspaces that you may see, as without --workspace.
+    #[arg(long, conflicts_with = "workspace")]
+    all: bool,
     /// Only prompts of this workspace.
     #[arg(long, value_name = "NAME|DIR")]
     workspace: Option<String>,
@@ -69,7 +72,8 @@ impl ApproveArgs {
         let replies = Replies::open(terminal)?;
         let found = connection::connect_all(globals).await?;
         let name = self.name.unwrap_or_else(user_name);
-        let mut sources = Sources::new(globals.clone(), self.workspace, self.session, name.clone());
+        let workspace = self.workspace.filter(|_| !self.all);
+        let mut sources = Sources::new(globals.clone(), workspace, self.session, name.clone());
         let is_one = found.len() == 1;
         for (instance, client) in found {
             match sources.add(&instance, client).await {

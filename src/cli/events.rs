@@ -37,6 +37,7 @@ impl EventsArgs {
             workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
             session_id: self.session.unwrap_or_default(),
             after_sequence: self.after,
+            resume_token: String::new(),
         };
         let mut events = Events {
             client,
@@ -81,12 +82,16 @@ impl Events {
                     Err(status) => status,
                 },
                 Some(stream) => match stream.message().await {
-                    Ok(Some(WatchEventsResponse { event: Some(event) })) => {
+                    Ok(Some(WatchEventsResponse {
+                        event: Some(event),
+                        resume_token,
+                    })) => {
                         self.attempts = 0;
-                        self.request.after_sequence = Some(event.sequence);
+                        self.request.after_sequence = resume_token.is_empty().then_some(event.sequence);
+                        self.request.resume_token = resume_token;
                         return Ok(event);
                     }
-                    Ok(Some(WatchEventsResponse { event: None })) => continue,
+                    Ok(Some(WatchEventsResponse { event: None, .. })) => continue,
                     Ok(None) => Status::unavailable("the stream ended"),
                     Err(status) => status,
                 },

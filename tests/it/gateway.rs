@@ -1,8 +1,10 @@
 //! A gateway before three workers: every RPC through it as at a worker, on behalf of the one who calls.
 
 mod chaos;
+mod doors;
 mod lists;
 mod lost;
+mod operators;
 mod setup;
 mod streams;
 

@@ -22,7 +22,8 @@ use toolgate_contract::*;
 use toolgate_model::Source;
 use toolgate_tool::Contribution;
 
-use self::client::{Form, Person, Stdio, call, params, text};
+pub(crate) use self::client::{Client, Form, Person, call, http, text};
+use self::client::{Stdio, params};
 use crate::support::*;
 
 /// A picture of one pixel.

@@ -15,6 +15,7 @@ use toolgate_contract::event::Event as Happening;
 use toolgate_contract::port_service_client::PortServiceClient;
 use toolgate_contract::*;
 
+pub(crate) use self::web::client;
 use crate::evaluated::evaluated;
 use crate::support::*;
 

@@ -37,7 +37,7 @@ fn setup() -> Setup {
 }
 
 /// Asks for a path and returns status and text; none if nobody listens.
-async fn get(address: &str, path: &str) -> Option<(u16, String)> {
+pub(crate) async fn get(address: &str, path: &str) -> Option<(u16, String)> {
     let asking = async {
         let mut stream = TcpStream::connect(address).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
@@ -59,7 +59,7 @@ async fn metrics(server: &Server) -> String {
 }
 
 /// The value of a series, 0 without it. The order of labels does not matter.
-fn value(text: &str, series: &str) -> f64 {
+pub(crate) fn value(text: &str, series: &str) -> f64 {
     let labels = |series: &str| {
         let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap_or((series, ""));
         let mut labels: Vec<_> = labels.split(',').map(str::to_owned).collect();
@@ -75,7 +75,7 @@ fn value(text: &str, series: &str) -> f64 {
 }
 
 /// The names of all series with those of their labels, as the service has them.
-fn series(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub(crate) fn series(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut series: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, _) = line.rsplit_once(' ').unwrap();
@@ -88,8 +88,9 @@ fn series(text: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The same as the list has them that the dashboard, the alerts and the page about metrics are held against.
-fn listed() -> BTreeMap<String, BTreeSet<String>> {
-    let list = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chart/metrics.txt")).unwrap();
+pub(crate) fn listed(list: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chart");
+    let list = std::fs::read_to_string(format!("{folder}/{list}")).unwrap();
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     let words = lines.map(|line| line.split_whitespace().map(str::to_owned));
     words
@@ -150,7 +151,11 @@ fn metrics_follow_calls_of_every_kind() {
         .await;
 
         let text = metrics(&server).await;
-        assert_eq!(series(&text), listed(), "what the service has, and the list");
+        assert_eq!(
+            series(&text),
+            listed("metrics.txt"),
+            "what the service has, and the list"
+        );
         check(
             &text,
             &[
@@ -295,7 +300,7 @@ fn who_starts_or_hangs_is_not_ready() {
 
 /// A collector that keeps what it gets.
 #[derive(Clone, Default)]
-struct Collector {
+pub(crate) struct Collector {
     traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     metrics: Arc<Mutex<Vec<ExportMetricsServiceRequest>>>,
 }
@@ -324,7 +329,7 @@ impl MetricsService for Collector {
 
 impl Collector {
     /// Starts one; it ends with the test's runtime.
-    fn start() -> (Self, String) {
+    pub(crate) fn start() -> (Self, String) {
         let (collector, address) = Self::serve(tonic::transport::Server::builder());
         (collector, format!("http://{address}"))
     }
@@ -369,7 +374,7 @@ impl Collector {
     }
 
     /// Waits for the span of this name whose parent is this, and returns it.
-    async fn span(&self, name: &str, parent: &[u8]) -> Span {
+    pub(crate) async fn span(&self, name: &str, parent: &[u8]) -> Span {
         let find = || {
             self.spans()
                 .into_iter()

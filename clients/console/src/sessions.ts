@@ -23,6 +23,8 @@ export function setTodos(session: string, list: Todo[]): void {
 }
 
 let last: bigint | undefined;
+/** Takes the stream up again where a number does not, as at a gateway; else empty. */
+let token = "";
 
 async function catchUp(signal: AbortSignal): Promise<void> {
   const [about] = await Promise.all([info.getServerInfo({}, { signal }), load(signal)]);
@@ -52,9 +54,11 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
     });
   };
   try {
-    const request = { workspace: ALL, ...(last === undefined ? {} : { afterSequence: last }) };
-    for await (const { event } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
+    const place = token !== "" ? { resumeToken: token } : last === undefined ? {} : { afterSequence: last };
+    const request = { workspace: ALL, ...place };
+    for await (const { event, resumeToken } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
       alive();
+      token = resumeToken;
       if (event === undefined) continue;
       if (event.event.case === "heartbeat" || event.event.case === "workspaceChanged") ask(ended);
       if (last === undefined || event.sequence > last) last = event.sequence;
@@ -64,8 +68,11 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
       if (event.event.case === "promptEnded") decisions.value += 1;
     }
   } catch (error) {
-    // The service has begun to count anew.
-    if (ConnectError.from(error).code === Code.OutOfRange) last = undefined;
+    // The service has begun to count anew, or it is another one.
+    if ([Code.OutOfRange, Code.InvalidArgument].includes(ConnectError.from(error).code)) {
+      last = undefined;
+      token = "";
+    }
     throw failure ?? error;
   } finally {
     stop.abort();

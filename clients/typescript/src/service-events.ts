@@ -46,10 +46,13 @@ export type ServiceEvent = {
 export async function* watchEvents(link: Link, options: EventsOptions): AsyncGenerator<ServiceEvent, void, undefined> {
   const { workspace = "", session: sessionId = "", signal, onOpen } = options;
   let last = options.after === undefined ? undefined : BigInt(options.after);
+  // Takes the stream up again where a number does not, as at a gateway; else empty.
+  let token = "";
   const attempts = link.attempts(signal);
   try {
     for (;;) {
-      const request = { workspace, sessionId, ...(last === undefined ? {} : { afterSequence: last }) };
+      const place = token !== "" ? { resumeToken: token } : last === undefined ? {} : { afterSequence: last };
+      const request = { workspace, sessionId, ...place };
       try {
         const opened = () => {
           attempts.succeeded();
@@ -59,7 +62,8 @@ export async function* watchEvents(link: Link, options: EventsOptions): AsyncGen
           signal,
           onOpen: opened,
         });
-        for await (const { event } of messages) {
+        for await (const { event, resumeToken } of messages) {
+          token = resumeToken;
           if (!event) {
             continue;
           }

@@ -17,6 +17,7 @@ use toolgate_contract::{
 };
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
+use toolgate_telemetry::Metrics;
 
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::wire::gone;
@@ -59,11 +60,13 @@ pub(crate) struct Directory {
     lookups: Semaphore,
     /// Those of each principal that has some under way.
     of_principals: Mutex<HashMap<String, Arc<Semaphore>>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Directory {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         Self {
+            metrics,
             known: Mutex::default(),
             lookups: Semaphore::new(MAX_LOOKUPS),
             of_principals: Mutex::default(),
@@ -139,12 +142,31 @@ impl Directory {
         }
         let remembered = self.recall(kind, id, caller);
         if let Some(worker) = remembered.and_then(|name| registry.workers.iter().find(|worker| *worker.name == *name)) {
+            self.metrics.gateway_looked_up("remembered");
             return Ok(worker.clone());
         }
         if let [only] = &registry.workers[..] {
             return Ok(only.clone());
         }
         // Nobody takes all turns. They are never closed.
+        let found = self.ask_all(registry, caller, kind, id).await;
+        self.metrics.gateway_looked_up(match &found {
+            Ok(_) => "found",
+            Err(status) if status.code() == Code::NotFound => "missing",
+            Err(status) if status.code() == Code::Unavailable => "worker_gone",
+            Err(_) => "refused",
+        });
+        found
+    }
+
+    /// Asks all workers for an id.
+    async fn ask_all(
+        &self,
+        registry: &Registry,
+        caller: &OnBehalf,
+        kind: Kind,
+        id: &str,
+    ) -> Result<Arc<Worker>, Status> {
         let own = self.turns_of(&caller.id());
         let _own_turn = own.acquire().await;
         let _turn = self.lookups.acquire().await;

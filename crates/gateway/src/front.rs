@@ -4,9 +4,11 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -14,6 +16,7 @@ use futures_util::stream::FuturesUnordered;
 use prost::Message;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
@@ -23,8 +26,10 @@ use toolgate_contract::{
     RevokeGrantResponse,
 };
 use toolgate_server::grpc::auth::OnBehalf;
-use toolgate_server::grpc::limits::TrafficLimits;
+use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH};
+use toolgate_server::grpc::limits::Traffic;
 use toolgate_server::grpc::status;
+use toolgate_telemetry::Metrics;
 use tower::Service;
 
 use crate::directory::Directory;
@@ -33,7 +38,8 @@ use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::table::{Aim, Merge, Own, Try, Way, way};
 use crate::wire::{Messages, decode, gone, unary};
-use crate::{lists, own, streams};
+use crate::worker::Worker;
+use crate::{doors, events, lists, own, streams};
 
 /// Says whether what a request names stands for several workspaces: all, or those below a prefix.
 fn is_several(named: &str) -> bool {
@@ -48,15 +54,19 @@ impl Front {
     pub(crate) fn new(
         config: &Config,
         registry: Arc<Registry>,
-        limits: TrafficLimits,
+        (traffic, tunnels, metrics): (Arc<Traffic>, TaskTracker, Arc<Metrics>),
         closing: CancellationToken,
     ) -> Self {
         Self(Arc::new(Parts {
             registry,
-            directory: Directory::new(),
-            facts: Facts::new(config, limits),
+            directory: Directory::new(metrics.clone()),
+            facts: Facts::new(config, traffic.limits()),
             closing,
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
+            traffic,
+            tunnels,
+            metrics,
+            hasher: RandomState::new(),
         }))
     }
 }
@@ -72,13 +82,20 @@ impl Service<Request<Body>> for Front {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let parts = self.0.clone();
-        Box::pin(async move { Ok(parts.answer(request).await.unwrap_or_else(Status::into_http)) })
+        Box::pin(async move {
+            Ok(match request.uri().path() {
+                MCP_PATH => doors::mcp(&parts, request).await,
+                path if path.starts_with(PORTS_PATH) => doors::ports(&parts, request).await,
+                _ => parts.answer(request).await.unwrap_or_else(Status::into_http),
+            })
+        })
     }
 }
 
 impl Parts {
     async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, Status> {
         let way = way(request.uri().path()).ok_or_else(|| Status::unimplemented("there is no such RPC"))?;
+        let arrived = Instant::now();
         let caller = OnBehalf::of(request.extensions())?;
         let (head, body) = request.into_parts();
         let mut messages = Messages::new(body, self.limit);
@@ -86,6 +103,7 @@ impl Parts {
         let has_message = first.is_some();
         let first = first.unwrap_or_default();
         let path = head.uri.path().to_owned();
+        let about = (path.as_str(), &first[..], arrived);
         let whole = |messages: Messages, added: &[u8]| {
             let body = match has_message {
                 true => messages.behind(&first, added),
@@ -98,20 +116,20 @@ impl Parts {
             Way::Passed(read, name) => (read, name, None),
             Way::PassedOrMerged(read, name, merge) => (read, name, Some(merge)),
             Way::Tried(what) => return self.try_all(&caller, what, &first).await,
-            Way::OfOne => return self.of_one(&caller, whole(messages, &[])).await,
+            Way::OfOne => return self.of_one(caller, whole(messages, &[]), about).await,
             Way::Own(Own::Info) => return own::info(&self, &caller).await,
             Way::Own(Own::Workspaces) => return own::workspaces(&self, &caller, decode(&first)?).await,
             Way::Own(Own::OpenWorkspace) => {
                 let worker = own::opener(&self, &caller, decode(&first)?).await?;
-                let answer = worker.pass(whole(messages, &[]), &caller.entry()).await;
+                let answer = self.pass(worker, caller, whole(messages, &[]), about).await;
                 self.registry.refresh().await;
                 return answer;
             }
         };
         match (read(&first)?, merge) {
-            (Aim::Nothing, _) => self.any().pass(whole(messages, &[]), &caller.entry()).await,
+            (Aim::Nothing, _) => self.pass(self.any(), caller, whole(messages, &[]), about).await,
             (Aim::Workspace(named), Some(Merge::Nothing)) if is_several(&named) => {
-                self.any().pass(whole(messages, &[]), &caller.entry()).await
+                self.pass(self.any(), caller, whole(messages, &[]), about).await
             }
             (Aim::Workspace(named), Some(merge)) if is_several(&named) => {
                 self.merge(&caller, merge, first.clone(), messages).await
@@ -141,9 +159,7 @@ impl Parts {
                         self.directory.used(&call_id, &worker, &workspace);
                     }
                 }
-                let call = reattach::Call::of(&path, &first);
-                let answer = worker.pass(whole(messages, &added), &caller.entry()).await;
-                reattach::kept(answer, call, worker, caller)
+                self.pass(worker, caller, whole(messages, &added), about).await
             }
             (Aim::Id(kind, id), _) => {
                 let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
@@ -151,11 +167,29 @@ impl Parts {
                     Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any(),
                     Err(error) => return Err(error),
                 };
-                let call = reattach::Call::of(&path, &first);
-                let answer = worker.pass(whole(messages, &[]), &caller.entry()).await;
-                reattach::kept(answer, call, worker, caller)
+                self.pass(worker, caller, whole(messages, &[]), about).await
             }
         }
+    }
+
+    /// Passes a request on that arrived at this moment; its path and first message say what is to be done about the answer.
+    async fn pass(
+        &self,
+        worker: Arc<Worker>,
+        caller: OnBehalf,
+        request: Request<Body>,
+        (path, first, arrived): (&str, &[u8], Instant),
+    ) -> Result<Response<Body>, Status> {
+        let routing = arrived.elapsed();
+        let call = reattach::Call::of(path, first);
+        let answer = worker.pass(request, &caller.entry()).await;
+        let outcome = doors::outcome(&answer);
+        self.metrics
+            .gateway_passed(path.trim_start_matches('/'), outcome, routing);
+        if path == doors::OPEN_PORT {
+            return doors::opened(answer?, &worker.name, self.limit).await;
+        }
+        reattach::kept(answer?, call, (worker, caller), &self.metrics)
     }
 
     async fn merge(
@@ -174,7 +208,7 @@ impl Parts {
             Merge::Session => own::session(self, caller, decode(&first)?).await,
             Merge::WatchedPrompts => Ok(streams::prompts(self.clone(), caller.clone(), decode(&first)?)),
             Merge::Channel => streams::channel(self.clone(), caller.clone(), decode(&first)?, messages),
-            Merge::Events => streams::events(self.clone(), caller.clone(), decode(&first)?).await,
+            Merge::Events => events::watch(self.clone(), caller.clone(), decode(&first)?).await,
             Merge::Nothing => Err(status::bad_field("workspace", "name one workspace")),
         }
     }
@@ -225,12 +259,18 @@ impl Parts {
     }
 
     /// Passes on what is about a whole service.
-    async fn of_one(&self, caller: &OnBehalf, request: Request<Body>) -> Result<Response<Body>, Status> {
+    async fn of_one(
+        &self,
+        caller: OnBehalf,
+        request: Request<Body>,
+        about: (&str, &[u8], Instant),
+    ) -> Result<Response<Body>, Status> {
         let [only] = &self.registry.workers[..] else {
-            let problem = "each worker has an audit of its own, and its chain is not to be mixed with others: ask the worker itself";
+            let problem = "each worker has an audit of its own, whose chain cannot be mixed with others: ask each worker at its own \
+                           address, for instance with `toolgate --server ADDRESS audit export`";
             return Err(status::precondition(ErrorReason::SeveralWorkers, "audit", problem));
         };
-        only.pass(request, &caller.entry()).await
+        self.pass(only.clone(), caller, request, about).await
     }
 }
 

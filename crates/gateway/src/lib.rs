@@ -13,10 +13,15 @@
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `own`: what the gateway answers itself;
-//! - `streams`: prompts and events of all workers as one stream;
-//! - `reattach`: streams of calls that go on after a connection broke.
+//! - `follow`: a stream of each worker, opened again when it breaks; `streams`, `events`: the prompts and the events of all workers as one
+//!   stream;
+//! - `reattach`: streams of calls that go on after a connection broke;
+//! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
 mod directory;
+mod doors;
+mod events;
+mod follow;
 mod front;
 mod lists;
 mod own;
@@ -38,6 +43,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolgate_config::Config;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::grpc::{ServeError, Services};
@@ -109,8 +115,19 @@ impl Gateway {
         let registry = Arc::new(Registry::new(workers.await??));
         registry.refresh().await;
         let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
-        let front = Front::new(config, registry.clone(), entrance.traffic.limits(), closing.clone());
-        let door = (entrance.authenticator.clone(), entrance.traffic.clone());
+        let tunnels = TaskTracker::new();
+        let metrics = entrance.telemetry.metrics.clone();
+        let watched = registry.clone();
+        metrics.watch_workers(move || {
+            watched
+                .workers
+                .iter()
+                .map(|worker| worker.told_to_operators())
+                .collect()
+        });
+        let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
+        let front = Front::new(config, registry.clone(), carries, closing.clone());
+        let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
         let services = Services::passing_on(config, door, &entrance.telemetry, front)
             .await
             .context("cannot read the service's own descriptors")?;

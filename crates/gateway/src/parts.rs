@@ -2,13 +2,16 @@
 //!
 //! *Invariant:* a leaf for those who answer: it uses none of them.
 
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolgate_config::Config;
 use toolgate_model::InstanceId;
-use toolgate_server::grpc::limits::TrafficLimits;
+use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
+use toolgate_telemetry::Metrics;
 
 use crate::directory::Directory;
 use crate::registry::Registry;
@@ -23,6 +26,14 @@ pub(crate) struct Parts {
     pub(crate) closing: CancellationToken,
     /// Bytes of the largest message.
     pub(crate) limit: usize,
+    /// How much may come.
+    pub(crate) traffic: Arc<Traffic>,
+    /// Connections that go through for as long as both sides like.
+    pub(crate) tunnels: TaskTracker,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Makes of secrets what may be written down: nobody else has its keys.
+    pub(crate) hasher: RandomState,
 }
 
 impl Parts {

@@ -20,6 +20,7 @@ use toolgate_contract::{
     CallEvent, ExecuteToolRequest, RevertCallRequest, WatchCallRequest, WatchCallResponse, call_event,
 };
 use toolgate_server::grpc::auth::OnBehalf;
+use toolgate_telemetry::Metrics;
 
 use crate::wire::{framed, gone, streaming, whole_frames};
 use crate::worker::Worker;
@@ -87,12 +88,11 @@ impl Call {
 
 /// Keeps the stream of a call going.
 pub(crate) fn kept(
-    answer: Result<Response<Body>, Status>,
+    response: Response<Body>,
     call: Option<Call>,
-    worker: Arc<Worker>,
-    caller: OnBehalf,
+    (worker, caller): (Arc<Worker>, OnBehalf),
+    metrics: &Arc<Metrics>,
 ) -> Result<Response<Body>, Status> {
-    let response = answer?;
     let Some(call) = call.filter(|_| !response.headers().contains_key("grpc-status")) else {
         return Ok(response);
     };
@@ -105,6 +105,7 @@ pub(crate) fn kept(
         read: BytesMut::new(),
         last: None,
         lost: None,
+        metrics: metrics.clone(),
     };
     let mut kept = streaming(stream::try_unfold(following, |mut following| async {
         Ok(following.next().await?.map(|frames| (frames, following)))
@@ -125,6 +126,7 @@ struct Following {
     last: Option<Bytes>,
     /// Since when the worker is away, and how long to wait before the next attempt.
     lost: Option<(Instant, Duration)>,
+    metrics: Arc<Metrics>,
 }
 
 impl Following {
@@ -174,6 +176,7 @@ impl Following {
         let (since, pause) = self.lost.unwrap_or_else(|| (Instant::now(), PAUSES.0));
         // Without an id it is not known which call to go on with.
         if since.elapsed() > PATIENCE || self.call.watch.call_id.is_empty() {
+            self.metrics.gateway_reattached("worker_gone");
             return Err(gone(&self.worker.name));
         }
         sleep(pause).await;
@@ -187,6 +190,7 @@ impl Following {
         let status = match answer {
             Ok(response) => match Status::from_header_map(response.headers()) {
                 None => {
+                    self.metrics.gateway_reattached("attached");
                     self.body = Some(response.into_body());
                     return Ok(());
                 }
@@ -197,6 +201,7 @@ impl Following {
         if status.code() == Code::Unavailable {
             return Ok(());
         }
+        self.metrics.gateway_reattached("refused");
         Err(status)
     }
 }

@@ -1,16 +1,12 @@
-//! Prompts and events of all workers as one stream.
+//! Prompts of all workers as one stream.
 //!
-//! *Invariant:* one task for each worker and client, and one bounded buffer for each client: whoever reads slowly holds up the streams
-//! of its own only. A worker that goes away ends nothing: its stream is opened again, and what was missed is made up for.
+//! *Invariant:* what was missed while a worker was away is made up for. The prompts of a worker are not kept back for another one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -21,66 +17,22 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
 use crate::directory::Kind;
+use crate::follow::{self, Followed, Follower, of_all};
 use crate::parts::Parts;
 use crate::wire::{Messages, decode, framed, streaming};
 use crate::worker::Worker;
 
-/// Messages that wait for one client.
-const BUFFER: usize = 16;
-
 /// Messages that are kept back until all prompts that are open were told.
 const MAX_HELD: usize = 1000;
 
-/// How long to wait before a worker is tried again: at first, and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-
 /// How long a client waits for the prompts of a worker that is away, before the others are shown without.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What comes of one worker: which one that is, and what it says.
-type News<T> = Result<(usize, T), Status>;
+pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Something that is heard of one worker.
 enum Heard {
     Said(Box<Told>),
     /// All prompts that are open were told.
     Complete,
-}
-
-/// Runs one task for each worker, which end with the stream.
-fn of_all<T, F>(
-    parts: &Parts,
-    follow: impl Fn(usize, Arc<Worker>, mpsc::Sender<News<T>>) -> F,
-) -> (mpsc::Receiver<News<T>>, JoinSet<()>)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (sender, receiver) = mpsc::channel(BUFFER);
-    let mut tasks = JoinSet::new();
-    for (at, worker) in parts.registry.workers.iter().enumerate() {
-        tasks.spawn(follow(at, worker.clone(), sender.clone()));
-    }
-    (receiver, tasks)
-}
-
-/// Says whether a stream that ended so may be opened again.
-fn may_come_back(status: &Status) -> bool {
-    [
-        Code::Unavailable,
-        Code::Aborted,
-        Code::Cancelled,
-        Code::Unknown,
-        Code::Internal,
-    ]
-    .contains(&status.code())
-}
-
-/// Waits before a stream is opened again that began at this moment, and returns the pause after the next one.
-async fn rest(began: Instant, pause: Duration) -> Duration {
-    // One that held for a while broke for another reason than the one before.
-    let pause = if began.elapsed() > PAUSES.1 { PAUSES.0 } else { pause };
-    tokio::time::sleep(pause).await;
-    (pause * 2).min(PAUSES.1)
 }
 
 /// What a client of prompts knows.
@@ -148,128 +100,104 @@ impl Inbox {
     }
 }
 
-/// Follows the prompts of one worker for as long as the client listens.
-async fn follow_prompts(
-    parts: Arc<Parts>,
-    caller: OnBehalf,
+/// The prompts of one worker.
+struct WorkersPrompts {
     open: ChannelOpen,
     watches_only: bool,
-    (at, worker): (usize, Arc<Worker>),
-    heard: mpsc::Sender<News<Heard>>,
-) {
-    let (mut known, mut pause) = (BTreeSet::new(), PAUSES.0);
-    let mut is_complete = false;
-    loop {
-        let began = Instant::now();
-        let followed = follow_once(
-            &parts,
-            &caller,
-            &open,
-            watches_only,
-            (at, &worker),
-            &heard,
-            &mut known,
-            &mut is_complete,
-        );
-        let ended = followed.await;
-        match ended {
-            // The client is gone.
-            Ok(()) => return,
-            Err(status) if may_come_back(&status) => {}
-            Err(status) => {
-                let _ = heard.send(Err(status)).await;
-                return;
+    /// The prompts that the client was told of and that are open.
+    known: BTreeSet<String>,
+    /// Whether all that are open were told once.
+    is_complete: bool,
+}
+
+impl Followed for WorkersPrompts {
+    type Told = Heard;
+
+    async fn once(&mut self, by: &Follower<Heard>) -> Result<(), Status> {
+        let mut stream = open_prompts(&by.caller, &self.open, self.watches_only, &by.worker).await?;
+        let mut snapshot = Some(BTreeSet::new());
+        while let Some(message) = stream.next().await {
+            let told = match message?.message {
+                None | Some(Told::Opened(_) | Told::ReplyResult(_)) => continue,
+                Some(Told::SnapshotEnd(_)) => {
+                    let there = snapshot.take().unwrap_or_default();
+                    if !self.make_up(by, &there).await? {
+                        return Ok(());
+                    }
+                    if !std::mem::replace(&mut self.is_complete, true) && !by.tell(Heard::Complete).await {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Some(Told::PromptAdded(PromptAdded { prompt: Some(prompt) })) => {
+                    let (parts, worker, id) = (&by.parts, &by.worker, &prompt.prompt_id);
+                    if !parts.registry.counts(worker, &prompt.workspace) {
+                        continue;
+                    }
+                    parts.directory.learn(Kind::Prompt, id, worker, &prompt.workspace);
+                    if let Some(there) = &mut snapshot {
+                        there.insert(id.clone());
+                    }
+                    if !self.known.insert(id.clone()) {
+                        continue;
+                    }
+                    Told::PromptAdded(PromptAdded { prompt: Some(prompt) })
+                }
+                // A worker speaks of its own prompts only.
+                Some(Told::PromptResolved(PromptResolved { prompt: Some(prompt) })) => {
+                    if !self.known.remove(&prompt.prompt_id) {
+                        continue;
+                    }
+                    Told::PromptResolved(PromptResolved { prompt: Some(prompt) })
+                }
+                Some(Told::PromptUpdated(PromptUpdated { prompt: Some(prompt) })) => {
+                    if !self.known.contains(&prompt.prompt_id) {
+                        continue;
+                    }
+                    Told::PromptUpdated(PromptUpdated { prompt: Some(prompt) })
+                }
+                Some(Told::Heartbeat(heartbeat)) => Told::Heartbeat(ChannelHeartbeat {
+                    // That a worker stops is not that the gateway does.
+                    draining: false,
+                    ..heartbeat
+                }),
+                // One without a prompt says nothing.
+                Some(Told::PromptUpdated(_) | Told::PromptAdded(_) | Told::PromptResolved(_)) => continue,
+            };
+            if !by.tell(Heard::Said(Box::new(told))).await {
+                return Ok(());
             }
         }
-        pause = rest(began, pause).await;
+        Err(follow::closed())
     }
 }
 
-#[allow(clippy::too_many_arguments)] // what one attempt shares with the next
-async fn follow_once(
-    parts: &Parts,
-    caller: &OnBehalf,
-    open: &ChannelOpen,
-    watches_only: bool,
-    (at, worker): (usize, &Worker),
-    heard: &mpsc::Sender<News<Heard>>,
-    known: &mut BTreeSet<String>,
-    is_complete: &mut bool,
-) -> Result<(), Status> {
-    let mut stream = open_prompts(caller, open, watches_only, worker).await?;
-    let mut there = BTreeSet::new();
-    let mut is_snapshot = true;
-    while let Some(message) = stream.next().await {
-        let told = match message?.message {
-            None | Some(Told::Opened(_) | Told::ReplyResult(_)) => continue,
-            Some(Told::SnapshotEnd(_)) => {
-                is_snapshot = false;
-                // What the client knows and is open no more was answered meanwhile.
-                for id in known.difference(&there).cloned().collect::<Vec<_>>() {
-                    known.remove(&id);
-                    let question = GetPromptRequest { prompt_id: id };
-                    let path = "/toolgate.v1.PermissionService/GetPrompt";
-                    let answer: Result<GetPromptResponse, _> = worker.ask(path, question, Some(&caller.entry())).await;
-                    match answer {
-                        Ok(GetPromptResponse { prompt }) => {
-                            let told = Told::PromptResolved(PromptResolved { prompt });
-                            if heard.send(Ok((at, Heard::Said(Box::new(told))))).await.is_err() {
-                                return Ok(());
-                            }
-                        }
-                        Err(status) if status.code() == Code::NotFound => {}
-                        Err(status) => return Err(status),
-                    }
-                }
-                if !*is_complete {
-                    *is_complete = true;
-                    if heard.send(Ok((at, Heard::Complete))).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                continue;
+impl WorkersPrompts {
+    /// Tells what became of prompts that the client knows and that are open no more: they were answered meanwhile. Says whether the
+    /// client still listens.
+    async fn make_up(&mut self, by: &Follower<Heard>, there: &BTreeSet<String>) -> Result<bool, Status> {
+        for prompt_id in self.known.difference(there).cloned().collect::<Vec<_>>() {
+            let question = GetPromptRequest {
+                prompt_id: prompt_id.clone(),
+            };
+            let path = "/toolgate.v1.PermissionService/GetPrompt";
+            let answer: Result<GetPromptResponse, _> = by.worker.ask(path, question, Some(&by.caller.entry())).await;
+            let resolved = match answer {
+                Ok(GetPromptResponse { prompt }) => Some(PromptResolved { prompt }),
+                Err(status) if status.code() == Code::NotFound => None,
+                // The next attempt tells of it.
+                Err(status) => return Err(status),
+            };
+            self.known.remove(&prompt_id);
+            let told = resolved.map(|resolved| Heard::Said(Box::new(Told::PromptResolved(resolved))));
+            if let Some(told) = told
+                && !by.tell(told).await
+            {
+                return Ok(false);
             }
-            Some(Told::PromptAdded(PromptAdded { prompt: Some(prompt) })) => {
-                if !parts.registry.counts(worker, &prompt.workspace) {
-                    continue;
-                }
-                parts
-                    .directory
-                    .learn(Kind::Prompt, &prompt.prompt_id, worker, &prompt.workspace);
-                if is_snapshot {
-                    there.insert(prompt.prompt_id.clone());
-                }
-                if !known.insert(prompt.prompt_id.clone()) {
-                    continue;
-                }
-                Told::PromptAdded(PromptAdded { prompt: Some(prompt) })
-            }
-            // A worker speaks of its own prompts only.
-            Some(Told::PromptResolved(PromptResolved { prompt: Some(prompt) })) => {
-                if !known.remove(&prompt.prompt_id) {
-                    continue;
-                }
-                Told::PromptResolved(PromptResolved { prompt: Some(prompt) })
-            }
-            Some(Told::PromptUpdated(PromptUpdated { prompt: Some(prompt) })) => {
-                if !known.contains(&prompt.prompt_id) {
-                    continue;
-                }
-                Told::PromptUpdated(PromptUpdated { prompt: Some(prompt) })
-            }
-            Some(Told::Heartbeat(heartbeat)) => Told::Heartbeat(ChannelHeartbeat {
-                // That a worker stops is not that the gateway does.
-                draining: false,
-                ..heartbeat
-            }),
-            // One without a prompt says nothing.
-            Some(Told::PromptUpdated(_) | Told::PromptAdded(_) | Told::PromptResolved(_)) => continue,
-        };
-        if heard.send(Ok((at, Heard::Said(Box::new(told))))).await.is_err() {
-            return Ok(());
         }
+        Ok(true)
     }
-    Err(Status::unavailable("the worker has closed the stream"))
 }
 
 type Prompts = std::pin::Pin<Box<dyn Stream<Item = Result<ChannelResponse, Status>> + Send>>;
@@ -339,15 +267,11 @@ fn told(
     open: ChannelOpen,
     watches_only: bool,
 ) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
-    let (receiver, tasks) = of_all(parts, |at, worker, heard| {
-        follow_prompts(
-            parts.clone(),
-            caller.clone(),
-            open.clone(),
-            watches_only,
-            (at, worker),
-            heard,
-        )
+    let (receiver, tasks) = of_all(parts, caller, |_| WorkersPrompts {
+        open: open.clone(),
+        watches_only,
+        known: BTreeSet::new(),
+        is_complete: false,
     });
     let opened = Told::Opened(ChannelOpened {
         instance_id: parts.facts.instance.clone(),
@@ -454,95 +378,4 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
     let path = "/toolgate.v1.PermissionService/ReplyPrompt";
     let answer: ReplyPromptResponse = worker.ask(path, question, Some(&caller.entry())).await?;
     Ok(answer.result.unwrap_or_default())
-}
-
-/// Watches the events of all workers. Each worker numbers its own, so the numbers here are those of this stream, and a stream of all
-/// workers cannot be taken up again by number.
-pub(crate) async fn events(
-    parts: Arc<Parts>,
-    caller: OnBehalf,
-    question: WatchEventsRequest,
-) -> Result<Response<Body>, Status> {
-    if question.after_sequence.is_some_and(|after| after != 0) {
-        let instead = "a stream over the workspaces of several workers is not taken up again by number: read what matters, and \
-                       watch without after_sequence, or watch each workspace by its name";
-        return Err(status::cursor_too_old(instead));
-    }
-    let (open, mut opened) = mpsc::channel::<()>(1);
-    let (receiver, tasks) = of_all(&parts, |at, worker, heard| {
-        let news = (heard, open.clone());
-        follow_events(parts.clone(), caller.clone(), question.clone(), (at, worker), news)
-    });
-    drop(open);
-    // A client that has an answer may rely on hearing of what happens from then on. It is closed when all have been tried.
-    let _ = tokio::time::timeout(SNAPSHOT_PATIENCE, opened.recv()).await;
-    let closing = parts.closing.clone();
-    let events = stream::try_unfold((receiver, tasks, 0), move |(mut receiver, tasks, number)| {
-        let closing = closing.clone();
-        async move {
-            let Some(heard) = closing.run_until_cancelled(receiver.recv()).await else {
-                return Err(status::draining());
-            };
-            let (_, mut event): (usize, Event) = heard.unwrap_or_else(|| Err(status::draining()))?;
-            let number = number + i64::from(!matches!(event.event, Some(event::Event::Heartbeat(_))));
-            event.sequence = number;
-            let message: Bytes = framed(&WatchEventsResponse { event: Some(event) });
-            Ok(Some((message, (receiver, tasks, number))))
-        }
-    });
-    Ok(streaming(events))
-}
-
-async fn follow_events(
-    parts: Arc<Parts>,
-    caller: OnBehalf,
-    mut question: WatchEventsRequest,
-    (at, worker): (usize, Arc<Worker>),
-    (heard, open): (mpsc::Sender<News<Event>>, mpsc::Sender<()>),
-) {
-    let (mut pause, mut open) = (PAUSES.0, Some(open));
-    loop {
-        let began = Instant::now();
-        let ended = follow_events_once(&parts, &caller, &mut question, (at, &worker), &heard, &mut open).await;
-        drop(open.take());
-        match ended {
-            Ok(()) => return,
-            Err(status) if may_come_back(&status) => {}
-            Err(status) => {
-                let _ = heard.send(Err(status)).await;
-                return;
-            }
-        }
-        pause = rest(began, pause).await;
-    }
-}
-
-async fn follow_events_once(
-    parts: &Parts,
-    caller: &OnBehalf,
-    question: &mut WatchEventsRequest,
-    (at, worker): (usize, &Worker),
-    heard: &mpsc::Sender<News<Event>>,
-    open: &mut Option<mpsc::Sender<()>>,
-) -> Result<(), Status> {
-    let path = "/toolgate.v1.SessionService/WatchEvents";
-    let asked = stream::iter([question.clone()]);
-    let (mut stream, _kept) = worker
-        .follow::<_, WatchEventsResponse>(path, asked, &caller.entry())
-        .await?;
-    drop(open.take());
-    while let Some(message) = stream.next().await {
-        let Some(mut event) = message?.event else { continue };
-        // From here it goes on if the connection breaks.
-        question.after_sequence = Some(event.sequence);
-        if let Some(event::Event::Heartbeat(heartbeat)) = &mut event.event {
-            heartbeat.draining = false;
-        } else if !parts.registry.counts(worker, &event.workspace) {
-            continue;
-        }
-        if heard.send(Ok((at, event))).await.is_err() {
-            return Ok(());
-        }
-    }
-    Err(Status::unavailable("the worker has closed the stream"))
 }

@@ -29,6 +29,7 @@ use tonic_prost::ProstCodec;
 use toolgate_config::service::WorkerConfig;
 use toolgate_contract::WorkspaceInfo;
 use toolgate_server::grpc::auth::ENTRY;
+use toolgate_telemetry::WorkerFacts;
 use tower::ServiceExt as _;
 
 use crate::wire::{Passed, gone};
@@ -182,20 +183,37 @@ impl Worker {
     }
 
     /// Passes a request on, on behalf of the one that the entry names.
-    pub(crate) async fn pass(&self, mut request: Request<Body>, entry: &HeaderValue) -> Result<Response<Body>, Status> {
-        self.sign(request.headers_mut(), Some(entry));
+    pub(crate) async fn pass(&self, request: Request<Body>, entry: &HeaderValue) -> Result<Response<Body>, Status> {
+        let (mut response, open) = self.send(request, Some(entry), None).await?;
+        self.keep_to_itself(response.headers_mut());
+        Ok(Passed::on(response, &self.name, open))
+    }
+
+    /// Sends a request on as it is but for who makes it; `origin` is that of a page which the worker is to be told.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+        entry: Option<&HeaderValue>,
+        origin: Option<HeaderValue>,
+    ) -> Result<(Response<Body>, Open), Status> {
+        self.sign(request.headers_mut(), entry);
+        if let Some(origin) = origin {
+            request.headers_mut().insert(ORIGIN, origin);
+        }
         request.extensions_mut().clear();
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = path.unwrap_or_else(|| PathAndQuery::from_static("/")).into();
         let (channel, open) = self.line();
-        match channel.oneshot(request).await {
-            Ok(mut response) => {
-                for name in NOT_HANDED_ON {
-                    response.headers_mut().remove(name);
-                }
-                Ok(Passed::on(response, &self.name, open))
-            }
-            Err(error) => Err(self.lost(&error)),
+        let answer = channel.oneshot(request).await;
+        answer
+            .map(|response| (response, open))
+            .map_err(|error| self.lost(&error))
+    }
+
+    /// Takes out of an answer what the gateway says itself.
+    pub(crate) fn keep_to_itself(&self, headers: &mut HeaderMap) {
+        for name in NOT_HANDED_ON {
+            headers.remove(name);
         }
     }
 
@@ -227,6 +245,18 @@ impl Worker {
         }
         if let Some(entry) = entry {
             headers.insert(ENTRY, entry.clone());
+        }
+        toolgate_telemetry::tell(headers);
+    }
+
+    /// Returns what operators see of it.
+    pub(crate) fn told_to_operators(&self) -> WorkerFacts {
+        let lines = self.lines.lock();
+        let streams = lines.iter().map(|line| line.streams.load(Ordering::Relaxed) as u64);
+        WorkerFacts {
+            name: self.name.clone(),
+            is_there: self.facts.read().is_there,
+            streams: streams.sum(),
         }
     }
 
@@ -264,6 +294,21 @@ impl Worker {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
+        let (answer, open) = self.open(path, questions, entry).await?;
+        Ok((answer.into_inner(), open))
+    }
+
+    /// Opens a stream at it, and returns what is said before its first message, too.
+    pub(crate) async fn open<Q, A>(
+        &self,
+        path: &'static str,
+        questions: impl futures_util::Stream<Item = Q> + Send + 'static,
+        entry: &HeaderValue,
+    ) -> Result<(tonic::Response<Streaming<A>>, Open), Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
         let (channel, open) = self.line();
         let mut grpc = Grpc::new(channel).max_decoding_message_size(self.limit);
         let ready = grpc.ready().await;
@@ -272,7 +317,7 @@ impl Worker {
         let codec = ProstCodec::<Q, A>::default();
         let answer = grpc.streaming(request, PathAndQuery::from_static(path), codec).await;
         let answer = answer.map_err(|status| self.told(status))?;
-        Ok((answer.into_inner(), open))
+        Ok((answer, open))
     }
 
     fn question<Q>(&self, question: Q, entry: Option<&HeaderValue>) -> tonic::Request<Q> {

@@ -13,8 +13,9 @@
 //!   - `shared`: what the services of one server share;
 //!   - `arrival`, `authority`, `coalesce`, `delegate`: connections: whose they are, names of Unix sockets, writing many
 //!     frames at once;
-//!   - [`grpc::auth`], [`grpc::limits`], `origins`, `measure`: who calls and may do what, how much may come, which web pages may
-//!     call, what is measured;
+//!   - [`grpc::auth`], [`grpc::limits`], `first_message`, `origins`, `measure`: who calls and may do what, how much may come and how
+//!     long it may take, which web pages may call, what is measured;
+//!   - `door`: what does not speak gRPC, taken out by its path;
 //!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,
 //!     `info_service`, `workspace_service`, `file_service`, `port_service`: one file for each service of the contract; `workspaces`:
 //!     who opens them; `ports`: opened ports by HTTP;

@@ -26,9 +26,9 @@ use std::sync::Arc;
 
 pub use admin::{Admin, Watched};
 pub use collector::{Collector, CollectorError};
-pub use metrics::{Metrics, Phases, Snapshot};
+pub use metrics::{Metrics, Phases, Snapshot, WorkerFacts};
 pub use rpc::{Rpc, Rpcs};
-pub use trace::{CallFacts, CallTrace, Span, Traces, below, carried};
+pub use trace::{CallFacts, CallTrace, Span, Traces, below, carried, tell};
 
 /// What the parts of one service tell.
 #[derive(Clone, Default)]

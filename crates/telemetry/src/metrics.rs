@@ -67,8 +67,20 @@ pub struct Snapshot {
     pub draining: bool,
 }
 
+/// A worker of a gateway, as it is when somebody asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it answered the last time.
+    pub is_there: bool,
+    /// Streams that are open at it.
+    pub streams: u64,
+}
+
 /// The metrics of one service.
 pub struct Metrics {
+    meter: Meter,
     provider: SdkMeterProvider,
     registry: prometheus::Registry,
     are_sent: bool,
@@ -88,6 +100,10 @@ struct Instruments {
     refusals: Counter<u64>,
     output: Counter<u64>,
     store_writes: Histogram<f64>,
+    gateway_requests: Counter<u64>,
+    gateway_routing: Histogram<f64>,
+    gateway_lookups: Counter<u64>,
+    gateway_reattachments: Counter<u64>,
 }
 
 impl fmt::Debug for Metrics {
@@ -135,6 +151,7 @@ impl Metrics {
             names: RwLock::default(),
             now,
             instruments: Instruments::new(&meter),
+            meter,
         })
     }
 
@@ -193,6 +210,52 @@ impl Metrics {
     /// Times a transaction of the store.
     pub fn store_written(&self, time: Duration) {
         self.instruments.store_writes.record(time.as_secs_f64(), &[]);
+    }
+
+    /// Counts a request that a gateway passed to a worker, or could not pass; `rpc` is a name of the contract, or of a door beside it.
+    /// `routing` is the time from its arrival until a worker was asked.
+    pub fn gateway_passed(&self, rpc: &str, outcome: &'static str, routing: Duration) {
+        let labels = [KeyValue::new("rpc", self.name(rpc)), KeyValue::new("outcome", outcome)];
+        self.instruments.gateway_requests.add(1, &labels);
+        self.instruments.gateway_routing.record(routing.as_secs_f64(), &[]);
+    }
+
+    /// Counts an id whose worker a gateway had to know.
+    pub fn gateway_looked_up(&self, outcome: &'static str) {
+        self.instruments
+            .gateway_lookups
+            .add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+
+    /// Counts a stream of a call that a gateway took up again, or could not.
+    pub fn gateway_reattached(&self, outcome: &'static str) {
+        self.instruments
+            .gateway_reattachments
+            .add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+
+    /// Has the workers of a gateway looked at whenever somebody asks for the metrics.
+    pub fn watch_workers(&self, look: impl Fn() -> Vec<WorkerFacts> + Send + Sync + 'static) {
+        let look = Arc::new(look);
+        let gauge = |name, what, value: fn(&WorkerFacts) -> u64| {
+            let look = look.clone();
+            let gauge = self.meter.u64_observable_gauge(name).with_description(what);
+            gauge
+                .with_callback(move |observer| {
+                    for worker in look() {
+                        observer.observe(value(&worker), &[KeyValue::new("worker", worker.name.clone())]);
+                    }
+                })
+                .build();
+        };
+        gauge("toolgate.gateway.worker.up", "1 while a worker answers", |worker| {
+            u64::from(worker.is_there)
+        });
+        gauge(
+            "toolgate.gateway.worker.streams",
+            "Requests and streams that are open at a worker",
+            |worker| worker.streams,
+        );
     }
 
     /// Counts streams that are opened, or closed. `rpc` is a name of the contract.
@@ -279,6 +342,22 @@ impl Instruments {
                 "Transactions of the store",
                 &COMMIT_BUCKETS_SECONDS,
             ),
+            gateway_requests: count(
+                "toolgate.gateway.requests",
+                "Requests that a gateway passed to workers, by what came of it",
+            )
+            .build(),
+            gateway_routing: time(
+                "toolgate.gateway.routing",
+                "From the arrival of a request at a gateway until a worker is asked",
+                &COMMIT_BUCKETS_SECONDS,
+            ),
+            gateway_lookups: count("toolgate.gateway.lookups", "Ids whose worker a gateway had to know").build(),
+            gateway_reattachments: count(
+                "toolgate.gateway.reattachments",
+                "Streams of calls that a gateway took up again",
+            )
+            .build(),
         }
     }
 }

@@ -11,10 +11,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use futures_util::future::Either;
 use opentelemetry::context::FutureExt as _;
-use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator as _};
 use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -212,6 +212,24 @@ pub fn below<F: Future>(context: Option<Context>, work: F) -> impl Future<Output
     match context {
         Some(context) => Either::Left(work.with_context(context)),
         None => Either::Right(work),
+    }
+}
+
+/// Writes into the headers of a request which span it is made in, in the place of what they say; nothing where none is traced.
+pub fn tell(headers: &mut HeaderMap) {
+    let context = Context::current();
+    if context.has_active_span() {
+        TraceContextPropagator::new().inject_context(&context, &mut HeadersMut(headers));
+    }
+}
+
+struct HeadersMut<'a>(&'a mut HeaderMap);
+
+impl Injector for HeadersMut<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value)) {
+            self.0.insert(name, value);
+        }
     }
 }
 

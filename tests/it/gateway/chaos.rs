@@ -175,7 +175,7 @@ fn every_prompt_is_decided_once_whatever_dies() {
         let folder = TempDir::new().unwrap();
         let home = home_in(folder.path());
         let names: Vec<String> = (0..size.workers).map(|number| number.to_string()).collect();
-        let starting = names.iter().map(|name| start_worker(folder.path(), name, RULES));
+        let starting = names.iter().map(|name| start_worker(folder.path(), name, "", RULES));
         let mut processes: Vec<Process> = join_all(starting).await;
         let named = names.iter().zip(&processes).map(|(name, worker)| worker.named(name));
         let named: String = named.collect();

@@ -27,8 +27,9 @@ pub(super) const GATEWAY: &str = "gateway-gateway-gateway";
 pub(super) const ANNA: &str = "anna-anna-anna-anna";
 pub(super) const BEN: &str = "ben-ben-ben-ben-ben";
 pub(super) const CARL: &str = "carl-carl-carl-carl";
+pub(super) const DORA: &str = "dora-dora-dora-dora";
 
-const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\ncarl carl-carl-carl-carl *\n";
+const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\ncarl carl-carl-carl-carl *\ndora dora-dora-dora-dora calls.read\n";
 const OWN: &str = "gateway gateway-gateway-gateway *\nlocal local-local-local-local *\n";
 
 /// What is asked about in the workspaces `wa` and `wb`; in `wc` everything is allowed, and nothing confined.
@@ -62,6 +63,8 @@ pub(super) struct Process {
     command: &'static str,
     /// Where it listens on TCP, as `host:port`; later runs listen there again.
     pub(super) address: String,
+    /// Where operators ask, if they may.
+    pub(super) admin: Option<String>,
 }
 
 impl Process {
@@ -71,6 +74,7 @@ impl Process {
             folder,
             command,
             address: "127.0.0.1:0".to_owned(),
+            admin: None,
         };
         process.run(home).await;
         process
@@ -98,6 +102,7 @@ impl Process {
             .env("HOME", home)
             .env("TMPDIR", &self.folder)
             .env("SHELL", "/bin/bash")
+            .env("OTEL_BSP_SCHEDULE_DELAY", "50")
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(File::create(&out).unwrap())
@@ -116,6 +121,8 @@ impl Process {
         let announced: Value = serde_json::from_str(announced.lines().next().unwrap()).unwrap();
         let url = announced["listening"]["tcp"].as_str().unwrap();
         self.address = url.trim_start_matches("http://").to_owned();
+        let admin = announced["listening"]["admin"].as_str();
+        self.admin = admin.and_then(|url| Some(url.strip_prefix("http://")?.strip_suffix("/metrics")?.to_owned()));
         self.child = Some(child);
     }
 
@@ -162,14 +169,14 @@ fn put(path: &Path, text: &str) {
 }
 
 /// Starts the worker of a name with one workspace, called `w` and its name.
-pub(super) async fn start_worker(folder: &Path, name: &str, rules: &str) -> Process {
+pub(super) async fn start_worker(folder: &Path, name: &str, settings: &str, rules: &str) -> Process {
     let place = folder.join(name);
     fs::create_dir_all(place.join("own")).unwrap();
     fs::create_dir_all(place.join("roots")).unwrap();
     put(&place.join("own/opencode.json"), rules);
     put(&place.join("tokens"), OWN);
     let text = format!(
-        "data_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
+        "{settings}\ndata_dir = \"data\"\nlisten.unix = \"s\"\nauth.tokens_file = \"tokens\"\nauth.gateways = [\"token:gateway\"]\n\
          [[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
     );
     put(&place.join("toolgate.toml"), &text);
@@ -201,14 +208,20 @@ impl Fleet {
 
     /// Starts it; the settings are the gateway's.
     pub(super) async fn with(settings: &str) -> Self {
+        Self::with_both(settings, "").await
+    }
+
+    /// Starts it; the settings are the gateway's and those of all.
+    pub(super) async fn with_both(settings: &str, of_all: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let (mut workers, mut named) = (Vec::new(), String::new());
         for (name, rules) in [("a", RULES), ("b", RULES), ("c", r#"{"permission": "allow"}"#)] {
-            let worker = start_worker(folder.path(), name, rules).await;
+            let worker = start_worker(folder.path(), name, of_all, rules).await;
             named += &worker.named(name);
             workers.push(worker);
         }
-        let gateway = start_gateway(folder.path(), "gateway", settings, &named).await;
+        let settings = format!("{settings}\n{of_all}");
+        let gateway = start_gateway(folder.path(), "gateway", &settings, &named).await;
         Self {
             channel: connect_tcp(&gateway.address).await.unwrap(),
             folder,

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{check_log, collect, eventually, everybody, list_all, reply, test, waiting, watch_all};
+use crate::support::{check_log, collect, eventually, everybody, list_all, refused, reply, test, waiting, watch_all};
 
 /// The next message but heartbeats.
 async fn next(stream: &mut Streaming<ChannelResponse>) -> Message {
@@ -234,6 +234,115 @@ fn watchers_are_told_when_a_worker_is_back() {
                     }
                 }
             }
+        }
+        fleet.assert_calm();
+    });
+}
+
+/// Reads until the calls of these ids have completed, and returns the last token and the ids in the order of their ends.
+async fn completed_of(events: &mut Streaming<WatchEventsResponse>, wanted: &[&str]) -> (String, Vec<String>, i64) {
+    let mut done = Vec::new();
+    loop {
+        let message = events.message().await.unwrap().expect("the stream goes on");
+        assert!(!message.resume_token.is_empty(), "{message:?}");
+        let event = message.event.unwrap();
+        if let Some(event::Event::CallStateChanged(changed)) = event.event
+            && changed.state() == CallState::Completed
+        {
+            done.push(changed.call_id);
+        }
+        if wanted.iter().all(|id| done.iter().any(|one| one == id)) {
+            return (message.resume_token, done, event.sequence);
+        }
+    }
+}
+
+#[test]
+fn events_of_all_workers_are_taken_up_again() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let all = || WatchEventsRequest {
+            workspace: "-".to_owned(),
+            ..WatchEventsRequest::default()
+        };
+        let run = async |fleet: &Fleet, id: &str, workspace: &str| {
+            let request = ExecuteToolRequest {
+                call_id: id.to_owned(),
+                ..bash(workspace, "true")
+            };
+            let call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
+            collect(call).await.unwrap();
+        };
+        // Before the stream, so that what it replays would show.
+        for workspace in ["wa", "wb", "wc"] {
+            run(&fleet, &format!("before-{workspace}"), workspace).await;
+        }
+        let mut events = fleet.sessions(CARL).watch_events(all()).await.unwrap().into_inner();
+        run(&fleet, "first", "wa").await;
+        let (resume_token, done, number) = completed_of(&mut events, &["first"]).await;
+        assert_eq!(done, ["first"]);
+        drop(events);
+        // What happens meanwhile happens also at workers that the stream has not heard of yet, also while one is started again.
+        let home = fleet.home();
+        run(&fleet, "meanwhile-b", "wb").await;
+        fleet.workers[1].kill9().await;
+        fleet.workers[1].run(&home).await;
+        run(&fleet, "meanwhile-a", "wa").await;
+        // Any gateway takes it up.
+        fleet.gateway.kill9().await;
+        fleet.gateway.run(&home).await;
+        eventually("the gateway is back", async || {
+            fleet.run(ANNA, "wc", "true").await.is_ok()
+        })
+        .await;
+        let again = WatchEventsRequest { resume_token, ..all() };
+        let events = fleet.sessions(CARL).watch_events(again.clone()).await;
+        let (_, done, last) = completed_of(&mut events.unwrap().into_inner(), &["meanwhile-a", "meanwhile-b"]).await;
+        let told: BTreeSet<&str> = done.iter().map(String::as_str).collect();
+        assert_eq!(told.len(), done.len(), "each once: {done:?}");
+        assert!(
+            !told.contains("first") && !done.iter().any(|id| id.starts_with("before")),
+            "{done:?}"
+        );
+        assert!(last > number, "the numbers go on");
+
+        let wrong = [
+            (
+                WatchEventsRequest {
+                    after_sequence: Some(1),
+                    ..again.clone()
+                },
+                Code::InvalidArgument,
+                "INVALID_FIELD",
+            ),
+            (
+                WatchEventsRequest {
+                    resume_token: "x".to_owned(),
+                    ..all()
+                },
+                Code::InvalidArgument,
+                "INVALID_FIELD",
+            ),
+            (
+                WatchEventsRequest {
+                    after_sequence: Some(7),
+                    ..all()
+                },
+                Code::OutOfRange,
+                "CURSOR_TOO_OLD",
+            ),
+            // One worker's stream goes on by number.
+            (
+                WatchEventsRequest {
+                    workspace: "wa".to_owned(),
+                    ..again
+                },
+                Code::InvalidArgument,
+                "INVALID_FIELD",
+            ),
+        ];
+        for (request, code, reason) in wrong {
+            refused(fleet.sessions(CARL).watch_events(request).await, code, reason);
         }
         fleet.assert_calm();
     });

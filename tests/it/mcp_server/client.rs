@@ -35,7 +35,7 @@ use crate::support::{Inside, Server};
 
 /// What the person does with a form.
 #[derive(Clone, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// The client shows none.
     None,
     /// Fills it in.
@@ -50,7 +50,7 @@ pub(super) enum Form {
 
 /// What the client saw.
 #[derive(Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     forms: Mutex<Vec<String>>,
     notes: Mutex<Vec<String>>,
     withdrawn: Mutex<usize>,
@@ -58,7 +58,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn forms(&self) -> Vec<String> {
+    pub(crate) fn forms(&self) -> Vec<String> {
         self.forms.lock().unwrap().clone()
     }
 
@@ -66,26 +66,26 @@ impl Log {
         self.notes.lock().unwrap().clone()
     }
 
-    pub(super) fn withdrawn(&self) -> usize {
+    pub(crate) fn withdrawn(&self) -> usize {
         *self.withdrawn.lock().unwrap()
     }
 
-    pub(super) fn list_changes(&self) -> usize {
+    pub(crate) fn list_changes(&self) -> usize {
         *self.list_changes.lock().unwrap()
     }
 }
 
 /// The person.
-pub(super) struct Person {
+pub(crate) struct Person {
     form: Form,
     name: &'static str,
-    pub(super) log: Arc<Log>,
+    pub(crate) log: Arc<Log>,
 }
 
-pub(super) type Client = RunningService<RoleClient, Person>;
+pub(crate) type Client = RunningService<RoleClient, Person>;
 
 impl Person {
-    pub(super) fn new(form: Form) -> Self {
+    pub(crate) fn new(form: Form) -> Self {
         Self {
             form,
             name: "person",
@@ -110,7 +110,7 @@ impl Person {
             .await
     }
 
-    pub(super) async fn start<T, E, A>(self, transport: T) -> Client
+    pub(crate) async fn start<T, E, A>(self, transport: T) -> Client
     where
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -161,7 +161,7 @@ impl ClientHandler for Person {
 }
 
 /// A client of HTTP that takes no detour.
-pub(super) fn http() -> reqwest::Client {
+pub(crate) fn http() -> reqwest::Client {
     // The program does so first thing; here any test may come first.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     reqwest::Client::builder()
@@ -176,19 +176,19 @@ pub(super) fn config(address: &SocketAddr) -> StreamableHttpClientTransportConfi
     StreamableHttpClientTransportConfig::with_uri(format!("http://{address}/mcp"))
 }
 
-pub(super) fn params(tool: &str, input: Value) -> CallToolRequestParams {
+pub(crate) fn params(tool: &str, input: Value) -> CallToolRequestParams {
     let Value::Object(input) = input else {
         panic!("an object")
     };
     CallToolRequestParams::new(tool.to_owned()).with_arguments(input)
 }
 
-pub(super) async fn call(client: &Client, tool: &str, input: Value) -> CallToolResult {
+pub(crate) async fn call(client: &Client, tool: &str, input: Value) -> CallToolResult {
     client.call_tool(params(tool, input)).await.unwrap()
 }
 
 /// The text that a model reads.
-pub(super) fn text(result: &CallToolResult) -> &str {
+pub(crate) fn text(result: &CallToolResult) -> &str {
     result.content[0].as_text().map_or("", |content| &content.text)
 }
 

@@ -8,7 +8,7 @@ use super::*;
 
 const SANDBOX: &str = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads";
 
-pub(super) fn client() -> reqwest::Client {
+pub(crate) fn client() -> reqwest::Client {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let builder = reqwest::Client::builder().no_proxy();
     builder.redirect(reqwest::redirect::Policy::none()).build().unwrap()

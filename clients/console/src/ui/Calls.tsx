@@ -10,6 +10,7 @@ import { count, duration, moment, short } from "../text";
 import { CallPanel } from "./Call";
 import { ListBox } from "./Rows";
 import { State, stateWords } from "./State";
+import { severalAreShown, Where } from "./Where";
 
 /** Shows the list of calls and the one that is chosen. */
 export function Calls(): JSX.Element {
@@ -99,7 +100,8 @@ export function titled(row: { id: string; title: string; summary: string }, most
 
 /** Says everything about a call in a sentence. */
 export function says(row: Row): string {
-  return `${row.tool}, ${stateWords(row)}, ${titled(row, 120)}, ${moment(row.created)}`;
+  const where = severalAreShown() ? `, in ${row.workspace}` : "";
+  return `${row.tool}, ${stateWords(row)}, ${titled(row, 120)}${where}, ${moment(row.created)}`;
 }
 
 function CallItem({ row }: { row: Row }): JSX.Element {
@@ -108,6 +110,7 @@ function CallItem({ row }: { row: Row }): JSX.Element {
       <span class="line">
         <b>{short(row.tool, 40)}</b>
         <State {...row} />
+        <Where of={row.workspace} />
         <span class="end dim">{hasEnded(row.state) ? moment(row.created) : duration(now.value - row.created)}</span>
       </span>
       <span class="line clip">{titled(row) || <span class="dim">{row.id}</span>}</span>

@@ -18,6 +18,7 @@ import { Answers } from "./Answers";
 import { Diff } from "./Diff";
 import { Questions } from "./Questions";
 import { ListBox } from "./Rows";
+import { Where } from "./Where";
 
 /** Shows all prompts that wait and pass the filters. */
 export function Prompts(): JSX.Element {
@@ -93,6 +94,7 @@ function PromptItem({ prompt }: { prompt: Prompt }): JSX.Element {
       <span class="line">
         <b>{short(prompt.tool, 40)}</b>
         <span class="dim">{prompt.request.case === "questions" ? "question" : prompt.request.value?.permission}</span>
+        <Where of={prompt.workspace} />
         <span class="end dim">{duration(now.value - created)}</span>
       </span>
       <span class="line clip">{subject(prompt)}</span>

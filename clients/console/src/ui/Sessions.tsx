@@ -15,6 +15,7 @@ import type { Todo } from "../gen/toolgate/v1/session_service_pb";
 import { CallLink } from "./Calls";
 import { ListBox } from "./Rows";
 import { State } from "./State";
+import { Where } from "./Where";
 
 /** Shows the list of sessions and the one that is chosen. */
 export function Sessions(): JSX.Element {
@@ -51,6 +52,7 @@ function SessionItem({ one }: { one: SessionRow }): JSX.Element {
       <span class="line">
         <b class="clip">{short(one.id, 60)}</b>
         {one.waiting > 0 && <span class="tag warn">{one.waiting} waiting</span>}
+        <Where of={one.workspace} />
       </span>
       <span class="line dim">
         {count(one.calls, "call")}

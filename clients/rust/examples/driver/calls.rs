@@ -128,7 +128,10 @@ pub(crate) async fn events(command: &Command) -> Result<Value, Failure> {
         .await?;
     command.report(json!({"ready": true}));
     loop {
-        let event = Some(events.next().await?);
-        command.report(json!({"event": encode(&v1::WatchEventsResponse { event })}));
+        let response = v1::WatchEventsResponse {
+            event: Some(events.next().await?),
+            ..v1::WatchEventsResponse::default()
+        };
+        command.report(json!({"event": encode(&response)}));
     }
 }

@@ -154,6 +154,8 @@ keys! { |layers|
         local_users: LocalUsers = word(LocalUsers::WORDS), LocalUsers::Same;
         /// The origins of web pages that may call, such as `http://localhost:3000`.
         origins: Vec<String> = list(text(parse::origin)), Vec::new();
+        /// How long a request of gRPC may take to bring its first message.
+        request_timeout: Duration = duration(), Duration::from_secs(60);
     }
 
     /// Encryption of TCP. A path that is empty is not set.

@@ -88,6 +88,7 @@ tcp = "[::1]:9"
 unix = "none"
 local_users = "any"
 origins = ["HTTP://localhost:3000"]
+request_timeout = "5s"
 [limits]
 max_running_calls = 5
 max_running_calls_per_workspace = 4
@@ -174,6 +175,7 @@ trust = false
     assert_eq!(config.listen.unix, None);
     assert_eq!(config.listen.local_users, LocalUsers::Any);
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
+    assert_eq!(config.listen.request_timeout, Duration::from_secs(5));
     assert!(config.console);
     assert_eq!(config.limits.max_queued_calls, 0);
     assert_eq!(config.limits.max_requests_per_second, Some(100));
@@ -192,7 +194,7 @@ trust = false
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:12")
+            .ends_with("toolgate.toml:13")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -239,6 +241,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LISTEN_UNIX", "/s"),
         ("TOOLGATE_LISTEN_INSECURE", "true"),
         ("TOOLGATE_LISTEN_LOCAL_USERS", "any"),
+        ("TOOLGATE_LISTEN_REQUEST_TIMEOUT", "5s"),
         ("TOOLGATE_LISTEN_ORIGINS", "https://a.example, http://b"),
         ("TOOLGATE_WORKSPACES", "a=/a, b=/b"),
         ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1"),

@@ -80,6 +80,7 @@ impl Entrance {
         servers: &mut JoinSet<Result<(), ServeError>>,
         stop: &CancellationToken,
     ) -> anyhow::Result<Addresses> {
+        let services = services.clone().waiting(self.listen.request_timeout);
         let mut tcp = None;
         if let Some(address) = self.listen.tcp {
             let bound = bind(address, self.tls.clone()).await;

@@ -7,7 +7,7 @@ use tonic::codegen::http::{HeaderValue, Response, StatusCode};
 use tonic_types::StatusExt as _;
 
 /// Says in HTTP what the gate says in gRPC.
-pub(super) fn refused(status: Status) -> Response<Body> {
+pub fn refused(status: Status) -> Response<Body> {
     use tonic::Code;
     #[allow(clippy::wildcard_enum_match_arm)] // what the gate and the checks here can say
     let code = match status.code() {
@@ -34,7 +34,7 @@ pub(super) fn refused(status: Status) -> Response<Body> {
 }
 
 /// Answers with a text.
-pub(super) fn plain(code: StatusCode, text: &str) -> Response<Body> {
+pub fn plain(code: StatusCode, text: &str) -> Response<Body> {
     let mut response = Response::new(Body::new(text.to_owned()));
     *response.status_mut() = code;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

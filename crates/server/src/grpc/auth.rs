@@ -135,6 +135,9 @@ impl Authenticator {
         let caller = told.unwrap_or(caller);
         host::check(request, &caller)?;
         match need {
+            Need::AnyOf(scopes) if scopes.is_empty() => Err(Status::unimplemented(
+                "there is no such RPC: is the client newer than the service?",
+            )),
             Need::AnyOf(scopes) if !caller.scopes.meets(scopes) => {
                 let (names, text) = scopes::missing(scopes);
                 if caller.within.is_some() {

@@ -21,6 +21,7 @@ use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, 
 use tower::{Layer, Service};
 
 use super::answers::plain;
+use super::mcp;
 
 /// Where the page is.
 pub(crate) const PATH: &str = "/console/";
@@ -106,7 +107,8 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        match self.files.as_ref().and_then(|files| answer(files, &request)) {
+        let answer = self.files.as_ref().and_then(|files| answer(files, &request));
+        match answer.or_else(|| nothing_to_read(self.files.is_some(), &request)) {
             Some(response) => Either::Left(ready(Ok(response))),
             None => Either::Right(self.inner.call(request)),
         }
@@ -161,6 +163,18 @@ fn answer(files: &[File], request: &Request<Body>) -> Option<Response<Body>> {
         Some(file) => file.response(request),
         None => told(StatusCode::NOT_FOUND, "the console has no such file\n"),
     })
+}
+
+/// Answers a browser that looks for a page where none is. Neither gRPC nor gRPC-Web reads anything with GET.
+fn nothing_to_read(is_on: bool, request: &Request<Body>) -> Option<Response<Body>> {
+    let is_for_page = request.method() == Method::GET && request.uri().path() != mcp::PATH;
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_grpc = kind.is_some_and(|kind| kind.starts_with(b"application/grpc"));
+    let text = match is_on {
+        true => "there is no such page: the console is at /console/\n",
+        false => "this address is for programs: the console is off; start with --console, or set console = true\n",
+    };
+    (is_for_page && !is_grpc).then(|| told(StatusCode::NOT_FOUND, text))
 }
 
 fn to_the_page() -> Response<Body> {

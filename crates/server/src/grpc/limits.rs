@@ -22,7 +22,7 @@ use super::mcp::PATH as MCP_PATH;
 use super::{measure, status};
 
 /// Where opened ports are, whose requests count as streams.
-pub(super) const PORTS_PATH: &str = "/ports/";
+pub const PORTS_PATH: &str = "/ports/";
 
 /// Principals that the rate is remembered of before those that were silent are forgotten.
 const PRINCIPALS_REMEMBERED: usize = 1024;
@@ -130,7 +130,10 @@ impl Traffic {
     }
 
     /// Lets a request in, or says what it is too much of. What is returned is to be kept while its stream is open.
-    pub(super) fn admit<B>(self: &Arc<Self>, principal: &str, request: &Request<B>) -> Result<Option<Stream>, Status> {
+    ///
+    /// # Errors
+    /// A limit; the status says which, and when to try again.
+    pub fn admit<B>(self: &Arc<Self>, principal: &str, request: &Request<B>) -> Result<Option<Stream>, Status> {
         let is_stream = self.is_stream(request);
         if self.rate.is_none() && !is_stream {
             return Ok(None);
@@ -195,7 +198,7 @@ impl Traffic {
 }
 
 /// An open stream; dropping it closes it.
-pub(super) struct Stream {
+pub struct Stream {
     traffic: Arc<Traffic>,
     principal: Arc<str>,
 }

@@ -32,12 +32,13 @@ use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, 
 use tower::{Layer, Service};
 
 use self::context::McpContext;
-pub(crate) use self::endpoint::{PATH, SESSION};
+pub use self::endpoint::{PATH, SESSION, named};
 use self::handler::Handler;
 use self::sessions::{Sessions, Stream};
 use super::Shared;
 use super::answers::{plain, refused};
 use super::auth::{Caller, Gate, GateLayer};
+use super::door::DoorLayer;
 
 /// Bytes of JSON around the input of a call.
 const MESSAGE_OVERHEAD_BYTES: usize = 1024 * 1024;
@@ -50,62 +51,25 @@ const ANSWERS_GRACE: Duration = Duration::from_secs(2);
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// Takes the requests for [`PATH`] out of those for a service.
+/// What is served at [`PATH`], behind its gate.
 #[derive(Clone)]
-pub(crate) struct McpLayer(Gate<Mcp>);
+pub(crate) struct McpDoor(Gate<Mcp>);
 
-impl McpLayer {
+impl McpDoor {
     /// Makes the service, which ends when the streams of the server do.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let gate = GateLayer::refusing(shared.authenticator.clone(), shared.traffic.clone(), refused);
         Self(gate.layer(Mcp::new(shared)))
     }
 
+    /// Takes the requests for it out of those for a service.
+    pub(crate) fn layer(&self) -> Option<DoorLayer> {
+        Some(DoorLayer::new(|path| path == PATH, self.0.clone()))
+    }
+
     /// Waits for what ended sessions left to do.
     pub(crate) async fn finish(&self) {
         self.0.inner().sessions.finish().await;
-    }
-}
-
-impl<S> Layer<S> for McpLayer {
-    type Service = Fork<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Fork {
-            mcp: self.0.clone(),
-            inner,
-        }
-    }
-}
-
-/// Sends each request where it belongs.
-#[derive(Clone)]
-pub(crate) struct Fork<S> {
-    mcp: Gate<Mcp>,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Fork<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: Send,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        // The other way is always ready.
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if request.uri().path() != PATH {
-            return Box::pin(self.inner.call(request));
-        }
-        let answer = self.mcp.call(request);
-        Box::pin(async move { answer.await.map_err(|never| match never {}) })
     }
 }
 

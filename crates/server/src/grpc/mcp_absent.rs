@@ -5,27 +5,22 @@ mod endpoint;
 
 use std::sync::Arc;
 
-use tower::Layer;
-
-pub(crate) use self::endpoint::{PATH, SESSION};
+pub use self::endpoint::{PATH, SESSION, named};
 use super::Shared;
+use super::door::DoorLayer;
 
-/// A layer that adds nothing.
+/// Nothing.
 #[derive(Clone)]
-pub(crate) struct McpLayer;
+pub(crate) struct McpDoor;
 
-impl McpLayer {
+impl McpDoor {
     pub(crate) fn new(_shared: Arc<Shared>) -> Self {
         Self
     }
 
-    pub(crate) async fn finish(&self) {}
-}
-
-impl<S> Layer<S> for McpLayer {
-    type Service = S;
-
-    fn layer(&self, inner: S) -> S {
-        inner
+    pub(crate) fn layer(&self) -> Option<DoorLayer> {
+        None
     }
+
+    pub(crate) async fn finish(&self) {}
 }

@@ -11,8 +11,10 @@ mod coalesce;
 pub(crate) mod console;
 mod convert;
 mod delegate;
+mod door;
 mod events;
 mod file_service;
+mod first_message;
 mod host_service;
 mod info_service;
 pub mod limits;
@@ -70,7 +72,7 @@ use toolgate_contract::tool_service_server::ToolServiceServer;
 use toolgate_contract::workspace_service_server::WorkspaceServiceServer;
 use toolgate_telemetry::Telemetry;
 use tower::util::option_layer;
-use tower::{Service, ServiceExt as _};
+use tower::{Layer as _, Service, ServiceExt as _};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
@@ -80,14 +82,23 @@ use self::auth::{Authenticator, GateLayer, Tls};
 use self::authority::AnyAuthority;
 use self::coalesce::CoalescingWriter;
 use self::console::ConsoleLayer;
+use self::door::DoorLayer;
+use self::first_message::FirstMessageLayer;
 use self::limits::Traffic;
-use self::mcp::McpLayer;
+use self::mcp::McpDoor;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
-use self::ports::PortsLayer;
+pub use self::session_service::EVENTS_BEGIN;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 pub use self::watches::Watches;
 pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
+
+/// What a gateway needs to pass on what does not speak gRPC: MCP clients, and opened ports.
+pub mod doors {
+    pub use super::answers::{plain, refused};
+    pub use super::mcp::{PATH as MCP_PATH, SESSION as MCP_SESSION, named};
+    pub use super::ports::{PATH as PORTS_PATH, Upgrade, end_to_end, guarded, parts_of};
+}
 
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -125,9 +136,11 @@ pub enum ServeError {
 #[derive(Clone)]
 pub struct Services {
     routes: Routes,
-    /// None where no calls are run.
-    mcp: Option<McpLayer>,
-    ports: Option<PortsLayer>,
+    /// None in a build without it.
+    mcp: Option<DoorLayer>,
+    ports: DoorLayer,
+    /// What is behind the door for MCP clients; none where no calls are run.
+    mcp_sessions: Option<McpDoor>,
     /// What goes on beside the streams.
     tunnels: TaskTracker,
     measure: MeasureLayer,
@@ -137,6 +150,8 @@ pub struct Services {
     authenticator: Arc<Authenticator>,
     tracer: Arc<dyn Tracer>,
     traffic: Arc<Traffic>,
+    /// How long a request may take to bring its first message.
+    patience: Duration,
 }
 
 impl Services {
@@ -146,14 +161,17 @@ impl Services {
     /// The descriptors that the build wrote cannot be read.
     pub async fn new(shared: Arc<Shared>) -> Result<Self, tonic_reflection::server::Error> {
         let (health, health_service) = tonic_health::server::health_reporter();
+        let mcp = McpDoor::new(shared.clone());
         let services = Self {
             origins: shared.origins.clone(),
             console: shared.console,
             authenticator: shared.authenticator.clone(),
             traffic: shared.traffic.clone(),
             tracer: Arc::new(Untraced),
-            mcp: Some(McpLayer::new(shared.clone())),
-            ports: Some(PortsLayer::new(shared.clone())),
+            patience: first_message::DEFAULT,
+            mcp: mcp.layer(),
+            mcp_sessions: Some(mcp),
+            ports: ports::layer(ports::Ports(shared.clone())),
             tunnels: shared.tunnels.clone(),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
@@ -163,23 +181,26 @@ impl Services {
         Ok(services)
     }
 
-    /// Makes what has the same door, and passes the requests of the contract on to another service, each with its
-    /// [`auth::OnBehalf`].
+    /// Makes what has the same doors, and passes requests on to another service: those of the contract and of MCP clients each
+    /// with its [`auth::OnBehalf`], those for opened ports from whoever knows their secrets.
     ///
     /// # Errors
     /// The descriptors that the build wrote cannot be read.
     pub async fn passing_on<S>(
         config: &Config,
-        (authenticator, traffic): (Arc<Authenticator>, Arc<Traffic>),
+        (authenticator, traffic, tunnels): (Arc<Authenticator>, Arc<Traffic>, TaskTracker),
         telemetry: &Telemetry,
-        contract: S,
+        behind: S,
     ) -> Result<Self, tonic_reflection::server::Error>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
         let (health, health_service) = tonic_health::server::health_reporter();
-        let contract = contract.map_request(|request: Request<AxumBody>| request.map(Body::new));
+        let gate = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refused);
+        let mcp = DoorLayer::new(|path| path == mcp::PATH, gate.layer(behind.clone()));
+        let ports = ports::layer(behind.clone());
+        let contract = behind.map_request(|request: Request<AxumBody>| request.map(Body::new));
         let routes = standard(health_service)?.into_axum_router().fallback_service(contract);
         let services = Self {
             origins: config.listen.origins.clone().into(),
@@ -187,9 +208,11 @@ impl Services {
             authenticator,
             traffic,
             tracer: Arc::new(Untraced),
-            mcp: None,
-            ports: None,
-            tunnels: TaskTracker::new(),
+            patience: first_message::DEFAULT,
+            mcp: Some(mcp),
+            mcp_sessions: None,
+            ports,
+            tunnels,
             measure: MeasureLayer::new(telemetry),
             routes: Routes::from(routes).prepare(),
             health,
@@ -202,6 +225,12 @@ impl Services {
     #[must_use]
     pub fn tracing(self, tracer: Arc<dyn Tracer>) -> Self {
         Self { tracer, ..self }
+    }
+
+    /// Sets how long a request may take to bring its first message.
+    #[must_use]
+    pub fn waiting(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Tells every health client that no more calls are taken.
@@ -237,15 +266,16 @@ impl Services {
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let router = server(self.traffic.limits().streams_per_connection)
             // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
-            .layer(option_layer(self.ports))
+            .layer(self.ports)
             .layer(only_origins)
             .layer(cors(&self.origins))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
             .layer(ConsoleLayer::new(self.console))
-            .layer(option_layer(self.mcp.clone()))
+            .layer(option_layer(self.mcp))
             .layer(tonic_web::GrpcWebLayer::new())
             .layer(self.measure)
             .layer(GateLayer::new(self.authenticator, self.traffic))
+            .layer(FirstMessageLayer(self.patience))
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();
         match listener {
@@ -266,7 +296,7 @@ impl Services {
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
         }
-        if let Some(mcp) = self.mcp {
+        if let Some(mcp) = self.mcp_sessions {
             mcp.finish().await;
         }
         self.tunnels.close();

@@ -6,6 +6,9 @@
 //! *Invariant:* a page of a program is of an origin of its own: it neither sees nor sets anything of the service and the console,
 //! which have the same address. What only the service and the client should know, the program is not told: the secret above all.
 
+mod tunnel;
+
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +17,6 @@ use std::task::{Context, Poll};
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
 use tonic::body::Body;
 use tonic::codegen::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -26,12 +28,15 @@ use tonic::codegen::http::header::{
 use tonic::codegen::http::uri::{Authority, PathAndQuery};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use toolgate_tools::ports::{ConnectError, Connection, OpenPort};
-use tower::{Layer, Service};
+use tower::Service;
 
+pub use self::tunnel::Upgrade;
 use super::Shared;
 use super::answers::{plain, refused};
 use super::arrival::{Arrival, Behind};
-use super::limits::{PORTS_PATH as PATH, Stream};
+use super::door::DoorLayer;
+pub use super::limits::PORTS_PATH as PATH;
+use super::limits::Stream;
 
 /// What a page of a program may do, beside what the program itself allows: all that needs no origin.
 const POLICY: HeaderValue =
@@ -53,10 +58,11 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// What a client says to the service, or of it, and not to the program. The server has answered an `Expect` already.
-const FOR_SERVICE: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, REFERER, EXPECT];
+const FOR_SERVICE: [HeaderName; 6] = [HOST, AUTHORIZATION, COOKIE, REFERER, EXPECT, tunnel::TUNNEL];
 
 /// What a program may not say, because browsers take it for all pages of the address, or keep it.
-const OF_ADDRESS: [HeaderName; 13] = [
+const OF_ADDRESS: [HeaderName; 14] = [
+    tunnel::TUNNEL,
     SET_COOKIE,
     WWW_AUTHENTICATE,
     STRICT_TRANSPORT_SECURITY,
@@ -72,59 +78,46 @@ const OF_ADDRESS: [HeaderName; 13] = [
     ACCESS_CONTROL_EXPOSE_HEADERS,
 ];
 
-/// Takes the requests for opened ports out of those for the service.
+/// What is served below [`PATH`].
 #[derive(Clone)]
-pub(crate) struct PortsLayer(Arc<Shared>);
+pub(super) struct Ports(pub(super) Arc<Shared>);
 
-impl PortsLayer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-}
-
-impl<S> Layer<S> for PortsLayer {
-    type Service = Fork<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Fork {
-            shared: self.0.clone(),
-            inner,
-        }
-    }
-}
-
-/// Sends each request where it belongs.
-#[derive(Clone)]
-pub(crate) struct Fork<S> {
-    shared: Arc<Shared>,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Fork<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: Send,
-{
+impl Service<Request<Body>> for Ports {
     type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some((secret, path)) = parts_of(request.uri()) else {
-            return Box::pin(self.inner.call(request));
-        };
-        let shared = self.shared.clone();
-        Box::pin(async move { Ok(answer(&shared, &secret, path, request).await) })
+        let shared = self.0.clone();
+        Box::pin(async move {
+            Ok(match parts_of(request.uri()) {
+                Some((secret, path)) => answer(&shared, &secret, path, request).await,
+                None => not_there(),
+            })
+        })
     }
 }
 
+/// Takes the requests for opened ports out of those for a service.
+pub(super) fn layer<S>(behind: S) -> DoorLayer
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+{
+    DoorLayer::new(|path| path.starts_with(PATH), behind)
+}
+
+/// Says that a secret opens nothing.
+fn not_there() -> Response<Body> {
+    guarded(plain(StatusCode::NOT_FOUND, "there is no such port, or it is closed\n"))
+}
+
 /// Returns the secret that a path names, and the path behind it; none of that if the secret ends the path.
-fn parts_of(uri: &Uri) -> Option<(String, Option<PathAndQuery>)> {
+pub fn parts_of(uri: &Uri) -> Option<(String, Option<PathAndQuery>)> {
     let rest = uri.path().strip_prefix(PATH)?;
     let Some((secret, _)) = rest.split_once('/') else {
         return Some((rest.to_owned(), None));
@@ -144,7 +137,7 @@ async fn answer(
     let is_refused = arrival.is_none_or(|arrival| matches!(arrival.behind, Behind::Refused(_)));
     let port = shared.ports.of_secret(secret).filter(|_| !is_refused);
     let Some(port) = port else {
-        return guarded(plain(StatusCode::NOT_FOUND, "there is no such port, or it is closed\n"));
+        return not_there();
     };
     let Some(path) = path else {
         let mut response = plain(StatusCode::PERMANENT_REDIRECT, "the path ends with a slash\n");
@@ -214,7 +207,8 @@ async fn send_on(
         );
         plain(StatusCode::BAD_GATEWAY, &text)
     };
-    let takeover = upgrade_of(&request);
+    let upgrade = Upgrade::of(&request);
+    let client = upgrade.as_ref().and_then(|upgrade| upgrade.client_of(&mut request));
     let (mut sender, driver) = match http1::handshake(TokioIo::new(connection)).await {
         Ok(made) => made,
         Err(error) => return no_http(&error),
@@ -223,7 +217,7 @@ async fn send_on(
     shared.tunnels.spawn(async move {
         let _ = driver.with_upgrades().await;
     });
-    let headers = for_program(request.headers(), port.number(), takeover.is_some());
+    let headers = for_program(request.headers(), port.number(), upgrade.as_ref());
     *request.headers_mut() = headers;
     *request.uri_mut() = path.into();
     *request.version_mut() = Version::HTTP_11;
@@ -232,48 +226,28 @@ async fn send_on(
         Ok(response) => response,
         Err(error) => return no_http(&error),
     };
-    let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    let headers = for_client(response.headers(), port, is_upgraded);
+    let headers = for_client(response.headers(), port);
     *response.headers_mut() = headers;
-    let Some(takeover) = takeover.filter(|_| is_upgraded) else {
-        return if is_upgraded {
-            plain(
-                StatusCode::BAD_GATEWAY,
-                "the program changes the protocol, which nobody asked for\n",
-            )
-        } else {
-            response.map(|body| {
-                Body::new(body.map_frame(move |frame| {
-                    // Open until the body is dropped.
-                    let _open = &stream;
-                    frame
-                }))
-            })
-        };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                // Open until the body is dropped.
+                let _open = &stream;
+                frame
+            }))
+        });
+    }
+    let Some(upgrade) = upgrade else {
+        let text = "the program changes the protocol, which nobody asked for\n";
+        return plain(StatusCode::BAD_GATEWAY, text);
     };
-    let upgraded = hyper::upgrade::on(&mut response);
-    let taken = takeover.ask();
-    shared.tunnels.spawn(async move {
-        let (Ok(client), Ok(program)) = (taken.await, upgraded.await) else {
-            return;
-        };
-        // How it ends, both sides see for themselves.
-        let _ = copy_bidirectional(&mut { client }, &mut TokioIo::new(program)).await;
-        drop(stream);
-    });
-    response.map(|_| Body::empty())
-}
-
-/// Returns the way to take the connection of a request that wants to become a WebSocket, if it can.
-fn upgrade_of(request: &Request<Body>) -> Option<super::takeover::Takeover> {
-    let upgrade = request.headers().get(UPGRADE)?;
-    let is_wanted = upgrade.as_bytes().eq_ignore_ascii_case(b"websocket") && request.version() == Version::HTTP_11;
-    let arrival = request.extensions().get::<Arrival>();
-    arrival.filter(|_| is_wanted).map(|arrival| arrival.takeover.clone())
+    let program = hyper::upgrade::on(&mut response);
+    let joined = upgrade.join(&shared.tunnels, client, program, response.map(Body::new), stream);
+    joined.await.unwrap_or_else(|error| no_http(&error))
 }
 
 /// Copies headers that are not about one connection only.
-fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named = headers.get_all(CONNECTION).iter();
     let named = named
         .filter_map(|value| value.to_str().ok())
@@ -288,21 +262,14 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     copied
 }
 
-fn keep_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
-    if let Some(protocol) = from.get(UPGRADE) {
-        to.insert(UPGRADE, protocol.clone());
-        to.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    }
-}
-
 /// Returns the headers of a request as the program gets them.
-fn for_program(headers: &HeaderMap, port: u16, upgrades: bool) -> HeaderMap {
+fn for_program(headers: &HeaderMap, port: u16, upgrade: Option<&Upgrade>) -> HeaderMap {
     let mut sent = end_to_end(headers);
     for name in FOR_SERVICE {
         sent.remove(name);
     }
-    if upgrades {
-        keep_upgrade(headers, &mut sent);
+    if let Some(upgrade) = upgrade {
+        upgrade.ask(&mut sent);
     }
     let host = format!("localhost:{port}");
     // A page of the program, which has no origin that could be named. Programs ask whether it is their own.
@@ -318,13 +285,10 @@ fn for_program(headers: &HeaderMap, port: u16, upgrades: bool) -> HeaderMap {
 }
 
 /// Returns the headers of an answer as the client gets them.
-fn for_client(headers: &HeaderMap, port: &OpenPort, upgrades: bool) -> HeaderMap {
+fn for_client(headers: &HeaderMap, port: &OpenPort) -> HeaderMap {
     let mut sent = end_to_end(headers);
     for name in OF_ADDRESS {
         sent.remove(name);
-    }
-    if upgrades {
-        keep_upgrade(headers, &mut sent);
     }
     let location = sent.get(LOCATION).and_then(|location| location.to_str().ok());
     let moved = location.and_then(|location| below_path(location, port.number(), port.secret()));
@@ -355,7 +319,7 @@ fn below_path(location: &str, port: u16, secret: &str) -> Option<String> {
 }
 
 /// Adds what keeps a page from everything else at this address.
-fn guarded(mut response: Response<Body>) -> Response<Body> {
+pub fn guarded(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.append(CONTENT_SECURITY_POLICY, POLICY);
     for (name, value) in [
@@ -444,14 +408,17 @@ mod tests {
             ("accept", "text/html"),
             ("host", "localhost:3000"),
         ]);
-        assert_eq!(for_program(&request, 3000, false), plainly);
+        assert_eq!(for_program(&request, 3000, None), plainly);
+        let mut carried = Request::new(Body::empty());
+        *carried.version_mut() = Version::HTTP_2;
+        *carried.headers_mut() = headers(&[("toolgate-upgrade", "websocket")]);
+        let upgrade = Upgrade::of(&carried).unwrap();
         let mut upgraded = plainly;
-        keep_upgrade(&request, &mut upgraded);
-        assert_eq!(upgraded.get(CONNECTION).unwrap(), "upgrade");
-        assert_eq!(for_program(&request, 3000, true), upgraded);
+        upgraded.extend(headers(&[("connection", "upgrade"), ("upgrade", "websocket")]));
+        assert_eq!(for_program(&request, 3000, Some(&upgrade)), upgraded);
         let elsewhere = headers(&[("origin", "https://evil.example")]);
         assert_eq!(
-            for_program(&elsewhere, 3000, false).get(ORIGIN).unwrap(),
+            for_program(&elsewhere, 3000, None).get(ORIGIN).unwrap(),
             "https://evil.example"
         );
     }

@@ -290,6 +290,11 @@ impl SessionService for Sessions {
         request: Request<WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let (caller, request) = Caller::of_request(request)?;
+        if !request.resume_token.is_empty() {
+            let problem =
+                "it is of a stream of another service: this one's streams are taken up again by after_sequence";
+            return Err(status::bad_field("resume_token", problem));
+        }
         let last = self.0.journal.last().await.map_err(status::store)?;
         let newest = *last.borrow();
         let after = match request.after_sequence {
@@ -311,9 +316,18 @@ impl SessionService for Sessions {
             draining: self.0.engine.calls().drain_notice(),
         };
         let events = stream::try_unfold(reader, |mut reader| async {
-            let event = Some(reader.next().await?);
-            Ok(Some((WatchEventsResponse { event }, reader)))
+            let message = WatchEventsResponse {
+                event: Some(reader.next().await?),
+                ..WatchEventsResponse::default()
+            };
+            Ok(Some((message, reader)))
         });
-        Ok(Response::new(Box::pin(events)))
+        let mut response: Response<Self::WatchEventsStream> = Response::new(Box::pin(events));
+        response.metadata_mut().insert(EVENTS_BEGIN, after.into());
+        Ok(response)
     }
 }
+
+/// The entry of the metadata that says after which number a stream of events begins, before there is any: for a gateway, whose streams go
+/// on by the numbers of each worker.
+pub const EVENTS_BEGIN: &str = "toolgate-events-begin";

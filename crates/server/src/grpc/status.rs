@@ -145,6 +145,15 @@ pub(crate) fn deadline() -> Status {
     Status::with_error_details(Code::DeadlineExceeded, text, details(ErrorReason::Deadline))
 }
 
+/// The first message of a request did not come in time.
+pub(crate) fn message_too_late(limit: Duration) -> Status {
+    let text = format!(
+        "the first message of the request did not come within {} s (listen.request_timeout)",
+        limit.as_secs_f64()
+    );
+    Status::with_error_details(Code::DeadlineExceeded, text, details(ErrorReason::Deadline))
+}
+
 /// The client's deadline is over while a person is asked: what waited is told, since nothing was told before.
 pub(crate) fn waited(call: &str, prompt: &str, what: &str) -> Status {
     let text = format!(

@@ -704,6 +704,9 @@ type WatchEventsRequest struct {
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Events after this number are sent. Absent: only what happens from now on. 0: all that is kept.
 	AfterSequence *int64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3,oneof" json:"after_sequence,omitempty"`
+	// Where an earlier stream of the same workspace and session was left: the `resume_token` of the last message of it. It takes
+	// the place of `after_sequence`.
+	ResumeToken   string `protobuf:"bytes,4,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,11 +762,21 @@ func (x *WatchEventsRequest) GetAfterSequence() int64 {
 	return 0
 }
 
+func (x *WatchEventsRequest) GetResumeToken() string {
+	if x != nil {
+		return x.ResumeToken
+	}
+	return ""
+}
+
 // One event.
 type WatchEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It.
-	Event         *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// What takes the stream up again after this message, where a number is not enough: in a stream of all workspaces of a gateway,
+	// each of whose workers numbers its own events. Otherwise empty; then `after_sequence` does.
+	ResumeToken   string `protobuf:"bytes,2,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -803,6 +816,13 @@ func (x *WatchEventsResponse) GetEvent() *Event {
 		return x.Event
 	}
 	return nil
+}
+
+func (x *WatchEventsResponse) GetResumeToken() string {
+	if x != nil {
+		return x.ResumeToken
+	}
+	return ""
 }
 
 // Something that happened.
@@ -1794,15 +1814,17 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\tR\tworkspace\"=\n" +
 	"\x12EndSessionResponse\x12'\n" +
-	"\x0fcancelled_calls\x18\x01 \x01(\x05R\x0ecancelledCalls\"\x90\x01\n" +
+	"\x0fcancelled_calls\x18\x01 \x01(\x05R\x0ecancelledCalls\"\xb3\x01\n" +
 	"\x12WatchEventsRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12*\n" +
-	"\x0eafter_sequence\x18\x03 \x01(\x03H\x00R\rafterSequence\x88\x01\x01B\x11\n" +
-	"\x0f_after_sequence\"?\n" +
+	"\x0eafter_sequence\x18\x03 \x01(\x03H\x00R\rafterSequence\x88\x01\x01\x12!\n" +
+	"\fresume_token\x18\x04 \x01(\tR\vresumeTokenB\x11\n" +
+	"\x0f_after_sequence\"b\n" +
 	"\x13WatchEventsResponse\x12(\n" +
-	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\"\xa7\a\n" +
+	"\x05event\x18\x01 \x01(\v2\x12.toolgate.v1.EventR\x05event\x12!\n" +
+	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\"\xa7\a\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x129\n" +
 	"\n" +

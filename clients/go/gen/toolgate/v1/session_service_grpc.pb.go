@@ -54,7 +54,8 @@ type SessionServiceClient interface {
 	//
 	// INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
 	// SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
-	// stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
+	// stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen, or
+	// with the last token if messages have one.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
 }
 
@@ -142,7 +143,8 @@ type SessionServiceServer interface {
 	//
 	// INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
 	// SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
-	// stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
+	// stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen, or
+	// with the last token if messages have one.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()
 }

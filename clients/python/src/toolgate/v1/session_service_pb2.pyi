@@ -373,22 +373,28 @@ class WatchEventsRequest(_message.Message):
     WORKSPACE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """The workspace; empty for the default one, `-` for all that the caller may see, `PREFIX/*` for those below."""
     session_id: _builtins.str
     """The session; empty for all."""
     after_sequence: _builtins.int
     """Events after this number are sent. Absent: only what happens from now on. 0: all that is kept."""
+    resume_token: _builtins.str
+    """Where an earlier stream of the same workspace and session was left: the `resume_token` of the last message of it. It takes
+    the place of `after_sequence`.
+    """
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
         session_id: _builtins.str = ...,
         after_sequence: _builtins.int | None = ...,
+        resume_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "resume_token", b"resume_token", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after_sequence: _TypeAlias = _typing.Literal["after_sequence"]  # noqa: Y015
     _WhichOneofArgType__after_sequence: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence"]  # noqa: Y015
@@ -403,6 +409,11 @@ class WatchEventsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENT_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.str
+    """What takes the stream up again after this message, where a number is not enough: in a stream of all workspaces of a gateway,
+    each of whose workers numbers its own events. Otherwise empty; then `after_sequence` does.
+    """
     @_builtins.property
     def event(self) -> Global___Event:
         """It."""
@@ -411,10 +422,11 @@ class WatchEventsResponse(_message.Message):
         self,
         *,
         event: Global___Event | None = ...,
+        resume_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "resume_token", b"resume_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

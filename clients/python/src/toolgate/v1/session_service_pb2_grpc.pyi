@@ -59,7 +59,8 @@ class SessionServiceStub:
 
     INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
     SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
-    stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
+    stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen, or
+    with the last token if messages have one.
     """
 
 @_typing.type_check_only
@@ -93,7 +94,8 @@ class SessionServiceAsyncStub(SessionServiceStub):
 
     INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
     SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
-    stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
+    stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen, or
+    with the last token if messages have one.
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -148,7 +150,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
 
         INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
         SEQUENCE_OUT_OF_RANGE; events after the sequence, which was not 0, are not kept any more, reason CURSOR_TOO_OLD, also in a
-        stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen.
+        stream whose client reads too slowly. UNAVAILABLE: the service is stopping. May be retried after the last sequence seen, or
+        with the last token if messages have one.
         """
 
 def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -13,15 +13,13 @@ use toolgate_engine::{Engine, WorkspaceRuntime, digest_of};
 use toolgate_model::{Definition, Model, SessionId};
 use toolgate_tool::{Offer, dialect};
 
+use super::endpoint::named;
 use crate::grpc::auth::Caller;
 use crate::grpc::convert::DEFAULT_AGENT;
 use crate::grpc::status;
 
 /// The kind of client that MCP clients are.
 pub(super) const CLIENT: &str = "mcp";
-
-/// The longest name that is taken.
-const MAX_NAME_BYTES: usize = 256;
 
 /// The longest part of a client's name in the name of its session.
 const MAX_CLIENT: usize = 40;
@@ -41,17 +39,7 @@ impl McpContext {
     /// # Errors
     /// Something cannot be read; the text says what.
     pub(super) fn read(query: &str, headers: &HeaderMap) -> Result<Self, String> {
-        let value = |name: &str| -> Result<String, String> {
-            let header = headers.get(format!("toolgate-{name}"));
-            let found = match pair(query, name) {
-                Some(encoded) => decode(encoded),
-                None => header.map_or(Some(String::new()), |text| text.to_str().ok().map(str::to_owned)),
-            };
-            let is_fine = |text: &String| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
-            found
-                .filter(is_fine)
-                .ok_or_else(|| format!("{name}: not a name of at most {MAX_NAME_BYTES} bytes"))
-        };
+        let value = |name: &str| named(name, query, headers);
         let model = value("model")?;
         let model = match model.split_once('/') {
             Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Model {
@@ -154,22 +142,6 @@ impl Seen {
             .collect();
         SessionId::new(format!("mcp-{shown}-{}", &owner[..12]))
     }
-}
-
-fn pair<'q>(query: &'q str, name: &str) -> Option<&'q str> {
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
-}
-
-/// Decodes a value of a query; none if it is not encoded well, or not UTF-8.
-fn decode(text: &str) -> Option<String> {
-    let spaced = text.replace('+', " ");
-    let mut encoded = spaced.split('%').skip(1).map(str::as_bytes);
-    if !encoded.all(|rest| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit)) {
-        return None;
-    }
-    let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8().ok()?;
-    Some(decoded.into_owned())
 }
 
 #[cfg(test)]
