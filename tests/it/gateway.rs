@@ -1,7 +1,10 @@
 //! A gateway before three workers: every RPC through it as at a worker, on behalf of the one who calls.
 
+mod encrypted;
 mod lists;
 mod lost;
+mod register;
+mod registered;
 mod setup;
 mod streams;
 

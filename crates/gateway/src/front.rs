@@ -19,8 +19,8 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_config::Config;
 use toolgate_contract::{
-    ErrorReason, ExecuteToolRequest, ReportInvocationRequest, ReportInvocationResponse, RevokeGrantRequest,
-    RevokeGrantResponse,
+    ErrorReason, ExecuteToolRequest, OpenWorkspaceRequest, ReportInvocationRequest, ReportInvocationResponse,
+    RevokeGrantRequest, RevokeGrantResponse,
 };
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::limits::TrafficLimits;
@@ -32,6 +32,7 @@ use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::table::{Aim, Merge, Own, Try, Way, way};
+use crate::tenants::Tenants;
 use crate::wire::{Messages, decode, gone, unary};
 use crate::{lists, own, streams};
 
@@ -55,6 +56,7 @@ impl Front {
             registry,
             directory: Directory::new(),
             facts: Facts::new(config, limits),
+            tenants: Tenants::new(config.tenants.clone()),
             closing,
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
         }))
@@ -102,16 +104,18 @@ impl Parts {
             Way::Own(Own::Info) => return own::info(&self, &caller).await,
             Way::Own(Own::Workspaces) => return own::workspaces(&self, &caller, decode(&first)?).await,
             Way::Own(Own::OpenWorkspace) => {
-                let worker = own::opener(&self, &caller, decode(&first)?).await?;
+                let question: OpenWorkspaceRequest = decode(&first)?;
+                self.tenants.open(&self.registry, &question.workspace)?;
+                let worker = own::opener(&self, &caller, question).await?;
                 let answer = worker.pass(whole(messages, &[]), &caller.entry()).await;
                 self.registry.refresh().await;
                 return answer;
             }
         };
         match (read(&first)?, merge) {
-            (Aim::Nothing, _) => self.any().pass(whole(messages, &[]), &caller.entry()).await,
+            (Aim::Nothing, _) => self.any()?.pass(whole(messages, &[]), &caller.entry()).await,
             (Aim::Workspace(named), Some(Merge::Nothing)) if is_several(&named) => {
-                self.any().pass(whole(messages, &[]), &caller.entry()).await
+                self.any()?.pass(whole(messages, &[]), &caller.entry()).await
             }
             (Aim::Workspace(named), Some(merge)) if is_several(&named) => {
                 self.merge(&caller, merge, first.clone(), messages).await
@@ -141,14 +145,17 @@ impl Parts {
                         self.directory.used(&call_id, &worker, &workspace);
                     }
                 }
+                let counted = self.tenants.run(&path, &workspace)?;
                 let call = reattach::Call::of(&path, &first);
                 let answer = worker.pass(whole(messages, &added), &caller.entry()).await;
-                reattach::kept(answer, call, worker, caller)
+                let name = worker.name.clone();
+                let kept = reattach::kept(answer, call, worker, caller);
+                kept.map(|answer| counted.until_the_end_of(answer, &name))
             }
             (Aim::Id(kind, id), _) => {
                 let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
                     Ok(worker) => worker,
-                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any(),
+                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any()?,
                     Err(error) => return Err(error),
                 };
                 let call = reattach::Call::of(&path, &first);
@@ -206,7 +213,8 @@ impl Parts {
         A: Message + Default + 'static,
     {
         let (question, entry): (Q, _) = (decode(first)?, caller.entry());
-        let asked = self.registry.workers.iter().map(|worker| {
+        let workers = self.registry.workers();
+        let asked = workers.iter().map(|worker| {
             let asked = timeout(ASK_TIMEOUT, worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
             async { asked.await.unwrap_or_else(|_| Err(gone(&worker.name))) }
         });
@@ -226,7 +234,8 @@ impl Parts {
 
     /// Passes on what is about a whole service.
     async fn of_one(&self, caller: &OnBehalf, request: Request<Body>) -> Result<Response<Body>, Status> {
-        let [only] = &self.registry.workers[..] else {
+        let workers = self.registry.workers();
+        let [only] = &workers[..] else {
             let problem = "each worker has an audit of its own, and its chain is not to be mixed with others: ask the worker itself";
             return Err(status::precondition(ErrorReason::SeveralWorkers, "audit", problem));
         };

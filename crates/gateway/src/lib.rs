@@ -11,11 +11,14 @@
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
+//! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
+//! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
 //! - `streams`: prompts and events of all workers as one stream;
 //! - `reattach`: streams of calls that go on after a connection broke.
 
+mod beside;
 mod directory;
 mod front;
 mod lists;
@@ -23,9 +26,12 @@ mod own;
 mod pages;
 mod parts;
 mod reattach;
+mod register;
 mod registry;
 mod streams;
 mod table;
+mod tenants;
+mod versions;
 mod wire;
 mod worker;
 
@@ -39,11 +45,14 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
+use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::grpc::{ServeError, Services};
 use toolgate_telemetry::{Snapshot, Watched};
 
+use self::beside::Beside;
 use self::front::Front;
+use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
 
@@ -109,9 +118,12 @@ impl Gateway {
         let registry = Arc::new(Registry::new(workers.await??));
         registry.refresh().await;
         let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
-        let front = Front::new(config, registry.clone(), entrance.traffic.limits(), closing.clone());
+        let served = Beside {
+            front: Front::new(config, registry.clone(), entrance.traffic.limits(), closing.clone()),
+            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), closing.clone())),
+        };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone());
-        let services = Services::passing_on(config, door, &entrance.telemetry, front)
+        let services = Services::passing_on(config, door, &entrance.telemetry, served)
             .await
             .context("cannot read the service's own descriptors")?;
         let mut servers = JoinSet::new();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -47,19 +47,41 @@ enum Heard {
     Complete,
 }
 
-/// Runs one task for each worker, which end with the stream.
+/// Runs one task for each worker, also for those that come later, which end with the stream. Those that are there now have the
+/// first numbers.
 fn of_all<T, F>(
     parts: &Parts,
-    follow: impl Fn(usize, Arc<Worker>, mpsc::Sender<News<T>>) -> F,
+    follow: impl Fn(usize, Arc<Worker>, mpsc::Sender<News<T>>) -> F + Send + 'static,
 ) -> (mpsc::Receiver<News<T>>, JoinSet<()>)
 where
+    T: Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let (sender, receiver) = mpsc::channel(BUFFER);
+    let mut known = parts.registry.subscribe();
     let mut tasks = JoinSet::new();
-    for (at, worker) in parts.registry.workers.iter().enumerate() {
-        tasks.spawn(follow(at, worker.clone(), sender.clone()));
-    }
+    tasks.spawn(async move {
+        let (mut numbers, mut followed) = (0.., Vec::<(Arc<Worker>, AbortHandle)>::new());
+        let mut followers = JoinSet::new();
+        loop {
+            let workers = known.borrow_and_update().clone();
+            let is_one = |worker: &Arc<Worker>| workers.iter().any(|one| Arc::ptr_eq(one, worker));
+            for (_, task) in followed.extract_if(.., |(worker, _)| !is_one(worker)) {
+                task.abort();
+            }
+            for worker in workers.iter() {
+                if followed.iter().any(|(one, _)| Arc::ptr_eq(one, worker)) {
+                    continue;
+                }
+                let Some(at) = numbers.next() else { return };
+                let task = followers.spawn(follow(at, worker.clone(), sender.clone()));
+                followed.push((worker.clone(), task));
+            }
+            if known.changed().await.is_err() {
+                return;
+            }
+        }
+    });
     (receiver, tasks)
 }
 
@@ -339,20 +361,16 @@ fn told(
     open: ChannelOpen,
     watches_only: bool,
 ) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
-    let (receiver, tasks) = of_all(parts, |at, worker, heard| {
-        follow_prompts(
-            parts.clone(),
-            caller.clone(),
-            open.clone(),
-            watches_only,
-            (at, worker),
-            heard,
-        )
+    // Counted before they are followed: the first ones have these numbers.
+    let inbox = Inbox::new(parts.registry.workers().len());
+    let shared = (parts.clone(), caller.clone(), open);
+    let (receiver, tasks) = of_all(parts, move |at, worker, heard| {
+        let (parts, caller, open) = shared.clone();
+        follow_prompts(parts, caller, open, watches_only, (at, worker), heard)
     });
     let opened = Told::Opened(ChannelOpened {
         instance_id: parts.facts.instance.clone(),
     });
-    let inbox = Inbox::new(parts.registry.workers.len());
     let closing = parts.closing.clone();
     let patience = Instant::now() + SNAPSHOT_PATIENCE;
     let state = (receiver, tasks, inbox, VecDeque::from([opened]));
@@ -444,7 +462,7 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
     let worker = match found {
         Ok(worker) => worker,
         // One of them says what becomes of a reply to a prompt that is not there.
-        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any(),
+        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any()?,
         Err(status) => return Err(status),
     };
     let question = ReplyPromptRequest {
@@ -468,14 +486,22 @@ pub(crate) async fn events(
                        watch without after_sequence, or watch each workspace by its name";
         return Err(status::cursor_too_old(instead));
     }
-    let (open, mut opened) = mpsc::channel::<()>(1);
-    let (receiver, tasks) = of_all(&parts, |at, worker, heard| {
-        let news = (heard, open.clone());
-        follow_events(parts.clone(), caller.clone(), question.clone(), (at, worker), news)
+    let awaited = parts.registry.workers().len();
+    let (open, mut opened) = mpsc::channel::<()>(awaited.max(1));
+    let shared = (parts.clone(), caller, question);
+    let (receiver, tasks) = of_all(&parts, move |at, worker, heard| {
+        let (parts, caller, question) = shared.clone();
+        // Nobody waits for those that come later.
+        let open = (at < awaited).then(|| open.clone());
+        follow_events(parts, caller, question, (at, worker), (heard, open))
     });
-    drop(open);
-    // A client that has an answer may rely on hearing of what happens from then on. It is closed when all have been tried.
-    let _ = tokio::time::timeout(SNAPSHOT_PATIENCE, opened.recv()).await;
+    // A client that has an answer may rely on hearing of what happens from then on: all have been tried by then.
+    let all = async {
+        for _ in 0..awaited {
+            opened.recv().await;
+        }
+    };
+    let _ = tokio::time::timeout(SNAPSHOT_PATIENCE, all).await;
     let closing = parts.closing.clone();
     let events = stream::try_unfold((receiver, tasks, 0), move |(mut receiver, tasks, number)| {
         let closing = closing.clone();
@@ -498,13 +524,13 @@ async fn follow_events(
     caller: OnBehalf,
     mut question: WatchEventsRequest,
     (at, worker): (usize, Arc<Worker>),
-    (heard, open): (mpsc::Sender<News<Event>>, mpsc::Sender<()>),
+    (heard, mut open): (mpsc::Sender<News<Event>>, Option<mpsc::Sender<()>>),
 ) {
-    let (mut pause, mut open) = (PAUSES.0, Some(open));
+    let mut pause = PAUSES.0;
     loop {
         let began = Instant::now();
         let ended = follow_events_once(&parts, &caller, &mut question, (at, &worker), &heard, &mut open).await;
-        drop(open.take());
+        tell_tried(&mut open);
         match ended {
             Ok(()) => return,
             Err(status) if may_come_back(&status) => {}
@@ -514,6 +540,14 @@ async fn follow_events(
             }
         }
         pause = rest(began, pause).await;
+    }
+}
+
+/// Says once that a worker has been tried.
+fn tell_tried(open: &mut Option<mpsc::Sender<()>>) {
+    if let Some(open) = open.take() {
+        // There is room for one of each.
+        let _ = open.try_send(());
     }
 }
 
@@ -530,7 +564,7 @@ async fn follow_events_once(
     let (mut stream, _kept) = worker
         .follow::<_, WatchEventsResponse>(path, asked, &caller.entry())
         .await?;
-    drop(open.take());
+    tell_tried(open);
     while let Some(message) = stream.next().await {
         let Some(mut event) = message?.event else { continue };
         // From here it goes on if the connection breaks.

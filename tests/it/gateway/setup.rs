@@ -32,7 +32,7 @@ const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\n
 const OWN: &str = "gateway gateway-gateway-gateway *\nlocal local-local-local-local *\n";
 
 /// What is asked about in the workspaces `wa` and `wb`; in `wc` everything is allowed, and nothing confined.
-const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
+pub(super) const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
 
 /// A token of the workers that is no gateway's.
 pub(super) const LOCAL: &str = "local-local-local-local";
@@ -65,12 +65,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
+    pub(super) async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
+        Self::start_at("127.0.0.1:0", folder, command, home).await
+    }
+
+    /// Starts it where others know it already.
+    pub(super) async fn start_at(address: &str, folder: PathBuf, command: &'static str, home: &Path) -> Self {
         let mut process = Self {
             child: None,
             folder,
             command,
-            address: "127.0.0.1:0".to_owned(),
+            address: address.to_owned(),
         };
         process.run(home).await;
         process
@@ -115,7 +120,7 @@ impl Process {
         .await;
         let announced: Value = serde_json::from_str(announced.lines().next().unwrap()).unwrap();
         let url = announced["listening"]["tcp"].as_str().unwrap();
-        self.address = url.trim_start_matches("http://").to_owned();
+        self.address = url.rsplit('/').next().unwrap().to_owned();
         self.child = Some(child);
     }
 
@@ -150,7 +155,7 @@ pub(super) struct Fleet {
     pub(super) channel: Channel,
 }
 
-fn put(path: &Path, text: &str) {
+pub(super) fn put(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
