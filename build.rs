@@ -25,6 +25,9 @@ const FILES: [&str; 16] = [
     "toolgate/v1/workspace_service.proto",
 ];
 
+/// What gateways and workers say to each other; it is no part of the contract.
+const CLUSTER: &str = "toolgate/cluster/v1/cluster.proto";
+
 fn main() -> Result<(), Box<dyn Error>> {
     // It runs for `crates/contract`, and in its folder.
     println!("cargo:rerun-if-changed=../../proto");
@@ -36,6 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(out.join("revision.rs"), revision(&compiler).to_string())?;
     std::fs::write(
         out.join("toolgate.v1.descriptors.bin"),
+        compiler.encode_file_descriptor_set(),
+    )?;
+    compiler.open_file(CLUSTER)?;
+    std::fs::write(
+        out.join("toolgate.cluster.v1.descriptors.bin"),
         compiler.encode_file_descriptor_set(),
     )?;
     let mut config = prost_build::Config::new();

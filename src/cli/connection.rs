@@ -298,7 +298,8 @@ fn socket_url(socket: &Path) -> String {
 /// Returns the directory that a text names. A plain word is the name of a workspace, and so is `acme/web-17` if there is
 /// nothing of that path.
 fn directory(text: &str) -> Option<PathBuf> {
-    let looks_like_path = text == "." || text == ".." || text.contains('/');
+    // With a `*` it is meant for names, and where one is needed that is said.
+    let looks_like_path = text == "." || text == ".." || (text.contains('/') && !text.contains('*'));
     if !looks_like_path {
         return None;
     }

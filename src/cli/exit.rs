@@ -102,6 +102,9 @@ pub(super) enum Failure {
     /// The service could not be started here.
     #[error("cannot start the service: {0}")]
     Start(String),
+    /// The gateway could not be started.
+    #[error("cannot start the gateway: {0}")]
+    StartGateway(String),
     /// The library could not do it: an RPC failed, nothing answers, a stream was lost.
     #[error(transparent)]
     Client(Error),
@@ -153,6 +156,7 @@ impl Failure {
             Self::Client(Error::Status(status)) if status.code() == Code::InvalidArgument => Exit::Usage,
             Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
+            | Self::StartGateway(_)
             | Self::Json(_) => Exit::Unreachable,
             Self::Client(_) | Self::Refused(_) => Exit::Usage,
             Self::MayNotReply(_) => Exit::Denied,
@@ -189,6 +193,7 @@ impl Failure {
             | Self::Usage(_)
             | Self::Configuration(_)
             | Self::Start(_)
+            | Self::StartGateway(_)
             | Self::Json(_)
             | Self::Read { .. }
             | Self::WriteFile { .. }

@@ -52,7 +52,7 @@ impl GatewayArgs {
         };
         let mut gateway: Gateway = gateway(&flags).await?;
         announce(&Addresses::of_gateway(&gateway), terminal)?;
-        let failed = async { Failure::Start(format!("{:#}", gateway.failed().await)) };
+        let failed = async { Failure::StartGateway(format!("{:#}", gateway.failed().await)) };
         let failure = until_told(&mut interrupts, &mut hangups, failed).await;
         terminal.inform("draining: a second signal exits at once");
         tokio::select! {

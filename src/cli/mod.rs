@@ -57,6 +57,7 @@ mod tools;
 mod user;
 mod view;
 mod words;
+mod workers;
 mod workspaces;
 
 use clap::{Parser, Subcommand};
@@ -135,6 +136,8 @@ enum Command {
     Session(session::SessionArgs),
     /// List the workspaces, or open or close one.
     Workspaces(workspaces::WorkspacesArgs),
+    /// List the workers of a gateway.
+    Workers(workers::WorkersArgs),
     /// Stream what happens in the workspaces.
     Events(events::EventsArgs),
     /// Export or verify the record of who did what, by which rule.
@@ -209,7 +212,8 @@ impl Cli {
             (0, Command::Mcp(_) | Command::Call(_) | Command::Files(_) | Command::Tools(_) | Command::Revert(_)) => {
                 "warn"
             }
-            (0, _) => "error",
+            // Why a command waits.
+            (0, _) => "error,toolgate_client::retry=warn",
             (1, Command::Serve(_) | Command::Gateway(_)) => "toolgate=debug,info",
             (1, _) => "warn",
             (2.., _) => "toolgate=debug,info",
@@ -240,6 +244,7 @@ impl Command {
             Self::Sessions(args) => args.run(globals, terminal).await,
             Self::Session(args) => args.run(globals, terminal).await,
             Self::Workspaces(args) => args.run(globals, terminal).await,
+            Self::Workers(args) => args.run(globals, terminal).await,
             Self::Events(args) => args.run(globals, terminal).await,
             Self::Audit(args) => args.run(globals, terminal).await,
             Self::Config(args) => args.run(globals, terminal),

@@ -266,7 +266,11 @@ pub(super) async fn gateway(flags: &Flags) -> Result<Gateway, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    Gateway::start(&config).await.map_err(not_started)
+    let started = Gateway::start(&config).await;
+    started.map_err(|error| match error.is::<ConfigError>() {
+        true => Failure::Configuration(format!("{error:#}")),
+        false => Failure::StartGateway(format!("{error:#}")),
+    })
 }
 
 /// Refuses a configuration that is for another command.

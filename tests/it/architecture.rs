@@ -20,9 +20,9 @@ const MAX_CIRCLE: usize = 3;
 /// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes. Raised for what calls
 /// touch and would ask, the list of sessions, more filters, what the commands say of misspelt words, terminals, the files that
 /// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several
-/// services with its doors for what is no gRPC, what the Rust library and the commands do with all that, and what is told of
-/// changes: the outbox, its sequencer, and who hears of other processes.
-const MAX_LINES: usize = 90_100;
+/// services with its doors for what is no gRPC, workers that register themselves there, what the Rust library and the commands do
+/// with all that, and what is told of changes: the outbox, its sequencer, and who hears of other processes.
+const MAX_LINES: usize = 92_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -16,3 +16,5 @@ mod setup;
 mod tls;
 mod tokens;
 mod workspaces;
+
+pub(crate) use self::tls::Authority;

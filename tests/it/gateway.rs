@@ -2,9 +2,12 @@
 
 mod chaos;
 mod doors;
+mod encrypted;
 mod lists;
 mod lost;
 mod operators;
+mod register;
+mod registered;
 mod setup;
 mod streams;
 

@@ -15,6 +15,9 @@ use crate::error::retry_after;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
+/// Who waits longer than this is told why.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// The longest silence on a stream of the service is a heartbeat of 15 seconds; after three of them and some
 /// tolerance the connection counts as lost.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(3 * 15 + 5);
@@ -66,6 +69,7 @@ pub(crate) struct Patience {
     has_worked: bool,
     failures: u32,
     since: Instant,
+    told: bool,
 }
 
 impl Patience {
@@ -75,6 +79,7 @@ impl Patience {
             has_worked: false,
             failures: 0,
             since: Instant::now(),
+            told: false,
         }
     }
 
@@ -97,6 +102,7 @@ impl Patience {
     pub(crate) fn pause(&mut self, status: &Status) -> Option<Duration> {
         if self.failures == 0 {
             self.since = Instant::now();
+            self.told = false;
         }
         self.failures = self.failures.saturating_add(1);
         let limit = if self.has_worked {
@@ -106,6 +112,10 @@ impl Patience {
         };
         let pause = jittered(backoff(self.failures)).max(retry_after(status).unwrap_or_default());
         let is_over = self.failures > self.limits.attempts || self.since.elapsed() + pause > limit;
+        if !is_over && !self.told && self.since.elapsed() + pause > SILENCE {
+            self.told = true;
+            tracing::warn!(why = status.message(), "no answer yet; trying again");
+        }
         (!is_over).then_some(pause)
     }
 }

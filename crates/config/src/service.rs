@@ -21,6 +21,7 @@ mod secrets;
 mod telemetry;
 mod values;
 
+pub use cluster::worker_name;
 pub use keys::*;
 pub use kinds::{MAX_COUNT, Shape};
 pub use layers::{Key, RawConfig};

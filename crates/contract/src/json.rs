@@ -22,7 +22,7 @@ const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 const MAX_LEVELS: usize = 28;
 
 static DESCRIPTOR_POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(crate::DESCRIPTORS).unwrap_or_default());
+    LazyLock::new(|| DescriptorPool::decode(crate::cluster::DESCRIPTORS).unwrap_or_default());
 
 fn descriptor<M: Name>() -> Result<MessageDescriptor, Error> {
     let name = M::full_name();

@@ -14,6 +14,20 @@ mod generated {
 
 pub use generated::*;
 
+/// What gateways and workers say to each other, `toolgate.cluster.v1`: internal, and no part of the contract.
+pub mod cluster {
+    mod generated {
+        #![allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all)] // generated code
+
+        tonic::include_proto!("toolgate.cluster.v1");
+    }
+
+    pub use generated::*;
+
+    /// The encoded `FileDescriptorSet` of it and of the contract.
+    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/toolgate.cluster.v1.descriptors.bin"));
+}
+
 /// How many messages, fields, enums, values, services and RPCs the contract has. It grows with every addition.
 pub const API_REVISION: i32 = include!(concat!(env!("OUT_DIR"), "/revision.rs"));
 

@@ -141,11 +141,15 @@ impl Directory {
             }
         }
         let remembered = self.recall(kind, id, caller);
-        if let Some(worker) = remembered.and_then(|name| registry.workers.iter().find(|worker| *worker.name == *name)) {
+        if let Some(worker) = remembered.and_then(|name| registry.named(&name)) {
             self.metrics.gateway_looked_up("remembered");
-            return Ok(worker.clone());
+            return Ok(worker);
         }
-        if let [only] = &registry.workers[..] {
+        let workers = registry.workers();
+        // One that has registered itself is not believed whatever it says.
+        if let [only] = &workers[..]
+            && only.is_listed()
+        {
             return Ok(only.clone());
         }
         // Nobody takes all turns. They are never closed.
@@ -171,7 +175,8 @@ impl Directory {
         let _own_turn = own.acquire().await;
         let _turn = self.lookups.acquire().await;
         let entry = &caller.entry_to_look();
-        let asked = registry.workers.iter().map(|worker| async move {
+        let workers = registry.workers();
+        let asked = workers.iter().map(|worker| async move {
             let answer = timeout(ASK_TIMEOUT, workspace_of(worker, kind, id, entry)).await;
             (worker, answer.unwrap_or_else(|_| Err(gone(&worker.name))))
         });

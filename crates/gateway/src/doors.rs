@@ -95,8 +95,7 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     let Some((secret, port, path)) = place_of(&request) else {
         return not_there();
     };
-    let workers = &parts.registry.workers;
-    let Some(worker) = workers.iter().find(|one| one.name == port).cloned() else {
+    let Some(worker) = parts.registry.named(&port) else {
         return not_there();
     };
     // Whose port it is the worker knows, and counts for that one. Here each port counts by itself.

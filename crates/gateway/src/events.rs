@@ -99,9 +99,10 @@ struct WorkersEvents {
 }
 
 impl Followed for WorkersEvents {
-    type Told = Event;
+    /// The worker, and what happened there.
+    type Told = (String, Event);
 
-    async fn once(&mut self, by: &Follower<Event>) -> Result<(), Status> {
+    async fn once(&mut self, by: &Follower<Self::Told>) -> Result<(), Status> {
         let opening = self.opening.take();
         let path = "/toolgate.v1.SessionService/WatchEvents";
         let asked = stream::iter([self.question.clone()]);
@@ -126,7 +127,7 @@ impl Followed for WorkersEvents {
             } else if !by.parts.registry.counts(&by.worker, &event.workspace) {
                 continue;
             }
-            if !by.tell(event).await {
+            if !by.tell((by.worker.name.clone(), event)).await {
                 return Ok(());
             }
         }
@@ -147,32 +148,35 @@ pub(crate) async fn watch(
     question: WatchEventsRequest,
 ) -> Result<Response<Body>, Status> {
     let begin = Position::of(&question)?;
-    let position = Arc::new(Mutex::new(begin.clone()));
+    let position = Arc::new(Mutex::new(begin));
     let (opening, mut opened) = mpsc::channel::<()>(1);
-    let (receiver, tasks) = of_all(&parts, &caller, |worker| WorkersEvents {
+    // One for each that is there now: nobody waits for those that come later.
+    let mut opening = vec![opening; parts.registry.workers().len()];
+    let shared = position.clone();
+    let (receiver, tasks) = of_all(&parts, &caller, move |worker| WorkersEvents {
         question: WatchEventsRequest {
-            after_sequence: begin.at(&worker.name),
+            after_sequence: shared.lock().at(&worker.name),
             resume_token: String::new(),
             ..question.clone()
         },
-        position: position.clone(),
-        opening: Some(opening.clone()),
+        position: shared.clone(),
+        opening: opening.pop(),
     });
-    drop(opening);
     // A client that has an answer may rely on hearing of what happens from then on. It is closed when all have been tried.
     let _ = timeout(SNAPSHOT_PATIENCE, opened.recv()).await;
-    let (closing, names) = (parts.closing.clone(), parts.registry.workers.clone());
+    let closing = parts.closing.clone();
     let events = stream::try_unfold((receiver, tasks), move |(mut receiver, tasks)| {
-        let (closing, names, position) = (closing.clone(), names.clone(), position.clone());
+        let (closing, position) = (closing.clone(), position.clone());
         async move {
             let Some(heard) = closing.run_until_cancelled(receiver.recv()).await else {
                 return Err(status::draining());
             };
-            let (at, mut event): (usize, Event) = heard.unwrap_or_else(|| Err(status::draining()))?;
+            let (_, (worker, mut event)): (usize, (String, Event)) =
+                heard.unwrap_or_else(|| Err(status::draining()))?;
             let resume_token = {
                 let mut position = position.lock();
                 position.number += i64::from(!matches!(event.event, Some(event::Event::Heartbeat(_))));
-                position.workers.insert(names[at].name.clone(), event.sequence);
+                position.workers.insert(worker, event.sequence);
                 event.sequence = position.number;
                 position.token()
             };

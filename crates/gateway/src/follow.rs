@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use toolgate_server::grpc::auth::OnBehalf;
@@ -50,24 +50,46 @@ impl<T> Follower<T> {
     }
 }
 
-/// Runs one task for each worker, which end with the stream.
+/// Runs one task for each worker, also for those that come later, which end with the stream. Those that are there now have the
+/// first numbers.
 pub(crate) fn of_all<F: Followed>(
     parts: &Arc<Parts>,
     caller: &OnBehalf,
-    followed: impl Fn(&Worker) -> F,
+    mut followed: impl FnMut(&Worker) -> F + Send + 'static,
 ) -> (mpsc::Receiver<News<F::Told>>, JoinSet<()>) {
     let (heard, receiver) = mpsc::channel(BUFFER);
+    let (parts, caller) = (parts.clone(), caller.clone());
+    let mut known = parts.registry.subscribe();
     let mut tasks = JoinSet::new();
-    for (at, worker) in parts.registry.workers.iter().enumerate() {
-        let by = Follower {
-            parts: parts.clone(),
-            caller: caller.clone(),
-            worker: worker.clone(),
-            at,
-            heard: heard.clone(),
-        };
-        tasks.spawn(follow(by, followed(worker)));
-    }
+    tasks.spawn(async move {
+        let (mut numbers, mut running) = (0.., Vec::<(Arc<Worker>, AbortHandle)>::new());
+        let mut followers = JoinSet::new();
+        loop {
+            let workers = known.borrow_and_update().clone();
+            let is_one = |worker: &Arc<Worker>| workers.iter().any(|one| Arc::ptr_eq(one, worker));
+            for (_, task) in running.extract_if(.., |(worker, _)| !is_one(worker)) {
+                task.abort();
+            }
+            for worker in workers.iter() {
+                if running.iter().any(|(one, _)| Arc::ptr_eq(one, worker)) {
+                    continue;
+                }
+                let Some(at) = numbers.next() else { return };
+                let by = Follower {
+                    parts: parts.clone(),
+                    caller: caller.clone(),
+                    worker: worker.clone(),
+                    at,
+                    heard: heard.clone(),
+                };
+                let task = followers.spawn(follow(by, followed(worker)));
+                running.push((worker.clone(), task));
+            }
+            if known.changed().await.is_err() {
+                return;
+            }
+        }
+    });
     (receiver, tasks)
 }
 

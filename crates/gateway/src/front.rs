@@ -22,8 +22,8 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_config::Config;
 use toolgate_contract::{
-    ErrorReason, ExecuteToolRequest, ReportInvocationRequest, ReportInvocationResponse, RevokeGrantRequest,
-    RevokeGrantResponse,
+    ErrorReason, ExecuteToolRequest, OpenWorkspaceRequest, ReportInvocationRequest, ReportInvocationResponse,
+    RevokeGrantRequest, RevokeGrantResponse,
 };
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH};
@@ -37,6 +37,7 @@ use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::table::{Aim, Merge, Own, Try, Way, way};
+use crate::tenants::Tenants;
 use crate::wire::{Messages, decode, gone, unary};
 use crate::worker::Worker;
 use crate::{doors, events, lists, own, streams};
@@ -61,6 +62,7 @@ impl Front {
             registry,
             directory: Directory::new(metrics.clone()),
             facts: Facts::new(config, traffic.limits()),
+            tenants: Tenants::new(config.tenants.clone()),
             closing,
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
             traffic,
@@ -120,16 +122,18 @@ impl Parts {
             Way::Own(Own::Info) => return own::info(&self, &caller).await,
             Way::Own(Own::Workspaces) => return own::workspaces(&self, &caller, decode(&first)?).await,
             Way::Own(Own::OpenWorkspace) => {
-                let worker = own::opener(&self, &caller, decode(&first)?).await?;
+                let question: OpenWorkspaceRequest = decode(&first)?;
+                self.tenants.open(&self.registry, &question.workspace)?;
+                let worker = own::opener(&self, &caller, question).await?;
                 let answer = self.pass(worker, caller, whole(messages, &[]), about).await;
                 self.registry.refresh().await;
                 return answer;
             }
         };
         match (read(&first)?, merge) {
-            (Aim::Nothing, _) => self.pass(self.any(), caller, whole(messages, &[]), about).await,
+            (Aim::Nothing, _) => self.pass(self.any()?, caller, whole(messages, &[]), about).await,
             (Aim::Workspace(named), Some(Merge::Nothing)) if is_several(&named) => {
-                self.pass(self.any(), caller, whole(messages, &[]), about).await
+                self.pass(self.any()?, caller, whole(messages, &[]), about).await
             }
             (Aim::Workspace(named), Some(merge)) if is_several(&named) => {
                 self.merge(&caller, merge, first.clone(), messages).await
@@ -159,12 +163,15 @@ impl Parts {
                         self.directory.used(&call_id, &worker, &workspace);
                     }
                 }
-                self.pass(worker, caller, whole(messages, &added), about).await
+                let counted = self.tenants.run(&path, &workspace)?;
+                let name = worker.name.clone();
+                let answer = self.pass(worker, caller, whole(messages, &added), about).await;
+                answer.map(|answer| counted.until_the_end_of(answer, &name))
             }
             (Aim::Id(kind, id), _) => {
                 let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
                     Ok(worker) => worker,
-                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any(),
+                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any()?,
                     Err(error) => return Err(error),
                 };
                 self.pass(worker, caller, whole(messages, &[]), about).await
@@ -240,7 +247,8 @@ impl Parts {
         A: Message + Default + 'static,
     {
         let (question, entry): (Q, _) = (decode(first)?, caller.entry());
-        let asked = self.registry.workers.iter().map(|worker| {
+        let workers = self.registry.workers();
+        let asked = workers.iter().map(|worker| {
             let asked = timeout(ASK_TIMEOUT, worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
             async { asked.await.unwrap_or_else(|_| Err(gone(&worker.name))) }
         });
@@ -265,7 +273,8 @@ impl Parts {
         request: Request<Body>,
         about: (&str, &[u8], Instant),
     ) -> Result<Response<Body>, Status> {
-        let [only] = &self.registry.workers[..] else {
+        let workers = self.registry.workers();
+        let [only] = &workers[..] else {
             let problem = "each worker has an audit of its own, whose chain cannot be mixed with others: ask each worker at its own \
                            address, for instance with `toolgate --server ADDRESS audit export`";
             return Err(status::precondition(ErrorReason::SeveralWorkers, "audit", problem));

@@ -11,13 +11,16 @@
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
+//! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
+//! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
 //! - `follow`: a stream of each worker, opened again when it breaks; `streams`, `events`: the prompts and the events of all workers as one
 //!   stream;
 //! - `reattach`: streams of calls that go on after a connection broke;
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
+mod beside;
 mod directory;
 mod doors;
 mod events;
@@ -28,9 +31,12 @@ mod own;
 mod pages;
 mod parts;
 mod reattach;
+mod register;
 mod registry;
 mod streams;
 mod table;
+mod tenants;
+mod versions;
 mod wire;
 mod worker;
 
@@ -45,11 +51,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::Config;
+use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::grpc::{ServeError, Services};
 use toolgate_telemetry::{Snapshot, Watched};
 
+use self::beside::Beside;
 use self::front::Front;
+use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
 
@@ -120,15 +129,18 @@ impl Gateway {
         let watched = registry.clone();
         metrics.watch_workers(move || {
             watched
-                .workers
+                .workers()
                 .iter()
                 .map(|worker| worker.told_to_operators())
                 .collect()
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
-        let front = Front::new(config, registry.clone(), carries, closing.clone());
+        let served = Beside {
+            front: Front::new(config, registry.clone(), carries, closing.clone()),
+            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), closing.clone())),
+        };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
-        let services = Services::passing_on(config, door, &entrance.telemetry, front)
+        let services = Services::passing_on(config, door, &entrance.telemetry, served)
             .await
             .context("cannot read the service's own descriptors")?;
         let mut servers = JoinSet::new();

@@ -36,7 +36,7 @@ where
     A: prost::Message + Default + 'static,
 {
     let entry = &caller.entry();
-    let workers = &parts.registry.workers;
+    let workers = parts.registry.workers();
     let answers = workers.iter().map(|worker| async move {
         let answer = timeout(ASK_TIMEOUT, worker.ask(path, question.clone(), Some(entry))).await;
         (worker.clone(), answer.unwrap_or_else(|_| Err(gone(&worker.name))))
@@ -137,7 +137,7 @@ pub(crate) async fn workspaces(
     };
     parts.registry.refresh().await;
     let (mut found, mut roots) = (Vec::new(), Vec::new());
-    for worker in &parts.registry.workers {
+    for worker in parts.registry.workers().iter() {
         let facts = worker.facts.read().clone();
         if !facts.is_there && facts.workspaces.is_empty() {
             return Err(gone(&worker.name));
@@ -173,7 +173,7 @@ pub(crate) async fn opener(
     question: OpenWorkspaceRequest,
 ) -> Result<Arc<Worker>, Status> {
     if let Some(owner) = parts.registry.owner(&question.workspace) {
-        return Ok(owner.clone());
+        return Ok(owner);
     }
     match parts.registry.place(caller, &question.workspace).await {
         Ok((worker, _)) => return Ok(worker),
@@ -186,7 +186,7 @@ pub(crate) async fn opener(
         let is_relative = !question.directory.starts_with('/');
         roots.iter().any(|root| is_relative || is_below(root))
     };
-    let workers = &parts.registry.workers;
+    let workers = parts.registry.workers();
     // One that may not says why.
     let found = workers.iter().find(may_open).or(workers.first());
     found.cloned().ok_or_else(|| gone("that opens workspaces"))

@@ -8,13 +8,16 @@ use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::Status;
 use toolgate_config::Config;
 use toolgate_model::InstanceId;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
+use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
 
 use crate::directory::Directory;
 use crate::registry::Registry;
+use crate::tenants::Tenants;
 use crate::worker::Worker;
 
 /// What each request needs.
@@ -22,6 +25,7 @@ pub(crate) struct Parts {
     pub(crate) registry: Arc<Registry>,
     pub(crate) directory: Directory,
     pub(crate) facts: Facts,
+    pub(crate) tenants: Tenants,
     /// Ends the streams that have no end of their own.
     pub(crate) closing: CancellationToken,
     /// Bytes of the largest message.
@@ -38,13 +42,14 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Returns a worker that answers for all that nobody has.
-    pub(crate) fn any(&self) -> Arc<Worker> {
-        let workers = &self.registry.workers;
-        let there = workers.iter().find(|worker| worker.facts.read().is_there);
-        there
-            .or(workers.first())
-            .cloned()
-            .expect("the configuration has a worker")
+    pub(crate) fn any(&self) -> Result<Arc<Worker>, Status> {
+        let workers = self.registry.workers();
+        let is_usable = |worker: &&Arc<Worker>| {
+            let facts = worker.facts.read();
+            facts.is_there && facts.refused.is_none()
+        };
+        let there = workers.iter().find(is_usable).or(workers.first()).cloned();
+        there.ok_or_else(|| status::worker_gone("no worker has registered at this gateway"))
     }
 }
 

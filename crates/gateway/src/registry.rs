@@ -1,23 +1,27 @@
 //! The workers and their workspaces: which worker has what a request names.
 //!
 //! *Invariant:* a workspace is one worker's. The first one that has it, in the order of their names, keeps it while it says so; what
-//! another one says of a workspace of that name does not count and is reported. A worker that is away keeps its workspaces.
+//! another one says of a workspace of that name does not count and is reported. A worker that is away keeps its workspaces; but one
+//! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. What a worker may not have does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use toolgate_contract::{
-    GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse, WorkspaceInfo,
+    GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
+    ListWorkspacesResponse, WorkspaceInfo,
 };
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
+use crate::versions;
 use crate::wire::gone;
 use crate::worker::{Facts, Worker};
 
@@ -27,6 +31,13 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a worker may take to answer what the gateway asks by itself.
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a worker that has registered itself, and is away, keeps a workspace that another one has.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// How long a worker that has registered itself is remembered when it is away.
+pub(crate) const MEMORY: Duration = Duration::from_secs(300);
+
+const GET_SERVER_INFO: &str = "/toolgate.v1.InfoService/GetServerInfo";
 const GET_WORKSPACE: &str = "/toolgate.v1.WorkspaceService/GetWorkspace";
 const LIST_WORKSPACES: &str = "/toolgate.v1.WorkspaceService/ListWorkspaces";
 
@@ -35,24 +46,67 @@ const PAGE: i32 = 500;
 
 /// The workers.
 pub(crate) struct Registry {
-    /// In the order of their names.
-    pub(crate) workers: Vec<Arc<Worker>>,
-    /// Whose each workspace is.
-    owners: RwLock<BTreeMap<String, usize>>,
+    /// In the order of their names. Replaced as a whole.
+    workers: watch::Sender<Arc<[Arc<Worker>]>>,
+    /// Whose each workspace is, by the names of workers.
+    owners: RwLock<BTreeMap<String, String>>,
     /// When the last round of questions to all workers began.
     asked: tokio::sync::Mutex<Option<Instant>>,
-    /// What was reported already: workspaces that several have.
-    contested: Mutex<BTreeSet<(String, String)>>,
+    /// What was reported already: workspaces that are not served of a worker.
+    contested: Mutex<BTreeSet<(String, String, String)>>,
 }
 
 impl Registry {
     pub(crate) fn new(workers: Vec<Worker>) -> Self {
         Self {
-            workers: workers.into_iter().map(Arc::new).collect(),
+            workers: watch::Sender::new(workers.into_iter().map(Arc::new).collect()),
             owners: RwLock::default(),
             asked: tokio::sync::Mutex::default(),
             contested: Mutex::default(),
         }
+    }
+
+    /// Returns the workers that are known now, in the order of their names.
+    pub(crate) fn workers(&self) -> Arc<[Arc<Worker>]> {
+        self.workers.borrow().clone()
+    }
+
+    /// Returns the workers that are known now, and tells of others that come and go.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<[Arc<Worker>]>> {
+        self.workers.subscribe()
+    }
+
+    /// Finds a worker by its name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Worker>> {
+        let workers = self.workers.borrow();
+        workers.iter().find(|worker| worker.name == name).cloned()
+    }
+
+    /// Takes in a worker that has registered itself.
+    pub(crate) fn add(&self, worker: Arc<Worker>) {
+        self.workers.send_modify(|workers| {
+            let mut all: Vec<_> = workers.iter().cloned().chain([worker]).collect();
+            all.sort_by(|one, other| one.name.cmp(&other.name));
+            *workers = all.into();
+        });
+    }
+
+    /// Forgets the workers that had registered themselves and have been away for long.
+    fn forget(&self) {
+        let is_gone = |worker: &Arc<Worker>| {
+            let has_seat = worker.registration.read().as_ref().is_none_or(|one| one.seat.is_some());
+            !has_seat && worker.facts.read().is_away_for(MEMORY)
+        };
+        self.workers.send_if_modified(|workers| {
+            let is_some_gone = workers.iter().any(is_gone);
+            if is_some_gone {
+                for worker in workers.iter().filter(|worker| is_gone(worker)) {
+                    tracing::info!(worker = worker.name, "a worker that was away for long is forgotten");
+                }
+                *workers = workers.iter().filter(|worker| !is_gone(worker)).cloned().collect();
+            }
+            is_some_gone
+        });
     }
 
     /// Asks the workers now and then until `stop`.
@@ -63,9 +117,9 @@ impl Registry {
             if waited.is_none() {
                 return;
             }
-            let workers = self.workers.clone();
+            let workers = self.workers();
             let read = tokio::task::spawn_blocking(move || {
-                for worker in workers {
+                for worker in workers.iter() {
                     if let Err(error) = worker.read_token() {
                         tracing::error!(%error, worker = worker.name, "the token for a worker cannot be read again");
                     }
@@ -86,54 +140,107 @@ impl Registry {
             return;
         }
         let began = Instant::now();
-        join_all(self.workers.iter().map(|worker| learn(worker))).await;
+        join_all(self.workers().iter().map(|worker| learn(worker))).await;
+        self.forget();
         self.share_out();
         *asked = Some(began);
     }
 
-    /// Says whose each workspace is.
-    fn share_out(&self) {
-        let facts: Vec<Facts> = self.workers.iter().map(|worker| worker.facts.read().clone()).collect();
-        let has = |at: usize, name: &str| facts[at].workspaces.iter().any(|one| one.name == name);
+    /// Says whose each workspace is, and of each worker which ones are not.
+    pub(crate) fn share_out(&self) {
+        let workers = self.workers();
+        let facts: Vec<Facts> = workers.iter().map(|worker| worker.facts.read().clone()).collect();
+        let has = |at: usize, name: &str| {
+            let is_there = facts[at].workspaces.iter().any(|one| one.name == name);
+            is_there && workers[at].may_have(name)
+        };
         let mut owners = self.owners.write();
-        owners.retain(|name, &mut at| has(at, name));
-        for (at, facts) in facts.iter().enumerate() {
-            for workspace in facts.workspaces.iter() {
-                let owner = *owners.entry(workspace.name.clone()).or_insert(at);
-                if owner != at {
-                    self.contest(&workspace.name, owner, at);
+        owners.retain(|name, owner| {
+            let Some(at) = workers.iter().position(|worker| worker.name == *owner) else {
+                return false;
+            };
+            let is_wanted = || (0..workers.len()).any(|other| other != at && facts[other].is_there && has(other, name));
+            let is_over = !workers[at].is_listed() && facts[at].is_away_for(HANDOVER);
+            has(at, name) && !(is_over && is_wanted())
+        });
+        for (worker, facts) in workers.iter().zip(&facts) {
+            let mut not_served = Vec::new();
+            let registration = worker.registration.read().clone();
+            let said = registration.iter().flat_map(|one| one.said.iter());
+            let mut names: BTreeSet<&String> = said.collect();
+            let found: BTreeSet<&String> = facts.workspaces.iter().map(|one| &one.name).collect();
+            names.extend(&found);
+            for name in names {
+                if let Some(one) = registration.as_ref().filter(|one| !one.may_have.contains(name)) {
+                    let why = format!(
+                        "the worker {} may not have it: the workspaces of {} at the gateway do not include it",
+                        worker.name, one.principal
+                    );
+                    not_served.push((name.clone(), why));
+                    continue;
                 }
+                // One that it is said to have and does not show is not given away.
+                let owner = match found.contains(name) && facts.is_there {
+                    true => Some(&*owners.entry(name.clone()).or_insert_with(|| worker.name.clone())),
+                    false => owners.get(name),
+                };
+                if let Some(owner) = owner.filter(|owner| **owner != worker.name) {
+                    let why = format!("the worker {owner} has a workspace of this name: give it another name");
+                    not_served.push((name.clone(), why));
+                }
+            }
+            self.report(worker, &not_served);
+            *worker.not_served.write() = not_served.into();
+        }
+    }
+
+    /// Reports what is not served of a worker, each time that it begins.
+    fn report(&self, worker: &Worker, not_served: &[(String, String)]) {
+        let entries = not_served
+            .iter()
+            .map(|(workspace, why)| (worker.name.clone(), workspace.clone(), why.clone()));
+        let entries: BTreeSet<_> = entries.collect();
+        let mut contested = self.contested.lock();
+        contested.retain(|entry| entry.0 != worker.name || entries.contains(entry));
+        for entry in entries {
+            let (_, workspace, why) = &entry;
+            if !contested.contains(&entry) {
+                tracing::error!(
+                    workspace,
+                    worker = worker.name,
+                    why,
+                    "a workspace of a worker is not served"
+                );
+                contested.insert(entry);
             }
         }
     }
 
-    fn contest(&self, workspace: &str, owner: usize, other: usize) {
-        let (owner, other) = (&self.workers[owner].name, &self.workers[other].name);
-        if self.contested.lock().insert((workspace.to_owned(), other.clone())) {
-            tracing::error!(
-                workspace,
-                worker = other.as_str(),
-                owner = owner.as_str(),
-                "two workers have a workspace of one name: requests go to the owner, what the other one has is not served; give \
-                 it another name"
-            );
-        }
+    /// Returns whose a workspace is.
+    pub(crate) fn owner(&self, workspace: &str) -> Option<Arc<Worker>> {
+        let name = self.owners.read().get(workspace)?.clone();
+        self.named(&name)
     }
 
-    /// Returns whose a workspace is.
-    pub(crate) fn owner(&self, workspace: &str) -> Option<&Arc<Worker>> {
-        let at = *self.owners.read().get(workspace)?;
-        self.workers.get(at)
+    /// Returns the names of all workspaces that are served.
+    pub(crate) fn served(&self) -> Vec<String> {
+        self.owners.read().keys().cloned().collect()
     }
 
     /// Says whether a worker has a workspace now, and nobody else counts for it.
     pub(crate) fn has(&self, worker: &Worker, workspace: &str) -> bool {
-        self.owner(workspace).is_some_and(|owner| owner.name == worker.name)
+        self.owners.read().get(workspace) == Some(&worker.name)
     }
 
-    /// Says whether what a worker has of a workspace counts; of one that is closed everywhere, what any of them has.
+    /// Says whether what a worker has of a workspace counts; of one that is closed everywhere, what any of them has that may have
+    /// it.
     pub(crate) fn counts(&self, worker: &Worker, workspace: &str) -> bool {
-        self.owner(workspace).is_none_or(|owner| owner.name == worker.name)
+        let is_its_own = self
+            .owners
+            .read()
+            .get(workspace)
+            .is_none_or(|owner| *owner == worker.name);
+        is_its_own && worker.may_have(workspace)
     }
 
     /// Finds the worker of a workspace that a caller names, and the name of it: an empty one means the first that the caller may
@@ -158,9 +265,9 @@ impl Registry {
     fn known(&self, caller: &OnBehalf, named: &str) -> Option<(Arc<Worker>, String)> {
         if !named.is_empty() {
             let worker = self.owner(named).filter(|_| caller.sees(named))?;
-            return Some((worker.clone(), named.to_owned()));
+            return Some((worker, named.to_owned()));
         }
-        self.workers.iter().find_map(|worker| {
+        self.workers().iter().find_map(|worker| {
             let workspaces = worker.facts.read().workspaces.clone();
             let first = workspaces
                 .iter()
@@ -171,33 +278,69 @@ impl Registry {
 
     /// Says so if a worker is away, which may have what is not found elsewhere.
     pub(crate) fn all_are_there(&self) -> Result<(), Status> {
-        let away = self.workers.iter().find(|worker| !worker.facts.read().is_there);
+        let workers = self.workers();
+        let away = workers.iter().find(|worker| !worker.facts.read().is_there);
         away.map_or(Ok(()), |worker| Err(gone(&worker.name)))
     }
 }
 
-/// Asks a worker for its workspaces.
+impl Facts {
+    /// Says whether it has been away for so long.
+    fn is_away_for(&self, time: Duration) -> bool {
+        let since = self.away.as_ref().filter(|_| !self.is_there);
+        since.is_some_and(|(_, since)| since.elapsed().is_ok_and(|elapsed| elapsed > time))
+    }
+}
+
+/// What a worker says of itself.
+struct Answer {
+    info: GetServerInfoResponse,
+    workspaces: Vec<WorkspaceInfo>,
+    roots: Vec<String>,
+}
+
+/// Asks a worker what it is and has.
 async fn learn(worker: &Worker) {
-    let answer = timeout(ASK_TIMEOUT, workspaces(worker)).await;
+    let answer = timeout(ASK_TIMEOUT, answer(worker)).await;
     let mut facts = worker.facts.write();
     match answer {
-        Ok(Ok((workspaces, roots))) => {
+        Ok(Ok(Answer {
+            info,
+            workspaces,
+            roots,
+        })) => {
+            let refused = versions::problem(versions::OWN, &info.version);
             if !facts.is_there {
                 tracing::info!(worker = worker.name, workspaces = workspaces.len(), "a worker is there");
+            }
+            if let Some(why) = refused.as_deref().filter(|why| facts.refused.as_deref() != Some(*why)) {
+                tracing::error!(
+                    worker = worker.name,
+                    address = worker.address(),
+                    why,
+                    "a worker is not used"
+                );
             }
             *facts = Facts {
                 is_there: true,
                 was_told: false,
                 workspaces: workspaces.into(),
                 roots: roots.into(),
+                version: info.version.into(),
+                refused: refused.map(Into::into),
+                away: None,
+                calls: (info.running_calls, info.queued_calls),
             };
         }
         Ok(Err(status)) if status.code() == Code::Unauthenticated => {
-            let why = format!(
-                "it does not know the gateway, by the `token_file` or `certificate` of cluster.workers.{}: {}",
-                worker.name,
-                status.message()
-            );
+            let how = match worker.is_listed() {
+                true => format!(
+                    "by the `token_file` or `certificate` of cluster.workers.{}",
+                    worker.name
+                ),
+                false => "by the secret of its registration".to_owned(),
+            };
+            let why = format!("it does not know the gateway, {how}: {}", status.message());
             away(&mut facts, worker, &why);
         }
         // It is there, and has too much to do.
@@ -211,17 +354,30 @@ async fn learn(worker: &Worker) {
     }
 }
 
+async fn answer(worker: &Worker) -> Result<Answer, Status> {
+    // So that a worker that does not take it for a gateway is found out here, and not by those who call.
+    let entry = &OnBehalf::entry_of_gateway();
+    let info = worker
+        .ask_about_itself(GET_SERVER_INFO, GetServerInfoRequest {}, Some(entry))
+        .await?;
+    let (workspaces, roots) = workspaces(worker).await?;
+    Ok(Answer {
+        info,
+        workspaces,
+        roots,
+    })
+}
+
 /// Returns the workspaces of a worker, its default one first, and the folders below which it opens others.
 async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>), Status> {
     let (mut workspaces, mut page_token) = (Vec::new(), String::new());
-    // So that a worker that does not take it for a gateway is found out here, and not by those who call.
     let entry = &OnBehalf::entry_of_gateway();
     let roots = loop {
         let question = ListWorkspacesRequest {
             page_size: PAGE,
             page_token,
         };
-        let page: ListWorkspacesResponse = worker.ask(LIST_WORKSPACES, question, Some(entry)).await?;
+        let page: ListWorkspacesResponse = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await?;
         workspaces.extend(page.workspaces);
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -236,7 +392,7 @@ async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>)
         // The list has them by name, and does not say which one is meant by an empty name.
         None if workspaces.len() > 1 => {
             let asked = worker
-                .ask(GET_WORKSPACE, GetWorkspaceRequest::default(), Some(entry))
+                .ask_about_itself(GET_WORKSPACE, GetWorkspaceRequest::default(), Some(entry))
                 .await;
             let GetWorkspaceResponse { workspace } = asked?;
             workspace.unwrap_or_default().name
@@ -256,6 +412,8 @@ fn away(facts: &mut Facts, worker: &Worker, why: &str) {
             "a worker cannot be used"
         );
     }
+    let since = facts.away.take().filter(|_| !facts.is_there).map(|(_, since)| since);
+    facts.away = Some((why.into(), since.unwrap_or_else(SystemTime::now)));
     facts.is_there = false;
     facts.was_told = true;
 }

@@ -267,7 +267,9 @@ fn told(
     open: ChannelOpen,
     watches_only: bool,
 ) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
-    let (receiver, tasks) = of_all(parts, caller, |_| WorkersPrompts {
+    // Counted before they are followed: the first ones have these numbers.
+    let inbox = Inbox::new(parts.registry.workers().len());
+    let (receiver, tasks) = of_all(parts, caller, move |_| WorkersPrompts {
         open: open.clone(),
         watches_only,
         known: BTreeSet::new(),
@@ -276,7 +278,6 @@ fn told(
     let opened = Told::Opened(ChannelOpened {
         instance_id: parts.facts.instance.clone(),
     });
-    let inbox = Inbox::new(parts.registry.workers.len());
     let closing = parts.closing.clone();
     let patience = Instant::now() + SNAPSHOT_PATIENCE;
     let state = (receiver, tasks, inbox, VecDeque::from([opened]));
@@ -368,7 +369,7 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
     let worker = match found {
         Ok(worker) => worker,
         // One of them says what becomes of a reply to a prompt that is not there.
-        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any(),
+        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any()?,
         Err(status) => return Err(status),
     };
     let question = ReplyPromptRequest {

@@ -3,13 +3,10 @@
 //! *Invariant:* a stream that a client does not read holds up no other one: each connection carries only as many as its window
 //! has room for. What a client sent about itself never reaches a worker but in the entry that the gateway writes.
 
-#![allow(clippy::disallowed_methods)] // reads the gateway's own credentials
-
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
 use parking_lot::{Mutex, RwLock};
@@ -23,36 +20,25 @@ use tonic::codegen::http::header::{
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::metadata::MetadataMap;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 use toolgate_config::service::WorkerConfig;
 use toolgate_contract::WorkspaceInfo;
+use toolgate_model::WorkspaceSet;
+use toolgate_server::app::outgoing::{self, Pems};
 use toolgate_server::grpc::auth::ENTRY;
+use toolgate_server::grpc::status;
 use toolgate_telemetry::WorkerFacts;
 use tower::ServiceExt as _;
 
 use crate::wire::{Passed, gone};
-
-/// Where systems keep the authorities that they trust.
-const AUTHORITIES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
 
 /// Streams on one connection, and the bytes of each that may wait for a slow client. Together they fit into the window of the
 /// connection, so that all of them may wait and another one still comes through.
 const STREAMS: usize = 128;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 40 * 1024 * 1024;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Bytes of a token.
-const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// What is about one connection, or is said to the gateway only; and a length, which may change.
 const NOT_SENT_ON: [HeaderName; 12] = [
@@ -90,16 +76,53 @@ pub(crate) struct Facts {
     pub(crate) workspaces: Arc<[WorkspaceInfo]>,
     /// The folders below which it opens others.
     pub(crate) roots: Arc<[String]>,
+    /// The version of its program.
+    pub(crate) version: Arc<str>,
+    /// Why the gateway does not use it although it is there.
+    pub(crate) refused: Option<Arc<str>>,
+    /// Why it cannot be used, and since when.
+    pub(crate) away: Option<(Arc<str>, SystemTime)>,
+    /// Calls that run or wait there, and those that wait for their turn.
+    pub(crate) calls: (i32, i32),
 }
+
+/// A worker that has registered itself.
+#[derive(Clone)]
+pub(crate) struct Registration {
+    /// Who it is at the gateway.
+    pub(crate) principal: String,
+    /// The workspaces that it may have.
+    pub(crate) may_have: WorkspaceSet,
+    /// Its run.
+    pub(crate) run: String,
+    /// Those that it says to have.
+    pub(crate) said: Arc<[String]>,
+    /// Which registration this is; none when its stream has ended.
+    pub(crate) seat: Option<u64>,
+    /// Whether it takes no more calls.
+    pub(crate) draining: bool,
+}
+
+/// What starts a call, or something else that a worker which stops does not take.
+const STARTING: [&str; 3] = [
+    "/toolgate.v1.ToolService/ExecuteTool",
+    "/toolgate.v1.ToolService/RunTool",
+    "/toolgate.v1.WorkspaceService/OpenWorkspace",
+];
 
 /// A worker.
 pub(crate) struct Worker {
     pub(crate) name: String,
-    config: WorkerConfig,
-    endpoint: Endpoint,
+    /// As the configuration has it; where it is, for one that has registered.
+    config: RwLock<WorkerConfig>,
+    endpoint: RwLock<Endpoint>,
     lines: Mutex<Vec<Line>>,
     token: RwLock<Option<HeaderValue>>,
+    /// None for one that the configuration lists.
+    pub(crate) registration: RwLock<Option<Registration>>,
     pub(crate) facts: RwLock<Facts>,
+    /// The workspaces that are not served of it, and why.
+    pub(crate) not_served: RwLock<Arc<[(String, String)]>>,
     why_lost: Mutex<Option<String>>,
     /// Bytes of the largest message that is read of it.
     limit: usize,
@@ -124,38 +147,86 @@ impl Drop for Open {
 impl Worker {
     /// Reads the credentials for it. Blocking.
     pub(crate) fn new(config: WorkerConfig, limit: usize) -> anyhow::Result<Self> {
-        let worker = Self {
-            endpoint: endpoint(&config).with_context(|| format!("cluster.workers.{}", config.name))?,
-            name: config.name.clone(),
-            config,
-            lines: Mutex::default(),
-            token: RwLock::default(),
-            facts: RwLock::default(),
-            why_lost: Mutex::default(),
-            limit,
-        };
+        let endpoint = endpoint(&config).with_context(|| format!("cluster.workers.{}", config.name))?;
+        let worker = Self::at(config, endpoint, limit);
         worker
             .read_token()
             .with_context(|| format!("cluster.workers.{}.token_file", worker.name))?;
         Ok(worker)
     }
 
+    fn at(config: WorkerConfig, endpoint: Endpoint, limit: usize) -> Self {
+        Self {
+            name: config.name.clone(),
+            config: RwLock::new(config),
+            endpoint: RwLock::new(endpoint),
+            lines: Mutex::default(),
+            token: RwLock::default(),
+            registration: RwLock::default(),
+            facts: RwLock::default(),
+            not_served: RwLock::default(),
+            why_lost: Mutex::default(),
+            limit,
+        }
+    }
+
+    /// Makes one that has registered itself. Blocking.
+    pub(crate) fn registered(
+        config: WorkerConfig,
+        token: HeaderValue,
+        registration: Registration,
+        limit: usize,
+    ) -> anyhow::Result<Self> {
+        let worker = Self::at(config.clone(), endpoint(&config)?, limit);
+        *worker.token.write() = Some(token);
+        *worker.registration.write() = Some(registration);
+        Ok(worker)
+    }
+
+    /// Goes on with a worker that has registered again, perhaps elsewhere.
+    pub(crate) fn renew(&self, other: Self) {
+        self.lines.lock().clear();
+        *self.config.write() = other.config.into_inner();
+        *self.endpoint.write() = other.endpoint.into_inner();
+        *self.token.write() = other.token.into_inner();
+        *self.registration.write() = other.registration.into_inner();
+        self.facts.write().was_told = false;
+    }
+
+    /// Says whether the configuration lists it.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.registration.read().is_none()
+    }
+
+    /// Says whether a workspace may be one of it.
+    pub(crate) fn may_have(&self, workspace: &str) -> bool {
+        let registration = self.registration.read();
+        registration.as_ref().is_none_or(|one| one.may_have.contains(workspace))
+    }
+
+    /// Says whether it has said that it takes no more calls.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.registration.read().as_ref().is_some_and(|one| one.draining)
+    }
+
+    /// Says so if it is there and is not to be used.
+    fn usable(&self) -> Result<(), Status> {
+        match &self.facts.read().refused {
+            None => Ok(()),
+            Some(why) => Err(status::worker_gone(&format!(
+                "the worker {} is not used: {why}",
+                self.name
+            ))),
+        }
+    }
+
     /// Reads the token again, which may have been exchanged. Blocking.
     pub(crate) fn read_token(&self) -> io::Result<()> {
-        let Some(path) = &self.config.token_file else {
+        let Some(path) = self.config.read().token_file.clone() else {
             return Ok(());
         };
-        let wrong =
-            |problem: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
-        let token = text.trim();
-        if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
-            return Err(wrong("expected a token, and nothing else"));
-        }
-        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| wrong("it has characters that no token has"))?;
-        value.set_sensitive(true);
-        *self.token.write() = Some(value);
+        let token = outgoing::token(&path)?;
+        *self.token.write() = Some(token);
         Ok(())
     }
 
@@ -165,7 +236,7 @@ impl Worker {
         let has_room = |line: &&Line| line.streams.load(Ordering::Relaxed) < STREAMS;
         let line = lines.iter().find(has_room).cloned().unwrap_or_else(|| {
             let line = Line {
-                channel: self.endpoint.connect_lazy(),
+                channel: self.endpoint.read().connect_lazy(),
                 streams: Arc::default(),
             };
             lines.push(line.clone());
@@ -196,6 +267,10 @@ impl Worker {
         entry: Option<&HeaderValue>,
         origin: Option<HeaderValue>,
     ) -> Result<(Response<Body>, Open), Status> {
+        self.usable()?;
+        if self.is_draining() && STARTING.contains(&request.uri().path()) {
+            return Err(status::draining());
+        }
         self.sign(request.headers_mut(), entry);
         if let Some(origin) = origin {
             request.headers_mut().insert(ORIGIN, origin);
@@ -231,9 +306,9 @@ impl Worker {
         self.why_lost.lock().take()
     }
 
-    /// Returns where it is, as the configuration says.
-    pub(crate) fn address(&self) -> &str {
-        &self.config.address
+    /// Returns where it is.
+    pub(crate) fn address(&self) -> String {
+        self.config.read().address.clone()
     }
 
     fn sign(&self, headers: &mut HeaderMap, entry: Option<&HeaderValue>) {
@@ -262,6 +337,21 @@ impl Worker {
 
     /// Asks it something, by itself or on behalf of somebody.
     pub(crate) async fn ask<Q, A>(
+        &self,
+        path: &'static str,
+        question: Q,
+        entry: Option<&HeaderValue>,
+    ) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.usable()?;
+        self.ask_about_itself(path, question, entry).await
+    }
+
+    /// The same, also of one that is not used.
+    pub(crate) async fn ask_about_itself<Q, A>(
         &self,
         path: &'static str,
         question: Q,
@@ -309,6 +399,7 @@ impl Worker {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
+        self.usable()?;
         let (channel, open) = self.line();
         let mut grpc = Grpc::new(channel).max_decoding_message_size(self.limit);
         let ready = grpc.ready().await;
@@ -340,31 +431,12 @@ impl Worker {
 }
 
 fn endpoint(config: &WorkerConfig) -> anyhow::Result<Endpoint> {
-    let endpoint = Endpoint::from_shared(config.address.clone())?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    if !config.address.starts_with("https://") {
-        return Ok(endpoint);
-    }
-    let authorities = match &config.ca {
-        Some(path) => read(path)?,
-        None => {
-            let found = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
-            found.context("the system has no file of trusted authorities: set `ca`")?
-        }
+    let pems = Pems {
+        ca: config.ca.as_deref(),
+        identity: config.certificate.as_deref().zip(config.key.as_deref()),
     };
-    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
-    if let (Some(certificate), Some(key)) = (&config.certificate, &config.key) {
-        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
-    }
-    Ok(endpoint.tls_config(tls)?)
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    let endpoint = outgoing::endpoint(&config.address, pems)?;
+    Ok(endpoint
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES))
 }

@@ -25,6 +25,8 @@ pub enum PrincipalKind {
     Certificate,
     /// A process that was started for a call, which the name says.
     Call,
+    /// A gateway that the service has registered at, by the secret of this run for it.
+    Gateway,
 }
 
 /// Names of clients that a call may have, those of the calls above it included.
@@ -55,7 +57,8 @@ impl Principal {
             | PrincipalKind::Token
             | PrincipalKind::Jwt
             | PrincipalKind::Certificate
-            | PrincipalKind::Call => Self {
+            | PrincipalKind::Call
+            | PrincipalKind::Gateway => Self {
                 kind,
                 name: name.into(),
             },
@@ -82,6 +85,7 @@ impl Principal {
             PrincipalKind::Jwt => format!("jwt:{}", self.name),
             PrincipalKind::Certificate => format!("certificate:{}", self.name),
             PrincipalKind::Call => format!("{CALL}{}", self.name),
+            PrincipalKind::Gateway => format!("gateway:{}", self.name),
         }
     }
 
@@ -105,7 +109,8 @@ impl fmt::Display for Principal {
             | PrincipalKind::Token
             | PrincipalKind::Jwt
             | PrincipalKind::Certificate
-            | PrincipalKind::Call => f.write_str(&self.id()),
+            | PrincipalKind::Call
+            | PrincipalKind::Gateway => f.write_str(&self.id()),
         }
     }
 }

@@ -19,8 +19,10 @@ mod mcp;
 #[cfg(not(feature = "mcp"))]
 #[path = "app/mcp_absent.rs"]
 mod mcp;
+pub mod outgoing;
 mod peers;
 mod places;
+pub mod registration;
 mod rules;
 mod sandbox;
 mod socket;
@@ -40,6 +42,7 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolgate_config::service::ClusterConfig;
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
 use toolgate_engine::{Engine, EngineDeps, Limits, RunLimits};
@@ -123,6 +126,7 @@ struct Parts {
     shared: Arc<Shared>,
     services: Services,
     entrance: Entrance,
+    cluster: ClusterConfig,
     drain_grace: Duration,
 }
 
@@ -280,6 +284,7 @@ impl App {
             shared,
             services,
             entrance,
+            cluster: config.cluster.clone(),
             drain_grace: config.drain_grace,
         };
         Ok(Self {
@@ -333,6 +338,8 @@ impl App {
             .await?;
         let Addresses { tcp, tls, unix } = listened;
         let console = parts.shared.console;
+        let may_call = (&parts.engine, &parts.shared.authenticator);
+        registration::start(&parts.cluster, may_call, &mut servers, &stop_servers).await?;
         servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(parts.engine.clone(), stop_servers.clone()));
         if let Some(claim) = &self.claim {
@@ -436,6 +443,7 @@ impl Running {
             shared,
             services,
             entrance,
+            cluster: _,
             drain_grace,
         } = self.parts;
         services.stop_serving().await;

@@ -43,6 +43,16 @@ impl FromStr for Allowed {
     }
 }
 
+impl Allowed {
+    /// Says whether an address is one of a network; a host is none.
+    pub fn holds(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Network { base, prefix } => address::holds(*base, *prefix, address),
+            Self::Host { .. } => false,
+        }
+    }
+}
+
 fn parse(text: &str) -> Option<Allowed> {
     if let Some((base, prefix)) = text.split_once('/') {
         let (base, prefix): (IpAddr, u8) = (base.parse().ok()?, prefix.parse().ok()?);
@@ -122,10 +132,7 @@ impl Allow {
 
     /// Returns what an address is if it may not be reached.
     pub(super) fn refuses(&self, address: IpAddr) -> Option<&'static str> {
-        let listed = self.0.iter().any(|allowed| match allowed {
-            Allowed::Network { base, prefix } => address::holds(*base, *prefix, address),
-            Allowed::Host { .. } => false,
-        });
+        let listed = self.0.iter().any(|allowed| allowed.holds(address));
         if listed { None } else { address::special(address) }
     }
 }

@@ -17,16 +17,16 @@ use super::setup::*;
 use crate::support::{eventually, refused, test, watch_all};
 
 /// An authority and what it signs.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
@@ -38,11 +38,11 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    pub(super) fn server(&self) -> (String, String) {
+    pub(crate) fn server(&self) -> (String, String) {
         self.sign(|_| {})
     }
 
-    pub(super) fn client(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    pub(crate) fn client(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         self.sign(|params| {
             params.distinguished_name.push(DnType::CommonName, name);
             params.subject_alt_names = vec![SanType::URI(format!("spiffe://x/{name}").try_into().unwrap())];

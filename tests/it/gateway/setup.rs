@@ -68,12 +68,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
+    pub(super) async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
+        Self::start_at("127.0.0.1:0", folder, command, home).await
+    }
+
+    /// Starts it where others know it already.
+    pub(super) async fn start_at(address: &str, folder: PathBuf, command: &'static str, home: &Path) -> Self {
         let mut process = Self {
             child: None,
             folder,
             command,
-            address: "127.0.0.1:0".to_owned(),
+            address: address.to_owned(),
             admin: None,
         };
         process.run(home).await;
@@ -120,7 +125,7 @@ impl Process {
         .await;
         let announced: Value = serde_json::from_str(announced.lines().next().unwrap()).unwrap();
         let url = announced["listening"]["tcp"].as_str().unwrap();
-        self.address = url.trim_start_matches("http://").to_owned();
+        self.address = url.rsplit('/').next().unwrap().to_owned();
         let admin = announced["listening"]["admin"].as_str();
         self.admin = admin.and_then(|url| Some(url.strip_prefix("http://")?.strip_suffix("/metrics")?.to_owned()));
         self.child = Some(child);
@@ -163,7 +168,7 @@ pub(super) struct Fleet {
     pub(super) channel: Channel,
 }
 
-fn put(path: &Path, text: &str) {
+pub(super) fn put(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The part `cluster` of the configuration: the workers of a gateway, and what one must not be configured with.
+//! The part `cluster` of the configuration: the workers of a gateway, the gateways of a worker, and tenants.
 //!
 //! *Invariant:* a gateway works in no folder, and speaks in the clear with workers on this machine only.
 
@@ -7,10 +7,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use toolgate_web::Url;
+use toml::Spanned;
+use toolgate_model::WorkspaceSet;
+use toolgate_web::{Allowed, Url};
 
-use super::kinds::{Context, Kind, Shape, joined};
-use super::values::WorkerConfig;
+use super::keys::ClusterConfig;
+use super::kinds::{Context, Kind, MAX_COUNT, Malformed, Shape, joined};
+use super::values::{TenantConfig, WorkerConfig};
 
 /// Bytes of the longest name of a worker.
 const MAX_NAME_BYTES: usize = 63;
@@ -19,7 +22,7 @@ const MAX_NAME_BYTES: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawWorker {
-    address: String,
+    address: Spanned<String>,
     token_file: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -29,41 +32,118 @@ pub(super) struct RawWorker {
 }
 
 impl RawWorker {
-    fn check(self, name: &str, context: &Context<'_>) -> Result<WorkerConfig, String> {
+    fn check(self, name: &str, context: &Context<'_>) -> Result<WorkerConfig, Malformed> {
         let path = |path: Option<PathBuf>| path.map(|path| context.path(&path.to_string_lossy())).transpose();
+        let at_address = Some(self.address.span().start);
         let worker = WorkerConfig {
             name: name.to_owned(),
             token_file: path(self.token_file)?,
             certificate: path(self.certificate)?,
             key: path(self.key)?,
             ca: path(self.ca)?,
-            address: self.address,
+            address: self.address.into_inner(),
         };
+        let checked = check_address(&worker.address, self.insecure);
+        checked.map_err(|message| Malformed {
+            offset: at_address,
+            message,
+        })?;
         let is_encrypted = worker.address.starts_with("https://");
-        if let Some(socket) = worker.address.strip_prefix("unix:") {
-            if !socket.starts_with('/') {
-                return Err("expected unix:/PATH with a whole path".to_owned());
-            }
-        } else if !is_server(&worker.address) {
-            return Err(
-                "expected an address such as https://10.0.0.5:50551, http://127.0.0.1:50551 or unix:/PATH".to_owned(),
-            );
-        } else if !is_encrypted && !self.insecure && !is_local(&worker.address) {
-            return Err(
-                "the line to this worker is not encrypted: write https://, or `insecure = true` if something in between encrypts"
-                    .to_owned(),
-            );
-        }
+        let wrong = |message: &str| Err(message.to_owned().into());
         if worker.certificate.is_some() != worker.key.is_some() {
-            return Err("expected both certificate and key, or neither".to_owned());
+            return wrong("expected both certificate and key, or neither");
         }
         if !is_encrypted && (worker.certificate.is_some() || worker.ca.is_some()) {
-            return Err("certificate, key and ca need an address that begins with https://".to_owned());
+            return wrong("certificate, key and ca need an address that begins with https://");
         }
         if worker.token_file.is_none() && worker.certificate.is_none() {
-            return Err("the gateway must say who it is: set token_file, or certificate and key".to_owned());
+            return wrong("the gateway must say who it is: set token_file, or certificate and key");
         }
         Ok(worker)
+    }
+}
+
+/// Checks where a gateway or a worker is.
+fn check_address(address: &str, insecure: bool) -> Result<(), String> {
+    if let Some(socket) = address.strip_prefix("unix:") {
+        return match socket.starts_with('/') {
+            true => Ok(()),
+            false => Err("expected unix:/PATH with a whole path".to_owned()),
+        };
+    }
+    if !is_server(address) {
+        return Err(
+            "expected an address such as https://10.0.0.5:50551, http://127.0.0.1:50551 or unix:/PATH".to_owned(),
+        );
+    }
+    if !address.starts_with("https://") && !insecure && !is_local(address) {
+        return Err(
+            "the line to this address is not encrypted: write https://, or `insecure = true` in the table of a worker if \
+             something in between encrypts"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Reads where a gateway or a worker is.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    check_address(text, false).map(|()| text.to_owned())
+}
+
+/// Reads the name of a worker or a tenant.
+///
+/// # Errors
+/// What was expected.
+pub fn worker_name(name: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(plain) {
+        true => Ok(name.to_owned()),
+        false => {
+            let shown: String = name.chars().take(MAX_NAME_BYTES).collect();
+            Err(format!(
+                "expected a name of 1 to {MAX_NAME_BYTES} small letters, digits or '-', found {shown:?}"
+            ))
+        }
+    }
+}
+
+impl ClusterConfig {
+    /// Says whether a gateway may call a worker where that one says to be. `from` is the address that it registers from; none if it
+    /// is a process of this machine that came by a Unix socket.
+    ///
+    /// # Errors
+    /// It may not; the text says what to do.
+    pub fn permits(&self, advertised: &str, from: Option<IpAddr>) -> Result<(), String> {
+        check_address(advertised, false)?;
+        let from = from.map(|address| address.to_canonical());
+        let is_here = from.is_none_or(|address| address.is_loopback());
+        let wrong = || {
+            let from = from.map_or_else(|| "this machine".to_owned(), |from| from.to_string());
+            format!(
+                "the worker says that it is at {advertised} and registers from {from}: the gateway calls it there only if \
+                 cluster.reach of the gateway's configuration names that host or network"
+            )
+        };
+        if advertised.starts_with("unix:") {
+            return if is_here { Ok(()) } else { Err(wrong()) };
+        }
+        let url = Url::parse(advertised).map_err(|_| wrong())?;
+        let host = url.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+        let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+        let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+        let is_named = self.reach.iter().any(|allowed| match allowed {
+            Allowed::Host { name, port } => {
+                name == host && port.is_none_or(|port| url.port_or_known_default() == Some(port))
+            }
+            Allowed::Network { .. } => address.is_some_and(|address| allowed.holds(address)),
+        });
+        let is_its_own = address.is_some() && address == from;
+        if is_named || is_its_own || (is_here && is_local) {
+            return Ok(());
+        }
+        Err(wrong())
     }
 }
 
@@ -83,36 +163,92 @@ fn is_local(address: &str) -> bool {
 }
 
 /// The workers, in the order of their names.
-pub(super) fn workers() -> Kind<BTreeMap<String, RawWorker>, Vec<WorkerConfig>> {
-    let parse = |workers: BTreeMap<String, RawWorker>, context: &Context<'_>| {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+pub(super) fn workers() -> Kind<BTreeMap<String, Spanned<RawWorker>>, Vec<WorkerConfig>> {
+    let parse = |workers: BTreeMap<String, Spanned<RawWorker>>, context: &Context<'_>| {
         let checked = workers.into_iter().map(|(name, worker)| {
-            if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(plain) {
-                return Err(format!(
-                    "expected a name of 1 to {MAX_NAME_BYTES} small letters, digits or '-', found {name:?}"
-                ));
-            }
-            worker
-                .check(&name, context)
-                .map_err(|message| format!("worker {name:?}: {message}"))
+            let start = worker.span().start;
+            let checked = worker_name(&name).map_err(Malformed::from);
+            let checked = checked.and_then(|name| worker.into_inner().check(&name, context));
+            checked.map_err(|wrong| Malformed {
+                offset: wrong.offset.or(Some(start)),
+                message: format!("worker {name:?}: {}", wrong.message),
+            })
         });
-        checked.collect()
+        checked.collect::<Result<Vec<_>, Malformed>>()
     };
     let show = |worker: &WorkerConfig| format!("{}={}", worker.name, worker.address);
-    Kind::new(Shape::Tables, parse, move |workers: &Vec<WorkerConfig>| {
+    Kind::placed(Shape::Tables, parse, move |workers: &Vec<WorkerConfig>| {
         joined(workers, show)
+    })
+}
+
+/// One entry of `tenants`, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTenant {
+    workspaces: Vec<String>,
+    max_workspaces: Option<i64>,
+    max_running_calls: Option<i64>,
+}
+
+impl RawTenant {
+    fn check(self, name: &str) -> Result<TenantConfig, String> {
+        let count = |key: &str, count: Option<i64>| {
+            let fits = |count: i64| u32::try_from(count).ok().filter(|count| *count <= MAX_COUNT);
+            let read = count.map(|count| {
+                fits(count).ok_or_else(|| format!("{key}: expected a number from 0 to {MAX_COUNT}, found {count}"))
+            });
+            read.transpose()
+        };
+        let workspaces = WorkspaceSet::parse(self.workspaces.iter().map(String::as_str));
+        Ok(TenantConfig {
+            name: worker_name(name)?,
+            workspaces: workspaces.map_err(|problem| format!("workspaces: {problem}"))?,
+            max_workspaces: count("max_workspaces", self.max_workspaces)?,
+            max_running_calls: count("max_running_calls", self.max_running_calls)?,
+        })
+    }
+}
+
+/// The tenants, in the order of their names.
+pub(super) fn tenants() -> Kind<BTreeMap<String, Spanned<RawTenant>>, Vec<TenantConfig>> {
+    let parse = |tenants: BTreeMap<String, Spanned<RawTenant>>, _: &Context<'_>| {
+        let checked = tenants.into_iter().map(|(name, tenant)| {
+            let start = tenant.span().start;
+            tenant.into_inner().check(&name).map_err(|message| Malformed {
+                offset: Some(start),
+                message: format!("tenant {name:?}: {message}"),
+            })
+        });
+        checked.collect::<Result<Vec<_>, Malformed>>()
+    };
+    let show = |tenant: &TenantConfig| {
+        let workspaces = tenant.workspaces.entries().unwrap_or_else(|| vec!["*".to_owned()]);
+        format!("{}={}", tenant.name, workspaces.join("+"))
+    };
+    Kind::placed(Shape::Tables, parse, move |tenants: &Vec<TenantConfig>| {
+        joined(tenants, show)
     })
 }
 
 /// The ids of principals that may say on whose behalf they call, as the audit shows them.
 pub(super) fn gateway(id: &str) -> Result<String, String> {
+    principal(id, "gateway")
+}
+
+/// The ids of principals that may register as workers.
+pub(super) fn worker(id: &str) -> Result<String, String> {
+    principal(id, "worker-a")
+}
+
+fn principal(id: &str, example: &str) -> Result<String, String> {
     let name = id
         .split_once(':')
         .filter(|(kind, _)| matches!(*kind, "token" | "jwt" | "certificate"));
     match name {
         Some((_, name)) if !name.is_empty() => Ok(id.to_owned()),
         Some(_) | None => Err(format!(
-            "expected the id of a principal such as \"token:gateway\" or \"certificate:gateway\", found {id:?}"
+            "expected the id of a principal such as \"token:{example}\" or \"certificate:{example}\", found {id:?}"
         )),
     }
 }
@@ -234,5 +370,134 @@ mod tests {
                 .gateways,
             ["token:gw"]
         );
+    }
+
+    const WORKER: &str =
+        "[cluster]\ngateways = [\"https://10.0.0.1:50551\"]\nidentity = \"token\"\nadvertise = \"unix:/s\"\n";
+
+    #[test]
+    fn a_worker_says_who_and_where_it_is() {
+        let config = load(WORKER).unwrap();
+        assert_eq!(config.cluster.gateways, ["https://10.0.0.1:50551"]);
+        assert!(config.private_files.iter().any(|path| path.ends_with("token")));
+        // Nobody else is let in without credentials, so that it may listen for its gateways.
+        assert!(config.auth.has_credentials());
+        let certificate = "certificate = \"c\"\nkey = \"k\"";
+        assert!(load(&WORKER.replace("identity = \"token\"", certificate)).is_ok());
+        let check = |text: &str, expected: &str| {
+            let error = load(text).unwrap_err();
+            assert!(error.contains(expected), "{expected:?} is not in {error:?}");
+        };
+        check(
+            &WORKER.replace("identity = \"token\"\n", ""),
+            "who it is: set cluster.identity",
+        );
+        check(
+            &WORKER.replace("advertise = \"unix:/s\"\n", ""),
+            "set cluster.advertise",
+        );
+        check(
+            &WORKER.replace("gateways = [\"https://10.0.0.1:50551\"]\n", ""),
+            "set cluster.gateways",
+        );
+        check(&WORKER.replace("https://10", "http://10"), "not encrypted");
+        check(&format!("{WORKER}name = \"A\""), "small letters");
+        check(&format!("{WORKER}certificate = \"c\""), "set both");
+        check(
+            &format!("{WORKER}reach = [\"10.0.0.0/8\"]"),
+            "only a gateway has workers",
+        );
+        check(
+            &format!("{WORKER}[tenants.a]\nworkspaces = [\"a\"]"),
+            "only a gateway has tenants",
+        );
+        let by_certificate = WORKER.replace("identity = \"token\"", certificate);
+        check(
+            &by_certificate.replace("https://10.0.0.1", "http://127.0.0.1"),
+            "with https:// only",
+        );
+        let gateway = format!("{GATEWAY}auth.workers = [\"token:a\"]\n");
+        assert!(load(&gateway).is_ok());
+        check(&format!("{gateway}cluster.name = \"a\""), "registers nowhere");
+        check(&gateway.replace("token:a", "a"), "the id of a principal");
+    }
+
+    #[test]
+    fn a_gateway_calls_a_worker_only_where_that_is_permitted() {
+        let reach = "cluster.reach = [\"10.1.0.0/16\", \"worker.example:443\", \"localhost:7\"]\n";
+        let config = load(&format!("{GATEWAY}auth.workers = [\"token:a\"]\n{reach}")).unwrap();
+        let check = |advertised: &str, from: Option<&str>, expected: bool| {
+            let permitted = config
+                .cluster
+                .permits(advertised, from.map(|from| from.parse().unwrap()));
+            assert_eq!(permitted.is_ok(), expected, "{advertised} from {from:?}: {permitted:?}");
+        };
+        for (advertised, from) in [
+            ("https://192.0.2.7:1", "192.0.2.7"),
+            ("https://192.0.2.7:1", "::ffff:192.0.2.7"),
+            ("https://[2001:db8::1]:1", "2001:db8::1"),
+            ("https://10.1.2.3:1", "192.0.2.7"),
+            ("https://worker.example", "192.0.2.7"),
+            ("http://127.0.0.1:1", "127.0.0.1"),
+            ("https://localhost:1", "::1"),
+            ("https://localhost:7", "192.0.2.7"),
+            ("unix:/s", "127.0.0.1"),
+        ] {
+            check(advertised, Some(from), true);
+        }
+        check("unix:/s", None, true);
+        check("http://[::1]:1", None, true);
+        check("https://192.0.2.7", None, false);
+        for advertised in [
+            "https://192.0.2.8:1",
+            "https://169.254.169.254",
+            "https://127.0.0.1:1",
+            "https://[::1]:1",
+            "https://[::ffff:127.0.0.1]:1",
+            "https://localhost:1",
+            "https://0.0.0.0:1",
+            "https://worker.example:444",
+            "https://other.example",
+            "https://10.2.0.1",
+            "http://192.0.2.7:1",
+            "unix:/s",
+            "nonsense",
+            "https://u@192.0.2.7",
+            "",
+        ] {
+            check(advertised, Some("192.0.2.7"), false);
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_line() {
+        let text = worker("token_file = \"/t\"\naddress = \"nonsense\"");
+        let error = load(&text).unwrap_err();
+        let line = text.lines().position(|line| line.starts_with("address")).unwrap() + 1;
+        assert!(
+            error.contains(&format!("{line}:")) || error.contains(&format!("line {line}")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn tenants_are_read() {
+        let gateway = format!("{GATEWAY}auth.workers = [\"token:a\"]\n");
+        let config = load(&format!(
+            "{gateway}[tenants.acme]\nworkspaces = [\"acme/*\"]\nmax_workspaces = 2\n"
+        ))
+        .unwrap();
+        let tenant = &config.tenants[0];
+        assert!(tenant.workspaces.contains("acme/a") && !tenant.workspaces.contains("acme"));
+        assert_eq!((tenant.max_workspaces, tenant.max_running_calls), (Some(2), None));
+        for (wrong, expected) in [
+            ("workspaces = []", "at least one"),
+            ("max_workspaces = 2", "workspaces"),
+            ("workspaces = [\"a\"]\nmax_workspaces = -1", "max_workspaces"),
+            ("workspaces = [\"a\"]\nmax_calls = 1", "max_calls"),
+        ] {
+            let error = load(&format!("{gateway}[tenants.acme]\n{wrong}\n")).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
     }
 }

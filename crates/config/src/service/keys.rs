@@ -116,6 +116,10 @@ keys! { |layers|
         /// differs from the general one, `trust`; see [Workspaces at run time](../operate/workspaces.md). Without any,
         /// the workspaces are fixed.
         workspace_roots: Vec<RawRoot> = parse::roots(), Vec::new();
+        /// On a gateway: groups of workspaces with limits of their own, each in its table such as `[tenants.acme]` with `workspaces`
+        /// (names, and `PREFIX/*`), `max_workspaces` and `max_running_calls`; see
+        /// [Tenants](../operate/gateway.md#tenants).
+        tenants: Vec<TenantConfig> = cluster::tenants(), Vec::new();
     }
 
     /// Custom tools and plugins.
@@ -180,6 +184,9 @@ keys! { |layers|
         /// The [gateways](../operate/gateway.md): the principals that may say on whose behalf they call, by their ids as the
         /// audit shows them, such as `token:gateway`.
         gateways: Vec<String> = list(text(cluster::gateway)), Vec::new();
+        /// On a gateway: the principals that may register as [workers](../operate/gateway.md#workers-that-register-themselves), such
+        /// as `token:worker-a`, each with the workspaces that it may see.
+        workers: Vec<String> = list(text(cluster::worker)), Vec::new();
     }
 
     /// Signed tokens. A path or a text that is empty is not set.
@@ -387,6 +394,25 @@ keys! { |layers|
         /// or `unix:/PATH`), who the gateway is there (`token_file`, or `certificate` and `key`), and `ca` and `insecure`
         /// where the line needs them.
         workers: Vec<WorkerConfig> = cluster::workers(), Vec::new();
+        /// On a worker: the gateways that it registers at, each `https://HOST:PORT`, or on this machine `http://` or `unix:/PATH`.
+        gateways: Vec<String> = list(text(cluster::address)), Vec::new();
+        /// On a worker: the file with the token that says at the gateways which worker this is.
+        identity: Option<PathBuf> = path().optional(), None;
+        /// On a worker: its name at the gateways, 1 to 63 small letters, digits or `-`; by default the name of the machine, made to
+        /// fit.
+        name: Option<String> = text(cluster::worker_name).optional(), None;
+        /// On a worker: where gateways reach it, such as `https://10.0.0.5:50551`.
+        advertise: Option<String> = text(cluster::address).optional(), None;
+        /// The authorities that sign the certificates of gateways, or on a gateway those of workers that register themselves, PEM;
+        /// by default those of the system.
+        ca: Option<PathBuf> = path().optional(), None;
+        /// The client certificate that is shown to gateways, or on a gateway to workers that register themselves, PEM.
+        certificate: Option<PathBuf> = path().optional(), None;
+        /// The private key of that certificate, PEM.
+        key: Option<PathBuf> = path().optional(), None;
+        /// On a gateway: where workers may say that they are, beside the address that they register from: hosts, `host:port`,
+        /// addresses, networks.
+        reach: Vec<Allowed> = list(text(str::parse::<Allowed>)), Vec::new();
     }
 
     /// What operators see of the service.

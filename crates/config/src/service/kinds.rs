@@ -82,7 +82,7 @@ pub(super) enum RawSize {
     Text(String),
 }
 
-type Parse<R, T> = Box<dyn Fn(R, &Context<'_>) -> Result<T, String>>;
+type Parse<R, T> = Box<dyn Fn(R, &Context<'_>) -> Result<T, Malformed>>;
 type FromVariable = fn(&str) -> Result<Value, String>;
 
 /// One kind of values: of the form `R`, meaning a `T`.
@@ -98,6 +98,16 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
     pub(super) fn new(
         shape: Shape,
         parse: impl Fn(R, &Context<'_>) -> Result<T, String> + 'static,
+        show: impl Fn(&T) -> String + 'static,
+    ) -> Self {
+        let parse = move |raw: R, context: &Context<'_>| parse(raw, context).map_err(Malformed::from);
+        Self::placed(shape, parse, show)
+    }
+
+    /// One whose errors say where in the value they are.
+    pub(super) fn placed(
+        shape: Shape,
+        parse: impl Fn(R, &Context<'_>) -> Result<T, Malformed> + 'static,
         show: impl Fn(&T) -> String + 'static,
     ) -> Self {
         let from_variable: FromVariable = match shape {
@@ -171,7 +181,7 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
     }
 
     pub(super) fn parse(&self, written: &Written<'_>, context: &Context<'_>) -> Result<T, Malformed> {
-        Ok((self.parse)(self.read(written)?, context)?)
+        (self.parse)(self.read(written)?, context)
     }
 
     /// Writes a value as people would.
@@ -191,16 +201,20 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
         let Self { shape, parse, show, .. } = self;
         let checked = move |raw, context: &Context<'_>| {
             let value = parse(raw, context)?;
-            if fits(&value) { Ok(value) } else { Err(message(&value)) }
+            if fits(&value) {
+                Ok(value)
+            } else {
+                Err(Malformed::from(message(&value)))
+            }
         };
-        Self::new(shape, checked, show).with_variable(self.from_variable)
+        Self::placed(shape, checked, show).with_variable(self.from_variable)
     }
 
     /// Lets it be absent.
     pub(super) fn optional(self) -> Kind<R, Option<T>> {
         let Self { shape, parse, show, .. } = self;
         let show = move |value: &Option<T>| value.as_ref().map(&show).unwrap_or_default();
-        Kind::new(shape, move |raw, context| parse(raw, context).map(Some), show)
+        Kind::placed(shape, move |raw, context| parse(raw, context).map(Some), show)
     }
 }
 
@@ -216,7 +230,7 @@ impl<T: 'static> Kind<String, T> {
             "none" => Ok(None),
             _ => parse(raw, context),
         };
-        Kind::new(of_none, parse, show)
+        Kind::placed(of_none, parse, show)
     }
 }
 
@@ -319,7 +333,7 @@ pub(super) fn list<T: 'static>(one: Kind<String, T>) -> Kind<Vec<String>, Vec<T>
     let Kind { parse, show, .. } = one;
     let parse =
         move |texts: Vec<String>, context: &Context<'_>| texts.into_iter().map(|text| parse(text, context)).collect();
-    Kind::new(Shape::Texts, parse, move |list: &Vec<T>| joined(list, &show))
+    Kind::placed(Shape::Texts, parse, move |list: &Vec<T>| joined(list, &show))
 }
 
 pub(super) fn joined<T>(list: &[T], show: impl Fn(&T) -> String) -> String {

@@ -70,6 +70,8 @@ pub struct Config {
     pub lsp: LspConfig,
     /// What the service is for others.
     pub cluster: ClusterConfig,
+    /// Groups of workspaces with limits of their own, at a gateway.
+    pub tenants: Vec<TenantConfig>,
     /// What operators see of the service.
     pub telemetry: TelemetryConfig,
     /// What is logged.
@@ -101,6 +103,10 @@ pub struct AuthConfig {
     pub unix: Option<UnixGroupConfig>,
     /// The ids of the principals that may say on whose behalf they call.
     pub gateways: Vec<String>,
+    /// The ids of the principals that may register as workers.
+    pub workers: Vec<String>,
+    /// Whether gateways are told secrets by which they call.
+    pub registers: bool,
     /// Whether the owner of the process must say who calls, too, on a Unix socket.
     pub owner_is_stranger: bool,
 }
@@ -113,7 +119,7 @@ impl AuthConfig {
 
     /// Returns whether there is anything that callers over TCP can show.
     pub(super) fn has_credentials(&self) -> bool {
-        self.tokens_file.is_some() || self.jwt.is_some() || !self.certificates.is_empty()
+        self.tokens_file.is_some() || self.jwt.is_some() || !self.certificates.is_empty() || self.registers
     }
 }
 
@@ -155,10 +161,15 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         certificates: keys.auth.certificates,
         unix: unix_group(&layers, keys.unix)?,
         gateways: keys.auth.gateways,
+        workers: keys.auth.workers,
+        registers: !keys.cluster.gateways.is_empty(),
         // A command that a worker on the same machine runs has the same user, and must not count as a person.
         owner_is_stranger: is_gateway,
     };
     check_cluster(&layers, &keys.cluster, &auth, tls.as_ref())?;
+    if is_gateway && layers.has("data_dir") {
+        layers.warn("data_dir has no meaning for a gateway, which keeps nothing: leave it out".to_owned());
+    }
     check_reach(&layers, &listen, tls.as_ref(), &auth)?;
     check_limits(&layers, &keys.limits)?;
     let permission = permission(&mut layers, keys.permission, listen.is_local(), &auth)?;
@@ -190,6 +201,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             .iter()
             .flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned())
             .collect(),
+        keys.cluster.identity.iter().chain(&keys.cluster.key).cloned().collect(),
         auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
         paths(keys.audit.key_file.as_slice()),
         paths(keys.search.key_file.as_slice()),
@@ -228,6 +240,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         javascript_runtime: keys.extensions.runtime,
         lsp: keys.lsp,
         cluster: keys.cluster,
+        tenants: general.tenants,
         telemetry: TelemetryConfig {
             admin: keys.telemetry.admin,
             traces,
@@ -314,14 +327,23 @@ fn check_cluster(
         let message = "nobody could show that it is a gateway: set auth.tokens_file, auth.jwt or auth.certificates";
         return Err(layers.conflict("auth.gateways", message));
     }
+    let [certificate, key] = ["cluster.certificate", "cluster.key"];
+    let both = "certificate and key go together: set both cluster.certificate and cluster.key";
+    layers.requires(certificate, key, both)?;
+    layers.requires(key, certificate, both)?;
     if cluster.role == ClusterRole::All {
-        return match cluster.workers.is_empty() {
-            true => Ok(()),
-            false => Err(layers.conflict(
-                "cluster.workers",
-                "only a gateway has workers: set cluster.role to \"gateway\"",
-            )),
-        };
+        return check_worker(layers, cluster);
+    }
+    for key in [
+        "cluster.gateways",
+        "cluster.identity",
+        "cluster.name",
+        "cluster.advertise",
+    ] {
+        if layers.has(key) {
+            let message = "a gateway registers nowhere: this is for the configuration of its workers";
+            return Err(layers.conflict(key, message));
+        }
     }
     for key in ["workspaces", "workspace_roots"] {
         if layers.has(key) {
@@ -329,8 +351,9 @@ fn check_cluster(
             return Err(layers.conflict(key, message));
         }
     }
-    if cluster.workers.is_empty() {
-        let message = "a gateway needs workers: write a table [cluster.workers.NAME] with the address of each";
+    if cluster.workers.is_empty() && auth.workers.is_empty() {
+        let message = "a gateway needs workers: write a table [cluster.workers.NAME] with the address of each, or name in \
+                       auth.workers who may register as one";
         return Err(layers.conflict("cluster.role", message));
     }
     if auth.unix.is_some() {
@@ -342,6 +365,42 @@ fn check_cluster(
         let message = "a gateway must know on whose behalf it calls the workers: set auth.tokens_file, auth.jwt or \
                        auth.certificates";
         return Err(layers.conflict("cluster.role", message));
+    }
+    Ok(())
+}
+
+/// Checks that what runs calls has nothing of a gateway, and that it can register if it is to.
+fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
+    for key in ["cluster.workers", "auth.workers", "cluster.reach"] {
+        if layers.has(key) {
+            return Err(layers.conflict(key, "only a gateway has workers: set cluster.role to \"gateway\""));
+        }
+    }
+    if layers.has("tenants") {
+        return Err(layers.conflict("tenants", "only a gateway has tenants: set cluster.role to \"gateway\""));
+    }
+    if cluster.gateways.is_empty() {
+        for key in ["identity", "name", "advertise", "ca", "certificate"].map(|key| format!("cluster.{key}")) {
+            if layers.has(&key) {
+                let message = "this is for a worker that registers itself: set cluster.gateways to the gateways";
+                return Err(layers.conflict(&key, message));
+            }
+        }
+        return Ok(());
+    }
+    if cluster.identity.is_none() && cluster.certificate.is_none() {
+        let message = "the worker must say who it is: set cluster.identity, or cluster.certificate and cluster.key";
+        return Err(layers.conflict("cluster.gateways", message));
+    }
+    if cluster.advertise.is_none() {
+        let message = "it is not said where gateways reach this worker: set cluster.advertise";
+        return Err(layers.conflict("cluster.gateways", message));
+    }
+    let is_encrypted = |gateway: &String| gateway.starts_with("https://");
+    if cluster.identity.is_none() && !cluster.gateways.iter().all(is_encrypted) {
+        let message =
+            "a certificate says who the worker is at gateways with https:// only: set cluster.identity as well";
+        return Err(layers.conflict("cluster.gateways", message));
     }
     Ok(())
 }

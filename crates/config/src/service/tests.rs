@@ -203,7 +203,7 @@ trust = false
         .filter(|setting| setting.source == Source::Default)
         .collect();
     let optional = |key: &str| key.starts_with("listen.tls.") || key.starts_with("auth.") || key.contains("approv");
-    let optional = |key: &str| optional(key) || key == "cluster.workers";
+    let optional = |key: &str| optional(key) || key.starts_with("cluster.") || key == "tenants";
     let silent: Vec<&str> = silent.iter().map(|setting| setting.key.as_str()).collect();
     assert_eq!(
         silent.into_iter().filter(|key| !optional(key)).collect::<Vec<_>>(),
@@ -322,15 +322,29 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
         ("TOOLGATE_AUTH_GATEWAYS", "token:a,jwt:b"),
         ("TOOLGATE_CLUSTER_ROLE", "all"),
+        ("TOOLGATE_CLUSTER_GATEWAYS", "https://10.0.0.1:50551,unix:/g"),
+        ("TOOLGATE_CLUSTER_IDENTITY", "/i"),
+        ("TOOLGATE_CLUSTER_NAME", "a"),
+        ("TOOLGATE_CLUSTER_ADVERTISE", "https://10.0.0.5:50551"),
+        ("TOOLGATE_CLUSTER_CA", "/ca"),
+        ("TOOLGATE_CLUSTER_CERTIFICATE", "/c"),
+        ("TOOLGATE_CLUSTER_KEY", "/k"),
     ];
     let config = load("", &vars, RawConfig::default()).expect("it is valid");
     assert_eq!(config.workspaces.len(), 2);
-    // A list of tables has no place in a variable.
+    // A list of tables has no place in a variable, and what is a gateway's none beside that of a service.
+    let elsewhere = [
+        "auth.certificates",
+        "auth.workers",
+        "cluster.workers",
+        "cluster.reach",
+        "tenants",
+    ];
     let settings = || {
         config
             .explain()
             .iter()
-            .filter(|setting| !["auth.certificates", "cluster.workers"].contains(&setting.key.as_str()))
+            .filter(|setting| !elsewhere.contains(&setting.key.as_str()))
     };
     for setting in settings() {
         assert!(

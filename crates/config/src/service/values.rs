@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use toolgate_model::WorkspaceSet;
 use toolgate_model::redact::Redactor;
 
 /// Bytes of the longest key of the search service.
@@ -118,6 +119,19 @@ pub struct WorkerConfig {
     pub key: Option<PathBuf>,
     /// The authorities that sign the worker's certificate, PEM; none for those of the system.
     pub ca: Option<PathBuf>,
+}
+
+/// A group of workspaces with limits of its own, at a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// Its name, unique.
+    pub name: String,
+    /// Its workspaces, open or not.
+    pub workspaces: WorkspaceSet,
+    /// How many of them may be open when another one is opened.
+    pub max_workspaces: Option<u32>,
+    /// How many of their calls may run.
+    pub max_running_calls: Option<u32>,
 }
 
 /// One entry of `workspace_roots`, as it is written.

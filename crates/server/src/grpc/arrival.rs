@@ -92,6 +92,22 @@ pub(crate) struct Arrival {
     pub(super) takeover: Takeover,
 }
 
+/// Returns the address that a request came from; none if that is a Unix socket.
+///
+/// # Errors
+/// The request came by no connection.
+pub fn peer(extensions: &tonic::Extensions) -> Result<Option<std::net::IpAddr>, tonic::Status> {
+    let arrival = extensions.get::<Arrival>().ok_or_else(super::status::no_caller)?;
+    let remote = match &arrival.way {
+        Way::Unix(_) => return Ok(None),
+        Way::Tcp(tcp) => tcp.remote_addr(),
+        Way::Tls(tls) => tls.get_ref().remote_addr(),
+    };
+    // Whoever has gone already is nobody that may be called back.
+    let remote = remote.ok_or_else(super::status::no_caller)?;
+    Ok(Some(remote.ip()))
+}
+
 impl Arrival {
     /// Returns the address of this service that the connection came to, if it came by TCP.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {

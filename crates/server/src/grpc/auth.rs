@@ -18,6 +18,7 @@ mod jwt;
 #[path = "auth/jwt_absent.rs"]
 mod jwt;
 mod layer;
+mod registered;
 mod scopes;
 mod tls;
 mod tokens;
@@ -48,6 +49,7 @@ use self::jwt::Jwt;
 #[cfg(feature = "mcp")]
 pub(crate) use self::layer::Gate;
 pub(crate) use self::layer::GateLayer;
+pub(crate) use self::registered::Registered;
 use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
 pub use self::tls::{HANDSHAKE_TIMEOUT, Tls};
@@ -69,6 +71,8 @@ pub struct Authenticator {
     certificates: Certificates,
     /// The ids of those that may say on whose behalf they call.
     gateways: Vec<String>,
+    /// The secrets of gateways that this service has registered at; none where it registers nowhere.
+    registered: Option<Registered>,
     people: People,
     /// The user that the service runs as; none if that one must say who calls as well.
     owner: Option<u32>,
@@ -113,6 +117,7 @@ impl Authenticator {
             jwt: config.jwt.map(Jwt::load).transpose()?,
             certificates: Certificates::new(config.certificates)?,
             gateways: config.gateways,
+            registered: config.registers.then(Registered::default),
             people: People::default(),
             owner: (!config.owner_is_stranger).then(|| rustix::process::geteuid().as_raw()),
             generation: watch::Sender::new(0),
@@ -121,7 +126,12 @@ impl Authenticator {
 
     /// Says whether callers must say who they are.
     pub fn is_configured(&self) -> bool {
-        self.tokens.is_some() || self.jwt.is_some() || !self.certificates.is_empty() || self.members.is_some()
+        self.tokens.is_some()
+            || self.jwt.is_some()
+            || !self.certificates.is_empty()
+            || self.members.is_some()
+            // What registers is for its gateways, and not for whoever comes.
+            || self.registered.is_some()
     }
 
     /// Finds the caller of a request and checks that it may make it; none where nobody need be known.
@@ -162,7 +172,7 @@ impl Authenticator {
             Way::Unix(user) => self.owner.map(|owner| self.user(user, owner)).transpose()?,
             Way::Tcp(_) | Way::Tls(_) => None,
         };
-        if (self.tokens.is_some() || self.jwt.is_some())
+        if (self.tokens.is_some() || self.jwt.is_some() || self.registered.is_some())
             && let Some(token) = bearer(request.headers())?
         {
             return self.bearer(&token);
@@ -262,6 +272,16 @@ impl Authenticator {
     fn bearer(&self, token: &Secret) -> Result<Caller, Status> {
         // Read first: what changes meanwhile is looked at again.
         let generation = *self.generation.borrow();
+        if let Some(registered) = self.registered.as_ref().filter(|_| Registered::is_one(&token.0)) {
+            let gone = "the secret of this registration is good no more: the worker registers again by itself";
+            let gateway = registered.find(&token.0);
+            let gateway = gateway.ok_or_else(|| status::unauthenticated(ErrorReason::CredentialsRevoked, gone))?;
+            return Ok(Caller {
+                bearer: Some(token.clone()),
+                generation,
+                ..gateway
+            });
+        }
         let known = self.tokens.as_ref().map(Reloading::current);
         let known = known.as_ref().and_then(|tokens| tokens.find(&token.0)).cloned();
         let caller = match (known, &self.jwt) {
@@ -319,6 +339,15 @@ impl Authenticator {
         })
     }
 
+    /// Takes a secret for that of a gateway, as long as what is returned is kept.
+    pub(crate) fn let_in(self: &Arc<Self>, gateway: &str, secret: &str) -> Option<LetIn> {
+        let number = self.registered.as_ref()?.let_in(gateway, secret);
+        Some(LetIn {
+            authenticator: self.clone(),
+            number,
+        })
+    }
+
     /// Reads the files again. Blocking.
     fn refresh(&self) {
         let tokens = self.tokens.as_ref().is_some_and(Reloading::refresh);
@@ -326,6 +355,29 @@ impl Authenticator {
         if tokens || keys {
             self.generation.send_modify(|generation| *generation += 1);
         }
+    }
+}
+
+/// The secret of a gateway is good; dropping it ends that. What was opened by it goes on, as it must when the service stops.
+pub(crate) struct LetIn {
+    authenticator: Arc<Authenticator>,
+    number: u64,
+}
+
+impl Drop for LetIn {
+    fn drop(&mut self) {
+        if let Some(registered) = &self.authenticator.registered {
+            registered.forget(self.number);
+        }
+    }
+}
+
+impl LetIn {
+    /// Ends it, and what was opened by it.
+    pub(crate) fn revoke(self) {
+        let authenticator = self.authenticator.clone();
+        drop(self);
+        authenticator.generation.send_modify(|generation| *generation += 1);
     }
 }
 

@@ -110,7 +110,10 @@ impl Rate {
 impl Traffic {
     /// Makes what counts for one server.
     pub fn new(limits: TrafficLimits, metrics: Arc<Metrics>) -> Arc<Self> {
-        let descriptors = [proto::DESCRIPTORS, tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET];
+        let descriptors = [
+            proto::cluster::DESCRIPTORS,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        ];
         let streaming = descriptors.into_iter().flat_map(measure::names);
         let streaming = streaming
             .filter(|(_, streams)| *streams)

@@ -1,6 +1,6 @@
 //! On whose behalf a gateway calls: one entry of the metadata that it sends and a worker believes.
 //!
-//! *Invariant:* the entry counts only from a principal that `auth.gateways` names, and gives nobody more than that one may
+//! *Invariant:* the entry counts only from a principal that `auth.gateways` names or that this service has registered at, and gives nobody more than that one may
 //! itself. From anybody else it is refused, never ignored. Clocks are not compared: it says how long credentials are good yet.
 
 use std::collections::HashMap;
@@ -73,6 +73,11 @@ impl OnBehalf {
     /// Returns the id of the principal.
     pub fn id(&self) -> String {
         self.0.principal.id()
+    }
+
+    /// Returns the workspaces that the caller may see.
+    pub fn workspaces(&self) -> &WorkspaceSet {
+        self.0.workspaces()
     }
 
     /// Says whether the caller may see a workspace.
@@ -149,7 +154,8 @@ pub(super) fn told(
 ) -> Result<Option<Caller>, Status> {
     let mut entries = headers.get_all(ENTRY).iter();
     let Some(entry) = entries.next() else { return Ok(None) };
-    if gateway.within.is_some() || !gateways.contains(&gateway.principal.id()) {
+    let is_gateway = gateway.principal.kind() == PrincipalKind::Gateway || gateways.contains(&gateway.principal.id());
+    if gateway.within.is_some() || !is_gateway {
         let problem = "this caller may not say on whose behalf it calls (toolgate-caller-bin): only the principals that \
                        auth.gateways names may";
         return Err(status::refused(ErrorReason::ScopeMissing, problem));

@@ -1,0 +1,150 @@
+//! Limits of tenants: groups of workspaces that share a number of open workspaces and of running calls.
+//!
+//! *Invariant:* what counts is what this gateway knows: the workspaces that its workers have, and the calls whose streams are open
+//! here. A call that goes on without its stream is not counted, and neither is one that came by another gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::Response;
+use toolgate_config::service::TenantConfig;
+use toolgate_contract::ErrorReason;
+use toolgate_server::grpc::status;
+
+use crate::registry::Registry;
+use crate::wire::Passed;
+
+/// After how long to look again for room.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// What makes a call that counts.
+const EXECUTING: [&str; 2] = [
+    "/toolgate.v1.ToolService/ExecuteTool",
+    "/toolgate.v1.ToolService/RunTool",
+];
+
+/// The tenants, and how many calls of each run.
+pub(crate) struct Tenants(Vec<(TenantConfig, Arc<AtomicU32>)>);
+
+/// Calls that count; dropping it makes room.
+#[derive(Default)]
+pub(crate) struct Counted(Vec<Arc<AtomicU32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        for running in &self.0 {
+            running.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Counted {
+    /// Counts until an answer is over.
+    pub(crate) fn until_the_end_of(self, answer: Response<Body>, worker: &str) -> Response<Body> {
+        match self.0.is_empty() {
+            true => answer,
+            false => Passed::on(answer, worker, self),
+        }
+    }
+}
+
+impl Tenants {
+    pub(crate) fn new(tenants: Vec<TenantConfig>) -> Self {
+        Self(tenants.into_iter().map(|tenant| (tenant, Arc::default())).collect())
+    }
+
+    fn of<'t>(&'t self, workspace: &str) -> impl Iterator<Item = &'t (TenantConfig, Arc<AtomicU32>)> {
+        let workspace = workspace.to_owned();
+        self.0
+            .iter()
+            .filter(move |(tenant, _)| tenant.workspaces.contains(&workspace))
+    }
+
+    /// Counts a request, if it makes a call, or refuses it.
+    pub(crate) fn run(&self, path: &str, workspace: &str) -> Result<Counted, Status> {
+        let mut counted = Counted::default();
+        if !EXECUTING.contains(&path) {
+            return Ok(counted);
+        }
+        for (tenant, running) in self.of(workspace) {
+            let before = running.fetch_add(1, Ordering::Relaxed);
+            counted.0.push(running.clone());
+            let most = tenant.max_running_calls.unwrap_or(u32::MAX);
+            if before >= most {
+                let key = format!("tenants.{}.max_running_calls", tenant.name);
+                let problem = format!(
+                    "{before} calls of the tenant {} run at this gateway ({key} is {most})",
+                    tenant.name
+                );
+                return Err(status::exhausted(
+                    ErrorReason::TooManyCalls,
+                    &key,
+                    most.into(),
+                    RETRY_DELAY,
+                    problem,
+                ));
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Refuses to open another workspace if there are too many.
+    pub(crate) fn open(&self, registry: &Registry, workspace: &str) -> Result<(), Status> {
+        let served = registry.served();
+        if served.iter().any(|one| one == workspace) {
+            return Ok(());
+        }
+        for (tenant, _) in self.of(workspace) {
+            let open = served.iter().filter(|one| tenant.workspaces.contains(one)).count();
+            let most = tenant.max_workspaces.unwrap_or(u32::MAX);
+            if open >= most as usize {
+                let key = format!("tenants.{}.max_workspaces", tenant.name);
+                let problem = format!(
+                    "{open} workspaces of the tenant {} are open ({key} is {most})",
+                    tenant.name
+                );
+                return Err(status::exhausted(
+                    ErrorReason::TooManyWorkspaces,
+                    &key,
+                    most.into(),
+                    RETRY_DELAY,
+                    problem,
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_model::WorkspaceSet;
+
+    use super::*;
+
+    #[test]
+    fn calls_of_a_tenant_are_counted_while_they_run() {
+        let tenant = TenantConfig {
+            name: "acme".to_owned(),
+            workspaces: WorkspaceSet::parse(["acme/*"]).unwrap(),
+            max_workspaces: None,
+            max_running_calls: Some(2),
+        };
+        let tenants = Tenants::new(vec![tenant]);
+        let run = |workspace: &str| tenants.run(EXECUTING[0], workspace);
+        let one = run("acme/a").unwrap();
+        let _two = run("acme/b").unwrap();
+        let refused = run("acme/c").err().unwrap();
+        assert!(
+            refused.message().contains("tenants.acme.max_running_calls is 2"),
+            "{refused:?}"
+        );
+        // What is not of the tenant is not counted, and neither is what makes no call.
+        assert!(run("acme").is_ok() && tenants.run("/other", "acme/a").is_ok());
+        drop(one);
+        assert!(run("acme/c").is_ok());
+    }
+}

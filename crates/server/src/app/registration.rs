@@ -1,0 +1,368 @@
+//! A worker that registers at its gateways, and is registered again when a gateway was lost.
+//!
+//! *Invariant:* a gateway may call by its secret while it is registered there, and [`GRACE`] longer, so that what is under way
+//! outlives a short break; never before. One gateway that is away keeps back no other.
+
+#![allow(clippy::disallowed_methods)] // reads the name of the machine
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::http::HeaderValue;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Endpoint;
+use tonic::{Request, Status, Streaming};
+use toolgate_config::service::ClusterConfig;
+use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
+use toolgate_contract::cluster::register_request::Message as Said;
+use toolgate_contract::cluster::register_response::Message as Told;
+use toolgate_contract::cluster::{
+    RefusedWorkspaces, RegisterRequest, RegisterResponse, WorkerHeartbeat, WorkerHello, WorkspaceNames,
+};
+use toolgate_engine::Engine;
+
+use super::outgoing::{self, Pems};
+use crate::grpc::ServeError;
+use crate::grpc::auth::{Authenticator, LetIn, Registered};
+
+/// The lowest and the highest version of what gateways and workers say to each other that this program speaks.
+pub const PROTOCOLS: (u32, u32) = (1, 1);
+
+/// How often each side says something, and how long a silence is that ends a registration.
+pub const CLUSTER_HEARTBEAT: Duration = Duration::from_secs(5);
+/// See [`CLUSTER_HEARTBEAT`].
+pub const CLUSTER_SILENCE: Duration = Duration::from_secs(15);
+
+/// How long a gateway may still call when its registration was lost.
+pub const GRACE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether there is something to say.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How long a gateway may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait before registering again: at first, and at most. Some of it is chance, so that not all workers come at once.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// Where the kernel says how the machine is called.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// The longest name of a worker.
+const MAX_NAME_BYTES: usize = 63;
+
+/// Messages to a gateway that wait.
+const WAITING_MESSAGES: usize = 8;
+
+/// What is said of the worker at each gateway.
+struct Worker {
+    config: ClusterConfig,
+    name: String,
+    engine: Arc<Engine>,
+    authenticator: Arc<Authenticator>,
+}
+
+/// Why a registration is over.
+struct Ended {
+    why: String,
+    /// What still lets the gateway in, if it was registered.
+    let_in: Option<LetIn>,
+}
+
+impl From<Status> for Ended {
+    fn from(status: Status) -> Self {
+        let cause = std::error::Error::source(&status);
+        let causes = std::iter::successors(cause, |error| error.source());
+        // Of a connection that broke, the innermost cause says most.
+        let innermost = causes.last().map(ToString::to_string);
+        Self::because(innermost.unwrap_or_else(|| status.message().to_owned()))
+    }
+}
+
+impl Ended {
+    fn because(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            let_in: None,
+        }
+    }
+}
+
+/// Registers at all gateways of the configuration until `stop`.
+///
+/// # Errors
+/// A file of credentials cannot be used; the text names it.
+pub(super) async fn start(
+    config: &ClusterConfig,
+    (engine, authenticator): (&Arc<Engine>, &Arc<Authenticator>),
+    servers: &mut JoinSet<Result<(), ServeError>>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    if config.gateways.is_empty() {
+        return Ok(());
+    }
+    let cluster = config.clone();
+    let read = move || {
+        if let Some(path) = &cluster.identity {
+            outgoing::token(path).map_err(|error| anyhow::anyhow!("cluster.identity: {error}"))?;
+        }
+        let endpoints = cluster.gateways.iter().map(|gateway| {
+            let endpoint = outgoing::endpoint(gateway, pems(&cluster));
+            let endpoint = endpoint.map_err(|error| error.context(format!("cluster.gateways: {gateway}")))?;
+            Ok((gateway.clone(), endpoint))
+        });
+        endpoints.collect::<anyhow::Result<Vec<_>>>()
+    };
+    let endpoints = tokio::task::spawn_blocking(read).await??;
+    let worker = Arc::new(Worker {
+        name: config.name.clone().unwrap_or_else(name_of_machine),
+        config: config.clone(),
+        engine: engine.clone(),
+        authenticator: authenticator.clone(),
+    });
+    for (gateway, endpoint) in endpoints {
+        let (worker, stop) = (worker.clone(), stop.clone());
+        servers.spawn(async move {
+            stop.run_until_cancelled(worker.stay_registered(&gateway, &endpoint))
+                .await;
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+fn pems(config: &ClusterConfig) -> Pems<'_> {
+    Pems {
+        ca: config.ca.as_deref(),
+        identity: config.certificate.as_deref().zip(config.key.as_deref()),
+    }
+}
+
+/// Makes a name of a worker of the name of the machine.
+fn name_of_machine() -> String {
+    fitting(std::fs::read_to_string(HOST_NAME).unwrap_or_default().trim())
+}
+
+fn fitting(name: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let name: String = name.chars().map(plain).take(MAX_NAME_BYTES).collect();
+    match name.is_empty() {
+        true => "worker".to_owned(),
+        false => name,
+    }
+}
+
+/// Returns between half of a pause and one and a half of it.
+fn with_chance(pause: Duration) -> Duration {
+    let chance = uuid::Uuid::new_v4().as_bytes()[0];
+    pause / 2 + pause * u32::from(chance) / u32::from(u8::MAX)
+}
+
+impl Worker {
+    async fn stay_registered(&self, gateway: &str, endpoint: &Endpoint) {
+        let secret = Registered::make_secret();
+        let mut fading: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+        let (mut pause, mut told) = (Duration::ZERO, None);
+        loop {
+            let began = Instant::now();
+            let wait = with_chance(pause);
+            let attempt = async {
+                sleep(wait).await;
+                self.register(gateway, endpoint, &secret).await
+            };
+            tokio::pin!(attempt);
+            let Ended { why, let_in } = loop {
+                tokio::select! {
+                    ended = &mut attempt => break ended,
+                    Some(()) = fading.next(), if !fading.is_empty() => {}
+                }
+            };
+            let was_registered = let_in.is_some();
+            if was_registered || told.as_ref() != Some(&why) {
+                tracing::warn!(
+                    gateway,
+                    why,
+                    worker = self.name,
+                    "not registered at a gateway; it is tried again"
+                );
+            }
+            told = Some(why);
+            if let Some(let_in) = let_in {
+                fading.push(Box::pin(async move {
+                    sleep(GRACE).await;
+                    let_in.revoke();
+                }));
+            }
+            let held = was_registered && began.elapsed() > CLUSTER_SILENCE;
+            pause = match held {
+                true => PAUSES.0,
+                false => (pause * 2).clamp(PAUSES.0, PAUSES.1),
+            };
+        }
+    }
+
+    /// Registers once, and stays so for as long as both sides are there.
+    async fn register(&self, gateway: &str, endpoint: &Endpoint, secret: &str) -> Ended {
+        let (sender, receiver) = mpsc::channel(WAITING_MESSAGES);
+        let mut workspaces = self.workspaces();
+        let hello = Said::Hello(WorkerHello {
+            name: self.name.clone(),
+            address: self.config.advertise.clone().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            lowest_protocol: PROTOCOLS.0,
+            highest_protocol: PROTOCOLS.1,
+            workspaces: workspaces.clone(),
+            secret: secret.to_owned(),
+            run: self.engine.calls().instance().to_string(),
+        });
+        let mut request = Request::new(ReceiverStream::new(receiver));
+        match self.credentials().await {
+            Ok(Some(token)) => {
+                let mut headers = tonic::codegen::http::HeaderMap::new();
+                headers.insert(AUTHORIZATION, token);
+                *request.metadata_mut() = MetadataMap::from_headers(headers);
+            }
+            Ok(None) => {}
+            Err(error) => return Ended::because(format!("cluster.identity: {error}")),
+        }
+        // The buffer has room for the first one.
+        let _ = sender.try_send(RegisterRequest { message: Some(hello) });
+        let Some(let_in) = self.authenticator.let_in(gateway, secret) else {
+            return Ended::because("the service lets no gateway in");
+        };
+        let mut client = ClusterServiceClient::new(endpoint.connect_lazy());
+        let mut answers = match timeout(ANSWER_TIMEOUT, client.register(request)).await {
+            Ok(Ok(answers)) => answers.into_inner(),
+            Ok(Err(status)) => return status.into(),
+            Err(_) => return Ended::because("the gateway does not answer"),
+        };
+        match timeout(ANSWER_TIMEOUT, answers.message()).await {
+            Ok(Ok(Some(RegisterResponse {
+                message: Some(Told::Registered(registered)),
+            }))) => tracing::info!(
+                gateway,
+                version = registered.version,
+                worker = self.name,
+                "registered at a gateway"
+            ),
+            Ok(Ok(_)) => return Ended::because("the gateway has answered with something that is not understood"),
+            Ok(Err(status)) => return status.into(),
+            Err(_) => return Ended::because("the gateway does not answer"),
+        }
+        let why = self.keep(gateway, &mut workspaces, &sender, &mut answers).await;
+        Ended {
+            let_in: Some(let_in),
+            ..why
+        }
+    }
+
+    /// Says what changes until something ends the registration.
+    async fn keep(
+        &self,
+        gateway: &str,
+        workspaces: &mut Vec<String>,
+        sender: &mpsc::Sender<RegisterRequest>,
+        answers: &mut Streaming<RegisterResponse>,
+    ) -> Ended {
+        let (mut heard, mut said, mut was_draining) = (Instant::now(), Instant::now(), false);
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                answer = answers.message() => match answer {
+                    Ok(Some(answer)) => {
+                        heard = Instant::now();
+                        if let Some(Told::Refused(refused)) = answer.message {
+                            report(gateway, &refused);
+                        }
+                    }
+                    Ok(None) => return Ended::because("the gateway has ended the registration"),
+                    Err(status) => return status.into(),
+                },
+                _ = ticks.tick() => {}
+            }
+            if heard.elapsed() > CLUSTER_SILENCE {
+                return Ended::because("nothing is heard of the gateway");
+            }
+            let (now, draining) = (self.workspaces(), self.engine.calls().is_draining());
+            let message = if now != *workspaces {
+                workspaces.clone_from(&now);
+                Said::Workspaces(WorkspaceNames { names: now })
+            } else if draining != was_draining || said.elapsed() > CLUSTER_HEARTBEAT {
+                was_draining = draining;
+                Said::Heartbeat(WorkerHeartbeat { draining })
+            } else {
+                continue;
+            };
+            said = Instant::now();
+            let message = RegisterRequest { message: Some(message) };
+            if sender.try_send(message).is_err() {
+                return Ended::because("the gateway does not listen");
+            }
+        }
+    }
+
+    fn workspaces(&self) -> Vec<String> {
+        let places = self.engine.catalogs().all();
+        let names = places.iter().map(|place| place.workspace.name().to_owned());
+        names.collect()
+    }
+
+    /// Reads what says who the worker is, which may have been exchanged.
+    async fn credentials(&self) -> std::io::Result<Option<HeaderValue>> {
+        let Some(path) = self.config.identity.clone() else {
+            return Ok(None);
+        };
+        let read = tokio::task::spawn_blocking(move || outgoing::token(Path::new(&path)));
+        read.await.map_err(std::io::Error::other)?.map(Some)
+    }
+}
+
+fn report(gateway: &str, refused: &RefusedWorkspaces) {
+    if refused.workspaces.is_empty() {
+        tracing::info!(gateway, "all workspaces are served by the gateway");
+    }
+    for one in &refused.workspaces {
+        tracing::error!(
+            gateway,
+            workspace = one.workspace,
+            reason = one.reason,
+            "the gateway does not serve a workspace of this worker"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_machine_is_made_to_fit() {
+        for (machine, name) in [("Web-7.example", "web-7-example"), ("", "worker"), ("ä", "-")] {
+            assert_eq!(fitting(machine), name);
+        }
+        assert_eq!(fitting(&"a".repeat(100)).len(), MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn pauses_are_about_as_long_as_they_should_be() {
+        for _ in 0..100 {
+            let pause = with_chance(PAUSES.1);
+            assert!(pause >= PAUSES.1 / 2 && pause <= PAUSES.1 * 3 / 2, "{pause:?}");
+        }
+    }
+}
