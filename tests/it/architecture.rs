@@ -19,9 +19,10 @@ const MAX_CIRCLE: usize = 3;
 
 /// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes. Raised for what calls
 /// touch and would ask, the list of sessions, more filters, what the commands say of misspelt words, terminals, the files that
-/// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several services, and what the Rust library and
-/// the commands do with all that.
-const MAX_LINES: usize = 88_500;
+/// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several services,
+/// prompts that are answered in another process than the one that asks, and what the Rust library and the commands do with all
+/// that.
+const MAX_LINES: usize = 89_200;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
