@@ -4,6 +4,7 @@
 //! *Invariant:* nothing lives in the connection: when it breaks, the channel is opened again and its snapshot replaces
 //! what was known. A prompt is asked once at a time, and a question that somebody else has answered is taken away.
 
+mod homes;
 mod sources;
 
 use std::collections::{HashMap, VecDeque};
@@ -17,9 +18,11 @@ use toolgate_client::Decision;
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::json::from_json;
 use toolgate_contract::{
-    ChannelResponse, Prompt, PromptDecision, PromptReply, PromptReplyResult, PromptState, ReplyResult,
+    ChannelResponse, Prompt, PromptAdded, PromptDecision, PromptReply, PromptReplyResult, PromptResolved, PromptState,
+    PromptUpdated, ReplyResult,
 };
 
+use self::homes::Homes;
 use self::sources::{LOOK_EVERY, News, Sources};
 use super::call::pending_if_none;
 use super::connection;
@@ -33,13 +36,11 @@ use super::terminal::{Look, Terminal, visible};
 use super::user::user_name;
 use super::words;
 
-/// Prompts whose service is remembered after their end.
-const MOST_HOMES: usize = 4096;
-
 /// Which prompts to answer, and in whose name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --json, each ChannelResponse of the service is one line of standard output, and each line of standard input is a PromptReply.
+With --json, each ChannelResponse of a service is one line of standard output; what services of one data directory both tell of a
+prompt is told once. Each line of standard input is a PromptReply.
 Both are protobuf JSON, as grpcurl prints and reads it:
   {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ONCE\"}
   {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_REJECT\", \"message\": \"for the model\"}
@@ -136,8 +137,8 @@ struct Approver {
     asking: Option<Asking>,
     /// Replies whose results are still to come, by their ids.
     unanswered: HashMap<String, (usize, PromptReply)>,
-    /// Where prompts came from that a program may answer.
-    homes: HashMap<String, usize>,
+    /// Which services have told of a prompt.
+    homes: Homes,
     at_end: bool,
 }
 
@@ -158,7 +159,7 @@ impl Approver {
             open: VecDeque::new(),
             asking: None,
             unanswered: HashMap::new(),
-            homes: HashMap::new(),
+            homes: Homes::default(),
             at_end: false,
         }
     }
@@ -187,7 +188,7 @@ impl Approver {
                 Step::Answer(answer) => self.decided(&answer.map_err(Failure::Terminal)?),
                 Step::Line(Some(line)) => self.read(&line).map(|reply| {
                     // The service says itself that it knows no such prompt.
-                    (self.homes.get(&reply.prompt_id).copied().unwrap_or_default(), reply)
+                    (self.homes.of(&reply.prompt_id).unwrap_or_default(), reply)
                 }),
                 Step::Line(None) => {
                     self.at_end = true;
@@ -240,12 +241,14 @@ impl Approver {
                 }
                 source.is_back = true;
                 self.forget(index);
+                self.send_elsewhere(sources, index).await;
             }
             News::Refused(error) => {
                 source.requests = None;
                 source.is_heard = true;
                 let url = source.url.clone();
                 self.forget(index);
+                self.send_elsewhere(sources, index).await;
                 self.unanswered.retain(|_, (home, _)| *home != index);
                 if sources.list.iter().all(|source| source.requests.is_none()) {
                     return Err(error.into());
@@ -257,27 +260,59 @@ impl Approver {
         Ok(())
     }
 
-    /// Takes the prompts of a service away: it tells of them again when it is back.
+    /// Takes the prompts of a service away that no other one tells of: it tells of them again when it is back.
     fn forget(&mut self, index: usize) {
-        if self.open.front().is_some_and(|(home, _)| *home == index) {
+        self.homes.forget(index);
+        let first = self.open.front().map(|(_, prompt)| prompt.prompt_id.clone());
+        self.open
+            .retain_mut(|(home, prompt)| match self.homes.of(&prompt.prompt_id) {
+                Some(other) => {
+                    *home = other;
+                    true
+                }
+                None => false,
+            });
+        if self.open.front().map(|(_, prompt)| &prompt.prompt_id) != first.as_ref() {
             self.asking = None;
         }
-        self.open.retain(|(home, _)| *home != index);
+    }
+
+    /// Sends the replies that a lost service may not have taken to others that tell of their prompts. A reply is recognised by
+    /// its id.
+    async fn send_elsewhere(&mut self, sources: &mut Sources, lost: usize) {
+        for (home, reply) in self.unanswered.values_mut().filter(|(home, _)| *home == lost) {
+            if let Some(other) = self.homes.of(&reply.prompt_id).filter(|other| *other != lost) {
+                *home = other;
+                sources.list[other].send(reply.clone()).await;
+            }
+        }
+    }
+
+    /// Says whether a message tells of something that no other service has told.
+    fn is_news(&mut self, index: usize, message: &Message) -> bool {
+        match message {
+            Message::PromptAdded(PromptAdded { prompt: Some(prompt) }) => self.homes.add(&prompt.prompt_id, index),
+            Message::PromptUpdated(PromptUpdated { prompt: Some(prompt) }) => {
+                self.homes.is_told_by(&prompt.prompt_id, index)
+            }
+            Message::PromptResolved(PromptResolved { prompt: Some(prompt) }) => self.homes.end(&prompt.prompt_id),
+            Message::PromptAdded(_)
+            | Message::PromptUpdated(_)
+            | Message::PromptResolved(_)
+            | Message::Opened(_)
+            | Message::SnapshotEnd(_)
+            | Message::Heartbeat(_)
+            | Message::ReplyResult(_) => true,
+        }
     }
 
     fn receive(&mut self, index: usize, message: ChannelResponse) -> Result<(), Failure> {
-        if let Some(Message::PromptAdded(added)) = &message.message {
-            let ids = added.prompt.iter().map(|prompt| prompt.prompt_id.clone());
-            self.homes.extend(ids.map(|id| (id, index)));
-        }
-        if let Some(Message::PromptResolved(resolved)) = &message.message {
-            let ids = resolved.prompt.iter().map(|prompt| &prompt.prompt_id);
-            // A reply that comes too late still finds its service.
-            ids.for_each(|id| {
-                if self.homes.len() > MOST_HOMES {
-                    self.homes.remove(id);
-                }
-            });
+        let is_news = message
+            .message
+            .as_ref()
+            .is_none_or(|message| self.is_news(index, message));
+        if !is_news {
+            return Ok(());
         }
         if self.terminal.json {
             if !matches!(message.message, Some(Message::Heartbeat(_))) {
@@ -450,8 +485,6 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
 
 #[cfg(test)]
 mod tests {
-    use toolgate_contract::{PromptAdded, PromptResolved};
-
     use super::*;
     use crate::cli::terminal::Colour;
 

@@ -69,6 +69,7 @@ mod support;
 mod telemetry;
 mod terminals;
 mod tidy;
+mod two_processes;
 mod unanswered;
 mod walls;
 mod web;

@@ -52,7 +52,8 @@ mod on_local {
         calls: create_and_take, append_continues_the_log, append_refuses_what_does_not_fit, two_writers_race,
             a_restart_finds_calls, a_change_after_the_end_leaves_the_end, orphans_change_owner_once, orphans_of_the_living_stay, events_by_pages, long_log,
             filters, pages_while_calls_arrive, bad_pages, sweeping_calls, hostile_ids_of_calls, many_at_once;
-        prompts: open_and_list, first_reply_wins, two_stores_settle_once, approvals_count_once, cascades, grants_live_and_go, uses_are_counted, unknown_prompts,
+        prompts: open_and_list, first_reply_wins, two_stores_settle_once, approvals_count_once, cascades,
+            what_came_meanwhile_is_looked_at, who_asks_is_kept_while_the_prompt_is_open, grants_live_and_go, uses_are_counted, unknown_prompts,
             hostile_ids_of_prompts;
         prefixes: workspaces_by_prefix;
         records: facts_are_seen_at_once, the_last_fact_wins, facts_before_appends, facts_of_workspaces, forgetting,

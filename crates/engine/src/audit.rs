@@ -52,7 +52,6 @@ impl Refusals {
             | ReplyOutcome::Recorded(_)
             | ReplyOutcome::Before(_)
             | ReplyOutcome::Unknown
-            | ReplyOutcome::Elsewhere(_)
             | ReplyOutcome::WrongKind(_)
             | ReplyOutcome::BadGrant { .. }
             | ReplyOutcome::BadEdit { .. } => return,

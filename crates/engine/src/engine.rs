@@ -33,8 +33,10 @@ use crate::log::CallLog;
 use crate::log::cursor::{Cursor, OutputMode, WatchError, WatchOptions};
 use crate::parts::{Limits, Parts};
 use crate::program::{Program, ProgramError};
+use crate::prompts::asking::Asking;
 use crate::prompts::broker::Broker;
 use crate::prompts::exchange::{ApproverReply, ReplyOutcome};
+use crate::prompts::inbox::Inbox;
 use crate::restart::{self, Recovered};
 use crate::run::edited;
 use crate::screen::Picture;
@@ -62,7 +64,7 @@ impl Engine {
     /// Makes an engine. The first place is the default workspace.
     pub fn new(
         store: Arc<dyn Store>,
-        broker: Arc<Broker>,
+        broker: Broker,
         instance: InstanceId,
         places: Vec<WorkspaceRuntime>,
         limits: Limits,
@@ -82,7 +84,8 @@ impl Engine {
                 metrics,
                 limits.max_output_bytes,
             )),
-            prompts: broker,
+            prompts: broker.asking,
+            inbox: broker.inbox,
             catalogs: Catalogs::new(places),
             loop_guard: LoopGuard::new(store.clone()),
             refusals: Refusals::new(store.clone(), instance),
@@ -118,9 +121,14 @@ impl Engine {
         self.parts.limits
     }
 
-    /// Returns the prompts that wait for people, and standing approvals.
-    pub fn prompts(&self) -> &Arc<Broker> {
+    /// Returns what asks people for the calls.
+    pub fn prompts(&self) -> &Arc<Asking> {
         &self.parts.prompts
+    }
+
+    /// Returns what takes the replies to prompts, shows prompts, and has the standing approvals.
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.parts.inbox
     }
 
     /// Returns the changes of files that a call recorded.
@@ -377,7 +385,7 @@ impl Engine {
             parts.programs.end(&call).await;
         }
         let forgotten = parts.store.forget(session).await?;
-        parts.prompts.end_session(session).await?;
+        parts.inbox.end_session(session).await?;
         parts.loop_guard.forget(session);
         if forgotten > 0 || !calls.is_empty() || lookup::has_calls(parts, session).await? {
             let event = ServiceEvent::in_session(session.clone(), ServiceEventKind::SessionEnded);
@@ -419,7 +427,7 @@ impl Engine {
         for call in self.with_left(|origin| origin.workspace == name).await? {
             parts.programs.end(&call).await;
         }
-        parts.prompts.end_workspace(name, by).await?;
+        parts.inbox.end_workspace(name, by).await?;
         Ok(calls.len())
     }
 

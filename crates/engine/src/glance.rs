@@ -13,7 +13,7 @@ use toolgate_permission::{Refusal, Rights};
 use toolgate_store::audit::{Fact, Kind};
 
 use crate::parts::Parts;
-use crate::prompts::broker::Verdict;
+use crate::prompts::asking::Verdict;
 
 /// What one client may look at in a workspace.
 pub struct Glance {
@@ -90,7 +90,7 @@ impl Glance {
     pub async fn may(&self, what: &'static str, ask: &Ask) -> Result<(), Unseen> {
         let prompts = &self.parts.prompts;
         let fact = |kind, grants, reason: &str| Fact {
-            instance: Some(prompts.instance().clone()),
+            instance: Some(self.parts.calls.instance.clone()),
             grants,
             rules: judgement::deciding(ask, &self.rights),
             reason: reason.to_owned(),

@@ -17,8 +17,10 @@
 //! - `evaluate`: what a call would ask, without making it. `glance`: what clients look at without a call.
 //! - `log`: writing a call's log (`writer`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
 //!   what is added after the end (`late_metadata`).
-//! - `prompts`: the prompts that wait for people (`exchange`, `broker`), what else a reply decides (`cascade`), and standing
-//!   approvals (`grants`).
+//! - `prompts`: what calls ask people and what people reply. `exchange`: what goes to and fro; `broker`: the two halves.
+//!   `asking`: judges, opens prompts and waits (`standing`, `attendance`, `presence`). `inbox`: takes replies, by what the store
+//!   has (`asker`, `approvals`, `second_approver`), and works out what else they decide (`cascade`). `board`: what this process
+//!   knows of open prompts and of `grants`, and whom it tells; `looking`: how it learns what other processes did.
 //! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
 //! - `restart`: what one run of the service leaves to the next.

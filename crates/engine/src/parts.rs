@@ -14,7 +14,8 @@ use crate::calls::Calls;
 use crate::catalogs::Catalogs;
 use crate::doom_loop::LoopGuard;
 use crate::log::CallLog;
-use crate::prompts::broker::Broker;
+use crate::prompts::asking::Asking;
+use crate::prompts::inbox::Inbox;
 use crate::scheduler::RunLimits;
 
 /// What one service allows.
@@ -36,8 +37,10 @@ pub(crate) struct Parts {
     pub(crate) calls: Calls,
     /// Their logs.
     pub(crate) log: Arc<CallLog>,
-    /// The prompts that wait for people, and standing approvals.
-    pub(crate) prompts: Arc<Broker>,
+    /// What asks people for the calls.
+    pub(crate) prompts: Arc<Asking>,
+    /// What takes their replies.
+    pub(crate) inbox: Arc<Inbox>,
     /// The workspaces with their tools and agents.
     pub(crate) catalogs: Catalogs,
     /// Notices identical calls in a row.

@@ -132,7 +132,7 @@ async fn resume(
     // The loop question is not asked again once the tool has started.
     for prompt in prompts {
         if asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP) {
-            earlier.push(parts.prompts.restore(prompt, &rights).await);
+            earlier.push(parts.prompts.restore(prompt, &rights).await?);
         }
     }
     let (live, turn) = parts.calls.take_up(record, parts.log.ring());

@@ -214,9 +214,8 @@ impl App {
             max_open: config.limits.max_open_prompts as usize,
             max_open_per_session: config.limits.max_open_prompts_per_session.map(|most| most as usize),
         };
-        let broker = Broker::new(store.clone(), instance.clone(), policy);
-        let broker = Arc::new(broker.with_approvals(approvals(config)));
-        broker.load().await.context("cannot read the standing approvals")?;
+        let broker = Broker::open(store.clone(), instance.clone(), policy, approvals(config)).await;
+        let broker = broker.context("cannot read the standing approvals")?;
         let limits = Limits {
             running: RunLimits {
                 max_running: config.limits.max_running_calls as usize,

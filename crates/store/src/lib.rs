@@ -31,6 +31,8 @@ pub mod events;
 pub mod local;
 pub mod outbox;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
@@ -339,6 +341,19 @@ pub enum Settled {
     Before(Box<Prompt>),
     /// There is no such prompt.
     Unknown,
+    /// Another prompt of the session came that had not been looked at; nothing is settled.
+    Overtaken,
+}
+
+/// A stored prompt, and what was stored with it of whoever asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedPrompt {
+    /// The prompt.
+    pub prompt: Prompt,
+    /// What [`Prompts::open`] was given; none of a prompt that has ended, or that an earlier release has stored.
+    pub asker: Option<Value>,
+    /// The number of this state of the prompt, as [`Prompts::open_prompts`] has it.
+    pub revision: u64,
 }
 
 /// The end of one prompt, with its new state.
@@ -357,11 +372,32 @@ pub struct Settlement {
 /// Prompts, their decisions, and the grants that `always` leaves behind.
 #[async_trait]
 pub trait Prompts: Send + Sync + 'static {
-    /// Stores a new open prompt.
-    async fn open(&self, prompt: Prompt) -> Result<(), StoreError>;
+    /// Stores a new open prompt, with what is to be known of whoever asks as long as it is open.
+    ///
+    /// `judged_by` are the grants by which it was found that a person must be asked. If others hold for the prompt's owner
+    /// by now, the prompt is not stored, and they are returned: one of them may allow it. `None` stores it in any case.
+    async fn open(
+        &self,
+        prompt: Prompt,
+        asker: Option<Value>,
+        judged_by: Option<BTreeSet<GrantId>>,
+    ) -> Result<Vec<Grant>, StoreError>;
+
+    /// Replaces what is known of whoever asks, unless the prompt has ended.
+    async fn replace_asker(&self, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError>;
 
     /// Returns a prompt.
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError>;
+
+    /// Returns a prompt, and what is known of whoever asks.
+    async fn asked(&self, id: &PromptId) -> Result<Option<AskedPrompt>, StoreError>;
+
+    /// Returns the open prompts of a session in the order of their arrival, and what is known of whoever asks.
+    async fn asked_in(&self, session: &SessionKey) -> Result<Vec<AskedPrompt>, StoreError>;
+
+    /// Returns the id of each open prompt with a number that is another one after every change of it. It is cheap: for those
+    /// who look often whether another process has changed anything.
+    async fn open_prompts(&self) -> Result<Vec<(PromptId, u64)>, StoreError>;
 
     /// Lists prompts in the order of their arrival, at most `limit`.
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError>;
@@ -372,8 +408,17 @@ pub trait Prompts: Send + Sync + 'static {
 
     /// Settles a prompt and, if it was still open, stores the grants and settles those of `also` that still are open and
     /// whose grants are there: all in one transaction. The first one wins; later ones get its decision.
-    async fn settle(&self, first: Settlement, also: Vec<Settlement>, grants: Vec<Grant>)
-    -> Result<Settled, StoreError>;
+    ///
+    /// `beside` are the other open prompts of the session that were looked at to find what follows from the decision. If
+    /// there are more by now, nothing is settled; `None` settles in any case. Whether the reply is to what was asked, and
+    /// whether whoever replies may, is for the caller to check: what that depends on is never changed once it is stored.
+    async fn settle(
+        &self,
+        first: Settlement,
+        also: Vec<Settlement>,
+        grants: Vec<Grant>,
+        beside: Option<BTreeSet<PromptId>>,
+    ) -> Result<Settled, StoreError>;
 
     /// Counts a use of each grant at `now`, or of none: returns those that are not there or have ended, none if the uses
     /// are counted. A grant whose last use it was is deleted. Two who use a grant at once never get more of it than there is.

@@ -6,6 +6,7 @@ use serde_json::json;
 use toolgate_contract::call_event::Event;
 
 use super::*;
+use crate::prompts::answer;
 
 /// A server that writes what it sees into the file `seen` of a folder.
 async fn watched(how: &str, change: impl FnOnce(&mut Value)) -> (tempfile::TempDir, Server) {
@@ -212,29 +213,13 @@ fn a_call_that_waited_for_a_person_goes_on_after_a_crash_of_the_service() {
         let prompt = waiting(&mut stream).await;
         server.kill9().await;
         server.restart().await;
-        let response = eventually_answered(&server, &prompt).await;
-        assert_eq!(response.result(), ReplyResult::Accepted);
+        // The call takes its prompt up again a moment after its tool is there. It can be answered before.
+        let answered = answer(&server, reply(&prompt, PromptDecision::Once)).await;
+        assert_eq!(answered.result(), ReplyResult::Accepted);
         let log = server.watch("w1", 0).await.unwrap();
         match end_of(&log) {
             call::Ending::Completed(end) => assert_eq!(end.output, "fine"),
             other => panic!("{other:?}"),
         }
     });
-}
-
-async fn eventually_answered(server: &Server, prompt: &Prompt) -> PromptReplyResult {
-    ready(server, "s").await;
-    let answer = || ReplyPromptRequest {
-        reply: Some(reply(prompt, PromptDecision::Once)),
-        name: "tester".to_owned(),
-    };
-    // The call takes its prompt up again a moment after its tool is there.
-    loop {
-        let response = server.permissions().reply_prompt(answer()).await.unwrap();
-        let result = response.into_inner().result.unwrap();
-        if result.result() != ReplyResult::OtherInstance {
-            return result;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
 }

@@ -42,8 +42,8 @@ pub(crate) async fn each_thing_is_recorded_once(fixture: &dyn Fixture) {
         .await
         .unwrap();
     assert!(matches!(again, Created::Taken(_)));
-    store.open(prompt("p", "c", &instance)).await.unwrap();
-    assert!(store.open(prompt("p", "c", &instance)).await.is_err());
+    store.open(prompt("p", "c", &instance), None, None).await.unwrap();
+    assert!(store.open(prompt("p", "c", &instance), None, None).await.is_err());
     let mut stale = call.clone();
     let events = end(&mut call, Timestamp(5));
     store.append(call.clone(), events.clone()).await.unwrap();
@@ -85,7 +85,7 @@ pub(crate) async fn people_are_recorded(fixture: &dyn Fixture) {
             requester: "token:asks".to_owned(),
             ..prompt(id, "c", &instance)
         };
-        store.open(open).await.unwrap();
+        store.open(open, None, None).await.unwrap();
     }
     let two = PromptId::from("two");
     for principal in ["token:ann", "token:ann", "token:bob"] {
@@ -117,7 +117,7 @@ pub(crate) async fn people_are_recorded(fixture: &dyn Fixture) {
         (settled("instead", "token:bob", Reply::Instead(edit)), Vec::new()),
         (settled("anonymous", "", Reply::Once), Vec::new()),
     ] {
-        store.settle(settlement, Vec::new(), grants).await.unwrap();
+        store.settle(settlement, Vec::new(), grants, None).await.unwrap();
     }
     assert_eq!(store.approve(&two, approval("token:late")).await.unwrap(), None);
     let granted = GrantId::from("g");

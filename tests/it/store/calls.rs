@@ -187,7 +187,7 @@ pub(crate) async fn orphans_change_owner_once(fixture: &dyn Fixture) {
     for number in 0..20 {
         let call = create(&*store, record(&format!("call {number}"), &dead)).await;
         store
-            .open(prompt(&format!("prompt {number}"), call.id.as_str(), &dead))
+            .open(prompt(&format!("prompt {number}"), call.id.as_str(), &dead), None, None)
             .await
             .unwrap();
     }
@@ -407,7 +407,7 @@ pub(crate) async fn sweeping_calls(fixture: &dyn Fixture) {
     ] {
         let mut call = create(&*store, record(id, &instance)).await;
         store
-            .open(prompt(&format!("prompt of {id}"), id, &instance))
+            .open(prompt(&format!("prompt of {id}"), id, &instance), None, None)
             .await
             .unwrap();
         if let Some(time) = ended {

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
-use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
+use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, PromptId, SessionId, SessionKey, Timestamp};
 use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions, output_folder};
 use toolgate_store::{
-    CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError, Upkeep,
+    CallLog, Changes, OutputOwner, OutputRetention, Outputs, Prompts, SessionFacts, Store, StoreError, Upkeep,
 };
 
-use super::{Fixture, create, end, record};
+use super::{Fixture, create, end, prompt, record};
 
 const MIB: usize = 1 << 20;
 
@@ -317,10 +317,12 @@ async fn an_older_database_is_brought_up_to_date() {
     let instance = InstanceId::generate();
     let store = LocalStore::open(folder.path(), instance.clone()).unwrap();
     let call = create(&store, record("c", &instance)).await;
+    store.open(prompt("p", "c", &instance), None, None).await.unwrap();
     store.close().await.unwrap();
     let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
     db.execute_batch(
-        "DROP TABLE changes; DROP TABLE workspaces; DROP TABLE audit; DROP TABLE audit_head; DROP INDEX calls_of_sessions;
+        "DROP INDEX prompts_open_revisions; ALTER TABLE prompts DROP COLUMN asker; ALTER TABLE prompts DROP COLUMN revision;
+         DROP TABLE changes; DROP TABLE workspaces; DROP TABLE audit; DROP TABLE audit_head; DROP INDEX calls_of_sessions;
          DROP INDEX calls_of_parents; ALTER TABLE calls DROP COLUMN agent; ALTER TABLE calls DROP COLUMN requester;
          ALTER TABLE calls DROP COLUMN parent; ALTER TABLE calls DROP COLUMN reason;
          ALTER TABLE calls DROP COLUMN words; PRAGMA user_version = 1",
@@ -330,6 +332,13 @@ async fn an_older_database_is_brought_up_to_date() {
     let store = open(folder.path()).unwrap();
     assert_eq!(store.get(&call.id).await.unwrap(), Some(call.clone()));
     assert_eq!(store.changes(&call.id).await.unwrap(), []);
+    let id = PromptId::from("p");
+    assert_eq!(store.open_prompts().await.unwrap(), [(id.clone(), 0)]);
+    assert_eq!(
+        store.asked(&id).await.unwrap().unwrap().asker,
+        None,
+        "of who asks, nothing is known"
+    );
 }
 
 /// A store with one ended call that changed a file, and the blobs before and after.

@@ -80,7 +80,7 @@ pub(crate) async fn workspaces_by_prefix(fixture: &dyn Fixture) {
         create(store, call).await;
         let mut asked = prompt(&format!("prompt {number}"), &id, &instance);
         asked.workspace = workspace.to_owned();
-        store.open(asked).await.unwrap();
+        store.open(asked, None, None).await.unwrap();
         let owner = OutputOwner {
             call: CallId::from(id.as_str()),
             session: SessionId::from("ses_1"),

@@ -1,10 +1,12 @@
 //! Prompts, decisions and grants.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::json;
 use toolgate_model::{
     CallId, Decision, Grant, GrantId, GrantReach, GrantScope, InstanceId, Prompt, PromptId, PromptOutcome, PromptState,
-    Reply, SessionId, Timestamp, WorkspaceSet,
+    Reply, SessionId, SessionKey, Timestamp, WorkspaceSet,
 };
 use toolgate_store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -66,18 +68,22 @@ pub(crate) async fn open_and_list(fixture: &dyn Fixture) {
     ] {
         let session = SessionId::from(session);
         store
-            .open(Prompt {
-                workspace: workspace.to_owned(),
-                session,
-                ..prompt(id, call, owner)
-            })
+            .open(
+                Prompt {
+                    workspace: workspace.to_owned(),
+                    session,
+                    ..prompt(id, call, owner)
+                },
+                None,
+                None,
+            )
             .await
             .unwrap();
     }
-    let again = store.open(prompt("z", "other", &one)).await;
+    let again = store.open(prompt("z", "other", &one), None, None).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");
     store
-        .settle(settlement("y", "ann"), Vec::new(), Vec::new())
+        .settle(settlement("y", "ann"), Vec::new(), Vec::new(), None)
         .await
         .unwrap();
 
@@ -168,7 +174,7 @@ async fn race(stores: &[Arc<dyn Store>], attempts: usize) {
             (
                 by.clone(),
                 store
-                    .settle(settlement("p", &by), Vec::new(), Vec::new())
+                    .settle(settlement("p", &by), Vec::new(), Vec::new(), None)
                     .await
                     .unwrap(),
             )
@@ -184,7 +190,7 @@ async fn race(stores: &[Arc<dyn Store>], attempts: usize) {
         let decided = match settled {
             Settled::Now { prompts } => &prompts[0],
             Settled::Before(prompt) => prompt,
-            Settled::Unknown => panic!("the prompt is there"),
+            Settled::Unknown | Settled::Overtaken => panic!("{settled:?}"),
         };
         assert_eq!(&decided.decision.as_ref().unwrap().by, winners[0]);
         assert_eq!(decided.state, PromptState::Resolved);
@@ -194,7 +200,7 @@ async fn race(stores: &[Arc<dyn Store>], attempts: usize) {
 pub(crate) async fn first_reply_wins(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
-    store.open(prompt("p", "c", &instance)).await.unwrap();
+    store.open(prompt("p", "c", &instance), None, None).await.unwrap();
     race(&[Arc::clone(&store)], 8).await;
     let found = store.prompt(&PromptId::from("p")).await.unwrap().unwrap();
     assert!(found.decision.is_some());
@@ -207,14 +213,14 @@ pub(crate) async fn first_reply_wins(fixture: &dyn Fixture) {
 pub(crate) async fn two_stores_settle_once(fixture: &dyn Fixture) {
     let (one, two) = (InstanceId::generate(), InstanceId::generate());
     let stores = [fixture.open(&one).await, fixture.open(&two).await];
-    stores[0].open(prompt("p", "c", &one)).await.unwrap();
+    stores[0].open(prompt("p", "c", &one), None, None).await.unwrap();
     race(&stores, 8).await;
 }
 
 pub(crate) async fn approvals_count_once(fixture: &dyn Fixture) {
     let (one, two) = (InstanceId::generate(), InstanceId::generate());
     let stores = [fixture.open(&one).await, fixture.open(&two).await];
-    stores[0].open(prompt("p", "c", &one)).await.unwrap();
+    stores[0].open(prompt("p", "c", &one), None, None).await.unwrap();
     let id = PromptId::from("p");
     // Five principals say so eight times each, through two services on the same data.
     let attempts = (0..40).map(|number| stores[number % 2].approve(&id, approval(&format!("token:{}", number % 5))));
@@ -229,7 +235,7 @@ pub(crate) async fn approvals_count_once(fixture: &dyn Fixture) {
     assert_eq!(principals, ["token:0", "token:1", "token:2", "token:3", "token:4"]);
 
     stores[0]
-        .settle(settlement("p", "ann"), Vec::new(), Vec::new())
+        .settle(settlement("p", "ann"), Vec::new(), Vec::new(), None)
         .await
         .unwrap();
     for id in [&id, &PromptId::from("unknown")] {
@@ -241,7 +247,7 @@ pub(crate) async fn approvals_count_once(fixture: &dyn Fixture) {
     let settled = store.prompt(&id).await.unwrap().unwrap();
     assert_eq!(settled.approvals, found.approvals, "they stay with what was decided");
     for text in hostile() {
-        store.open(prompt(&text, "c", &two)).await.unwrap();
+        store.open(prompt(&text, "c", &two), None, None).await.unwrap();
         let id = PromptId::from(text.as_str());
         let approved = store.approve(&id, approval(&text)).await.unwrap().unwrap();
         assert_eq!(approved.approvals, [approval(&text)]);
@@ -252,16 +258,16 @@ pub(crate) async fn cascades(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
     for id in ["1", "2", "3", "4"] {
-        store.open(prompt(id, "c", &instance)).await.unwrap();
+        store.open(prompt(id, "c", &instance), None, None).await.unwrap();
     }
     store
-        .settle(settlement("2", "early"), Vec::new(), Vec::new())
+        .settle(settlement("2", "early"), Vec::new(), Vec::new(), None)
         .await
         .unwrap();
     let also = ["2", "1", "3", "unknown", "3"].map(|id| settlement(id, "ann")).to_vec();
     let grants = vec![grant("g1", &instance), grant("g2", &instance)];
     let settled = store
-        .settle(settlement("1", "ann"), also.clone(), grants.clone())
+        .settle(settlement("1", "ann"), also.clone(), grants.clone(), None)
         .await
         .unwrap();
     let Settled::Now { prompts } = settled else {
@@ -286,6 +292,7 @@ pub(crate) async fn cascades(fixture: &dyn Fixture) {
             settlement("1", "bob"),
             vec![settlement("4", "bob")],
             vec![grant("g3", &instance)],
+            None,
         )
         .await;
     assert!(matches!(settled, Ok(Settled::Before(_))), "{settled:?}");
@@ -294,19 +301,151 @@ pub(crate) async fn cascades(fixture: &dyn Fixture) {
 
     // A grant that cannot be stored undoes the decision.
     let settled = store
-        .settle(settlement("4", "bob"), Vec::new(), vec![grant("g1", &instance)])
+        .settle(settlement("4", "bob"), Vec::new(), vec![grant("g1", &instance)], None)
         .await;
     assert!(matches!(settled, Err(StoreError::Conflict(_))), "{settled:?}");
     assert_eq!(ids(&*store, &open, 10).await, ["4"]);
 }
 
+pub(crate) async fn what_came_meanwhile_is_looked_at(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let stores = [fixture.open(&one).await, fixture.open(&two).await];
+    let none = || Some(BTreeSet::new());
+    let open = async |id: &str, owner: &InstanceId, judged_by: Option<BTreeSet<GrantId>>| {
+        let others = stores[0].open(prompt(id, "c", owner), None, judged_by).await.unwrap();
+        others.iter().map(|grant| grant.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(open("1", &one, none()).await, [""; 0]);
+    assert_eq!(open("2", &one, none()).await, [""; 0]);
+    let elsewhere = Prompt {
+        session: SessionId::from("other"),
+        ..prompt("3", "c", &one)
+    };
+    stores[0].open(elsewhere, None, None).await.unwrap();
+
+    // A prompt that came since the others were looked at may be covered, too.
+    let grants = vec![
+        grant("run", &one),
+        Grant {
+            scope: GrantScope {
+                reach: GrantReach::Workspace,
+                ..GrantScope::default()
+            },
+            ..grant("kept", &one)
+        },
+        Grant {
+            scope: GrantScope {
+                until: Some(Timestamp(3_000)),
+                ..GrantScope::default()
+            },
+            ..grant("over", &one)
+        },
+    ];
+    let settle = async |beside: Option<BTreeSet<PromptId>>| {
+        let settled = stores[1].settle(settlement("1", "ann"), Vec::new(), grants.clone(), beside);
+        settled.await.unwrap()
+    };
+    assert_eq!(settle(Some(BTreeSet::new())).await, Settled::Overtaken);
+    assert_eq!(stores[0].grants(&one).await.unwrap(), []);
+    assert_eq!(
+        stores[0].prompt(&PromptId::from("1")).await.unwrap().unwrap().decision,
+        None
+    );
+    let settled = settle(Some(BTreeSet::from([PromptId::from("2"), PromptId::from("gone")]))).await;
+    assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
+
+    // A prompt is not stored if a grant came since it was judged.
+    assert_eq!(open("4", &one, none()).await, ["run", "kept"]);
+    assert_eq!(open("4", &two, none()).await, ["kept"]);
+    assert_eq!(stores[0].prompt(&PromptId::from("4")).await.unwrap(), None);
+    let known = || Some(BTreeSet::from([GrantId::from("kept"), GrantId::from("gone")]));
+    assert_eq!(open("4", &one, known()).await, ["run"]);
+    assert_eq!(open("4", &two, known()).await, [""; 0]);
+    assert_eq!(open("5", &one, None).await, [""; 0]);
+}
+
+pub(crate) async fn who_asks_is_kept_while_the_prompt_is_open(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let stores = [fixture.open(&one).await, fixture.open(&two).await];
+    let asker = json!({"rights": {"b": 1, "a": [null, "\u{0}\"x"]}});
+    for (id, asker) in [("1", Some(asker.clone())), ("2", None), ("3", Some(json!(3)))] {
+        stores[0].open(prompt(id, "c", &one), asker, None).await.unwrap();
+    }
+    let revisions = async || {
+        stores[1]
+            .open_prompts()
+            .await
+            .unwrap()
+            .into_iter()
+            .collect::<BTreeMap<_, _>>()
+    };
+    let asked = async |id: &str| {
+        stores[1]
+            .asked(&PromptId::from(id))
+            .await
+            .unwrap()
+            .map(|asked| asked.asker)
+    };
+    let first = revisions().await;
+    assert_eq!(first.keys().map(PromptId::as_str).collect::<Vec<_>>(), ["1", "2", "3"]);
+    assert_eq!(asked("1").await, Some(Some(asker.clone())));
+    assert_eq!(asked("2").await, Some(None));
+    assert_eq!(asked("4").await, None);
+
+    // Another approval is another revision, and leaves who asks.
+    stores[0]
+        .approve(&PromptId::from("1"), approval("token:ann"))
+        .await
+        .unwrap();
+    let second = revisions().await;
+    let changed: Vec<&str> = first
+        .iter()
+        .filter(|(id, revision)| second.get(id) != Some(revision))
+        .map(|(id, _)| id.as_str())
+        .collect();
+    assert_eq!(changed, ["1"]);
+    assert_eq!(asked("1").await, Some(Some(asker.clone())));
+    stores[0]
+        .replace_asker(&PromptId::from("3"), Some(json!({})))
+        .await
+        .unwrap();
+    let session = SessionKey::new("main", &SessionId::from("ses_1"));
+    let open = stores[1].asked_in(&session).await.unwrap();
+    let open: Vec<_> = open
+        .iter()
+        .map(|one| (one.prompt.id.as_str(), one.asker.clone()))
+        .collect();
+    assert_eq!(open, [("1", Some(asker)), ("2", None), ("3", Some(json!({})))]);
+    for key in [
+        SessionKey::new("side", &session.session),
+        SessionKey::new("main", &SessionId::from("other")),
+    ] {
+        assert_eq!(stores[1].asked_in(&key).await.unwrap(), []);
+    }
+
+    let settled = stores[1].settle(settlement("1", "ann"), vec![settlement("3", "ann")], Vec::new(), None);
+    settled.await.unwrap();
+    assert_eq!(
+        revisions().await.keys().map(PromptId::as_str).collect::<Vec<_>>(),
+        ["2"]
+    );
+    for id in ["1", "3"] {
+        stores[0]
+            .replace_asker(&PromptId::from(id), Some(json!(1)))
+            .await
+            .unwrap();
+        assert_eq!(asked(id).await, Some(None), "{id}");
+    }
+    assert_eq!(stores[1].asked_in(&session).await.unwrap().len(), 1);
+}
+
 pub(crate) async fn grants_live_and_go(fixture: &dyn Fixture) {
     let (one, two) = (InstanceId::generate(), InstanceId::generate());
     let store = fixture.open(&one).await;
-    store.open(prompt("p", "c", &one)).await.unwrap();
+    store.open(prompt("p", "c", &one), None, None).await.unwrap();
     let grants = vec![grant("b", &one), grant("a", &one), grant("other", &two)];
     store
-        .settle(settlement("p", "ann"), Vec::new(), grants.clone())
+        .settle(settlement("p", "ann"), Vec::new(), grants.clone(), None)
         .await
         .unwrap();
     assert_eq!(store.grants(&one).await.unwrap(), grants[..2]);
@@ -323,7 +462,7 @@ pub(crate) async fn grants_live_and_go(fixture: &dyn Fixture) {
 pub(crate) async fn uses_are_counted(fixture: &dyn Fixture) {
     let (one, two) = (InstanceId::generate(), InstanceId::generate());
     let store = fixture.open(&one).await;
-    store.open(prompt("p", "c", &one)).await.unwrap();
+    store.open(prompt("p", "c", &one), None, None).await.unwrap();
     let scoped = |id: &str, uses: Option<u32>, until: Option<i64>| Grant {
         scope: GrantScope {
             reach: GrantReach::Workspace,
@@ -338,7 +477,10 @@ pub(crate) async fn uses_are_counted(fixture: &dyn Fixture) {
         scoped("timed", None, Some(3_000)),
         grant("run", &one),
     ];
-    store.settle(settlement("p", "ann"), Vec::new(), grants).await.unwrap();
+    store
+        .settle(settlement("p", "ann"), Vec::new(), grants, None)
+        .await
+        .unwrap();
     let ids = |ids: &[&str]| ids.iter().map(|&id| GrantId::from(id)).collect::<Vec<_>>();
     let later = Timestamp(4_000);
     // Another service on the same data sees what outlasts a run, and both count the same uses.
@@ -374,7 +516,7 @@ pub(crate) async fn unknown_prompts(fixture: &dyn Fixture) {
     let store = fixture.open(&instance).await;
     assert_eq!(store.prompt(&PromptId::from("p")).await.unwrap(), None);
     let settled = store
-        .settle(settlement("p", "ann"), Vec::new(), vec![grant("g", &instance)])
+        .settle(settlement("p", "ann"), Vec::new(), vec![grant("g", &instance)], None)
         .await
         .unwrap();
     assert_eq!(settled, Settled::Unknown);
@@ -387,10 +529,14 @@ pub(crate) async fn hostile_ids_of_prompts(fixture: &dyn Fixture) {
     for text in hostile() {
         let session = SessionId::from(text.as_str());
         store
-            .open(Prompt {
-                session,
-                ..prompt(&text, &text, &instance)
-            })
+            .open(
+                Prompt {
+                    session,
+                    ..prompt(&text, &text, &instance)
+                },
+                None,
+                None,
+            )
             .await
             .unwrap();
     }
@@ -409,7 +555,7 @@ pub(crate) async fn hostile_ids_of_prompts(fixture: &dyn Fixture) {
         }
         let grants = vec![grant(&text, &instance)];
         let settled = store
-            .settle(settlement(&text, &text), Vec::new(), grants.clone())
+            .settle(settlement(&text, &text), Vec::new(), grants.clone(), None)
             .await
             .unwrap();
         assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");

@@ -296,7 +296,7 @@ pub(crate) async fn journal_has_what_is_stored_and_nothing_else(fixture: &dyn Fi
     store.append(call.clone(), events).await.unwrap();
     told(1).await;
     for is_new in [true, false] {
-        let opened = store.open(prompt("p", "c", &instance)).await;
+        let opened = store.open(prompt("p", "c", &instance), None, None).await;
         assert_eq!(opened.is_ok(), is_new);
         assert!(matches!(told(2).await, Some(ServiceEventKind::PromptAdded { .. })));
     }
@@ -307,7 +307,10 @@ pub(crate) async fn journal_has_what_is_stored_and_nothing_else(fixture: &dyn Fi
         uses: Vec::new(),
     };
     for _ in 0..2 {
-        store.settle(settlement.clone(), Vec::new(), Vec::new()).await.unwrap();
+        store
+            .settle(settlement.clone(), Vec::new(), Vec::new(), None)
+            .await
+            .unwrap();
         let state = PromptState::Expired;
         assert!(matches!(told(3).await, Some(ServiceEventKind::PromptResolved { state: now, .. }) if now == state));
     }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
-use toolgate_engine::prompts::broker::{Broker, PromptPolicy};
+use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
 use toolgate_engine::{Current, Engine, InForce, Limits, RunLimits, WorkspaceRuntime, record_tool_changes};
 use toolgate_fs::Workspace;
 use toolgate_model::{
@@ -107,7 +107,12 @@ impl Inside {
         let instance = InstanceId::generate();
         let store = Arc::new(LocalStore::open(&path.join("data"), instance.clone()).unwrap());
         let shared: Arc<dyn Store> = store.clone();
-        let broker = Arc::new(Broker::new(shared.clone(), instance.clone(), PromptPolicy::default()));
+        let broker = Broker::new(
+            shared.clone(),
+            instance.clone(),
+            PromptPolicy::default(),
+            ApprovalPolicy::default(),
+        );
         let gate = Arc::new(Semaphore::new(0));
         let folders = Folders {
             output_dir: path,

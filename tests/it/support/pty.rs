@@ -31,12 +31,15 @@ pub(crate) struct Pty {
 impl Pty {
     /// Starts `toolgate` with these arguments.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let (keyboard, terminal) = open();
         let mut command = Command::new(PROGRAM);
+        command.args(args).env_clear().env("HOME", "/nowhere");
+        Self::of(command)
+    }
+
+    /// Starts a command.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let (keyboard, terminal) = open();
         command
-            .args(args)
-            .env_clear()
-            .env("HOME", "/nowhere")
             .env("TERM", "xterm")
             .stdin(Stdio::from(terminal.try_clone().unwrap()))
             .stdout(Stdio::from(terminal.try_clone().unwrap()))

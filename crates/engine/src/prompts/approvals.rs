@@ -26,8 +26,12 @@ impl ApprovalPolicy {
     /// Returns whether a principal may approve what it asks for itself.
     pub fn allows_self(&self, workspace: &str, principal: &str) -> bool {
         let trusted = principal.is_empty() || principal.starts_with("unix:");
-        let said = self.self_approval_in.get(workspace).copied().or(self.self_approval);
-        said.unwrap_or(trusted)
+        self.said_of_self(workspace).unwrap_or(trusted)
+    }
+
+    /// Returns what is said of self-approval in a workspace, if anything is.
+    pub(super) fn said_of_self(&self, workspace: &str) -> Option<bool> {
+        self.self_approval_in.get(workspace).copied().or(self.self_approval)
     }
 
     /// Returns whether the reply of a principal counts for a prompt.

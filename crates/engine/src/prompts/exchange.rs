@@ -1,4 +1,4 @@
-//! What is exchanged with the broker: policies, replies, and changes for listeners.
+//! What is exchanged with both halves of the broker: policies, replies, and changes for listeners.
 //!
 //! *Invariant:* plain data.
 
@@ -115,8 +115,6 @@ pub enum ReplyOutcome {
     Before(Arc<Prompt>),
     /// There is no such prompt.
     Unknown,
-    /// The prompt is open, and another run of the service waits for it.
-    Elsewhere(Arc<Prompt>),
     /// The prompt is of another kind than the reply: answers to a permission prompt, say.
     WrongKind(Arc<Prompt>),
     /// The reply does not say what it grants, or would grant something that the prompt did not list.

@@ -1,8 +1,10 @@
-//! The standing approvals that one run of the service knows, and those of them that answer a request.
+//! The standing approvals that are known, and those of them that answer a request.
 //!
 //! *Invariant:* pure, and no more than a copy: the store decides whether a grant is still there and counts its uses.
 
-use toolgate_model::{Action, Always, Grant, GrantId, Rule, SessionId, Timestamp};
+use std::collections::BTreeSet;
+
+use toolgate_model::{Action, Always, Grant, GrantId, InstanceId, Rule, SessionId, Timestamp};
 use toolgate_permission::Rights;
 
 use super::approvals::ApprovalPolicy;
@@ -18,6 +20,21 @@ pub(super) struct Standing {
     ids: Vec<GrantId>,
     /// What they allow, as a ruleset. Of two that match the later one is used.
     pub(super) rules: Vec<Rule>,
+}
+
+/// Where a request is made.
+pub(super) struct Place<'a> {
+    /// The run of the service that asks.
+    pub(super) owner: &'a InstanceId,
+    pub(super) workspace: &'a str,
+    pub(super) session: &'a SessionId,
+}
+
+impl Place<'_> {
+    fn is_reached_by(&self, grant: &Grant, now: Timestamp) -> bool {
+        let holds_in_run = grant.scope.reach.outlasts_the_run() || grant.owner == *self.owner;
+        holds_in_run && grant.holds_for(self.workspace, self.session, now)
+    }
 }
 
 impl Standing {
@@ -39,6 +56,15 @@ impl Grants {
         }
     }
 
+    /// Takes these in the place of those known so far.
+    pub(super) fn replace(&mut self, grants: Vec<Grant>) {
+        self.0 = grants;
+    }
+
+    pub(super) fn ids(&self) -> BTreeSet<GrantId> {
+        self.0.iter().map(|grant| grant.id.clone()).collect()
+    }
+
     pub(super) fn remove(&mut self, id: &GrantId) -> Option<Grant> {
         let place = self.0.iter().position(|grant| grant.id == *id)?;
         Some(self.0.remove(place))
@@ -52,20 +78,11 @@ impl Grants {
         self.0.retain(|grant| !grant.is_over(now));
     }
 
-    /// Returns the grants of a workspace, or of all.
-    pub(super) fn list(&self, workspace: Option<&str>, now: Timestamp) -> Vec<Grant> {
-        self.0
-            .iter()
-            .filter(|grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now))
-            .cloned()
-            .collect()
-    }
-
     /// Returns what holds for a session's requests. Grants without a limit come last, so that they spare the others.
     /// What somebody granted to themselves does not hold.
     pub(super) fn standing(
         &self,
-        (workspace, session): (&str, &SessionId),
+        place: &Place<'_>,
         rights: &Rights,
         approvals: &ApprovalPolicy,
         now: Timestamp,
@@ -73,7 +90,7 @@ impl Grants {
         let mut holding: Vec<&Grant> = self
             .0
             .iter()
-            .filter(|grant| grant.holds_for(workspace, session, now) && approvals.holds_for(grant, rights))
+            .filter(|grant| place.is_reached_by(grant, now) && approvals.holds_for(grant, rights))
             .collect();
         holding.sort_by_key(|grant| grant.scope.uses.is_none());
         Standing {

@@ -35,7 +35,7 @@ use crate::live::LiveCall;
 use crate::log::writer::Command;
 use crate::outcome::{Decided, settled, until, verdict};
 use crate::parts::Parts;
-use crate::prompts::broker::{Asked, Opened, Verdict};
+use crate::prompts::asking::{Asked, Opened, Verdict};
 use crate::subagent::child::{self, ChildAdmission};
 use crate::{audit, lookup, metrics, subagent};
 

@@ -20,12 +20,15 @@ const SHOWN_BYTES: usize = 4096;
 /// Replies to a prompt. Of an edited reply only the text counts; its digest is made here.
 pub(crate) async fn reply(parts: &Parts, mut given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
     if let Reply::Instead(edit) = &given.reply
-        && let Some(prompt) = parts.prompts.get(&given.prompt).await?
+        && let Some(prompt) = parts.inbox.get(&given.prompt).await?
         && prompt.state == PromptState::Open
         && prompt.input_json.is_some()
-        && let Some(record) = lookup::record(parts, &prompt.call).await?
     {
-        match freeze_edit(parts, &record, &edit.input_json) {
+        let frozen = match lookup::record(parts, &prompt.call).await? {
+            Some(record) => freeze_edit(parts, &record, &edit.input_json),
+            None => Err("the call is not stored any more".to_owned()),
+        };
+        match frozen {
             Ok(edit) => given.reply = Reply::Instead(edit),
             Err(problem) => {
                 let prompt = Arc::new(prompt);
@@ -34,7 +37,7 @@ pub(crate) async fn reply(parts: &Parts, mut given: ApproverReply) -> Result<Rep
         }
     }
     let (principal, name) = (given.principal.id(), given.by.clone());
-    let replied = parts.prompts.reply(given).await?;
+    let replied = parts.inbox.reply(given).await?;
     parts.refusals.record_reply(&replied, (&principal, &name));
     Ok(replied)
 }

@@ -29,7 +29,7 @@ use crate::catalogs::WorkspaceRuntime;
 use crate::live::LiveCall;
 use crate::log::writer::{self, Command};
 use crate::parts::Parts;
-use crate::prompts::broker::Opened;
+use crate::prompts::asking::Opened;
 use crate::prompts::exchange::DOOM_LOOP;
 use crate::scheduler::Turn;
 use crate::subagent::child::{self, ChildAdmission};

@@ -119,7 +119,7 @@ async fn session_for(parts: &Parts, task: &Origin, session: SessionId) -> Result
     };
     let page = PageRequest { size: 1, after: None };
     let newest = parts.log.list(&filter, &page).await?.items.into_iter().next();
-    let grants = parts.prompts.grants(Some(&task.workspace));
+    let grants = parts.inbox.grants(Some(&task.workspace)).await?;
     let is_open = newest.is_some_and(|newest| is_open_to(task, &newest.origin, &grants));
     Ok(is_open.then_some(session))
 }

@@ -185,7 +185,7 @@ impl Inner {
             self.opener.close(&name).await;
         }
         // The name may have been another folder's.
-        self.engine.prompts().end_workspace(&name, &by).await?;
+        self.engine.inbox().end_workspace(&name, &by).await?;
         let time = Timestamp::now();
         self.store
             .keep_workspace(OpenedWorkspace {

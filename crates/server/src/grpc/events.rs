@@ -11,7 +11,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 use toolgate_contract::{self as proto, call_event::Event};
-use toolgate_engine::prompts::broker::Broker;
+use toolgate_engine::prompts::inbox::Inbox;
 use toolgate_engine::{Attached, Cursor, Item};
 use toolgate_model::{CallId, EventKind, Queued, Timestamp};
 
@@ -25,7 +25,7 @@ pub(crate) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>>
 struct Reader {
     id: CallId,
     cursor: Cursor,
-    broker: Arc<Broker>,
+    inbox: Arc<Inbox>,
     /// Dropped with the stream: that is how a lost client is noticed.
     _attached: Option<Attached>,
     deadline: Option<Instant>,
@@ -42,7 +42,7 @@ impl Reader {
             None => next.await,
         };
         let item = item.map_err(status::watch)?;
-        Ok(item.map(|item| to_event(&self.id, item, &self.cursor, &self.broker)))
+        Ok(item.map(|item| to_event(&self.id, item, &self.cursor, &self.inbox)))
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn deadline(metadata: &MetadataMap) -> Option<Instant> {
 pub(crate) fn stream_events<T: Send + 'static>(
     id: CallId,
     cursor: Cursor,
-    broker: Arc<Broker>,
+    inbox: Arc<Inbox>,
     attached: Option<Attached>,
     deadline: Option<Instant>,
     wrap: fn(proto::CallEvent) -> T,
@@ -76,7 +76,7 @@ pub(crate) fn stream_events<T: Send + 'static>(
     let reader = Reader {
         id,
         cursor,
-        broker,
+        inbox,
         _attached: attached,
         deadline,
     };
@@ -85,10 +85,10 @@ pub(crate) fn stream_events<T: Send + 'static>(
     }))
 }
 
-fn to_event(id: &CallId, item: Item, cursor: &Cursor, broker: &Broker) -> proto::CallEvent {
+fn to_event(id: &CallId, item: Item, cursor: &Cursor, inbox: &Inbox) -> proto::CallEvent {
     let (sequence, time, event) = match item {
         Item::Event(event, data) => {
-            let kind = to_kind(&event.kind, data, cursor, broker);
+            let kind = to_kind(&event.kind, data, cursor, inbox);
             (event.sequence, event.time, kind)
         }
         Item::Gap {
@@ -127,7 +127,7 @@ fn to_event(id: &CallId, item: Item, cursor: &Cursor, broker: &Broker) -> proto:
     }
 }
 
-fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> Event {
+fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, inbox: &Inbox) -> Event {
     match kind.clone() {
         EventKind::Pending {
             tool,
@@ -168,7 +168,7 @@ fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> E
             data,
         }),
         EventKind::Waiting { prompt } => {
-            let approvers = int32(broker.approvers_for(&prompt));
+            let approvers = int32(inbox.approvers_for(&prompt));
             Event::Waiting(proto::CallWaiting {
                 prompt: Some((*prompt).into_proto()),
                 approvers,

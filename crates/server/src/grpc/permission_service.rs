@@ -45,11 +45,11 @@ struct Watcher {
 }
 
 impl Watcher {
-    async fn open(shared: &Shared, interest: Subscription) -> Self {
-        let broker = shared.engine.prompts();
-        let listener = broker.listen(interest.clone()).await;
+    async fn open(shared: &Shared, interest: Subscription) -> Result<Self, Status> {
+        let inbox = shared.engine.inbox();
+        let listener = inbox.listen(interest.clone()).await.map_err(status::store)?;
         let opened = ChannelOpened {
-            instance_id: broker.instance().to_string(),
+            instance_id: inbox.instance().to_string(),
         };
         let prompts = int32(listener.snapshot.len());
         let mut first = VecDeque::from([Message::Opened(opened)]);
@@ -59,14 +59,14 @@ impl Watcher {
             })
         }));
         first.push_back(Message::SnapshotEnd(SnapshotEnd { prompts }));
-        Self {
+        Ok(Self {
             listener,
             interest,
             first,
             heartbeat: shared.heartbeat,
             draining: shared.engine.calls().drain_notice(),
             closing: shared.closing.clone(),
-        }
+        })
     }
 
     fn heartbeat(&mut self) -> Message {
@@ -141,7 +141,7 @@ impl PermissionService for Permissions {
         let name = convert::name("open.name", open.name)?;
         let filter = open.filter.unwrap_or_default();
         let interest = interest(&self.0.engine, &caller, "open.filter", filter).await?;
-        let watcher = Watcher::open(&self.0, interest).await;
+        let watcher = Watcher::open(&self.0, interest).await?;
         let engine = self.0.engine.clone();
         let approver = Approver { caller, name };
         let replies = stream::try_unfold((requests, engine, approver), |mut state| async {
@@ -179,7 +179,7 @@ impl PermissionService for Permissions {
         let caller = Caller::from_extensions(request.extensions())?;
         let filter = request.into_inner().filter.unwrap_or_default();
         let interest = interest(&self.0.engine, &caller, "filter", filter).await?;
-        let watcher = Watcher::open(&self.0, interest).await;
+        let watcher = Watcher::open(&self.0, interest).await?;
         Ok(Response::new(Box::pin(
             stream_messages(watcher).map(|item| item.map(watch_response)),
         )))
@@ -218,7 +218,7 @@ impl PermissionService for Permissions {
         let prompts = self
             .0
             .engine
-            .prompts()
+            .inbox()
             .list(&filter, limit + 1)
             .await
             .map_err(status::store)?;
@@ -235,7 +235,7 @@ impl PermissionService for Permissions {
     async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Result<Response<GetPromptResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = prompt_id(request.into_inner().prompt_id)?;
-        let prompt = self.0.engine.prompts().get(&id).await.map_err(status::store)?;
+        let prompt = self.0.engine.inbox().get(&id).await.map_err(status::store)?;
         let prompt = prompt.filter(|prompt| caller.sees(&prompt.workspace));
         let prompt = prompt.ok_or_else(|| status::not_found("prompt", id.as_str()))?;
         Ok(Response::new(GetPromptResponse {
@@ -258,7 +258,8 @@ impl PermissionService for Permissions {
         let (caller, request) = Caller::of_request(request)?;
         let workspaces = caller.filtered(&self.0.engine, &request.workspace).await?;
         let size = page_size(request.page_size, 100, MAX_GRANTS)?;
-        let mut grants = self.0.engine.prompts().grants(workspaces.single());
+        let grants = self.0.engine.inbox().grants(workspaces.single()).await;
+        let mut grants = grants.map_err(status::store)?;
         // Their ids sort by time. A grant that ends while pages are read moves no other one.
         grants.retain(|grant| workspaces.contains(&grant.workspace) && *grant.id.as_str() > *request.page_token);
         grants.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
@@ -277,12 +278,13 @@ impl PermissionService for Permissions {
     ) -> Result<Response<RevokeGrantResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = toolgate_model::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
-        let mut standing = self.0.engine.prompts().grants(None).into_iter();
+        let inbox = self.0.engine.inbox();
+        let mut standing = inbox.grants(None).await.map_err(status::store)?.into_iter();
         if standing.any(|grant| grant.id == id && !caller.sees(&grant.workspace)) {
             return Err(status::not_found("grant", id.as_str()));
         }
         let by = caller.principal().id();
-        let revoked = self.0.engine.prompts().revoke(&id, &by).await;
+        let revoked = inbox.revoke(&id, &by).await;
         let grant = revoked.map_err(status::store)?;
         let grant = grant.ok_or_else(|| status::not_found("grant", id.as_str()))?;
         Ok(Response::new(RevokeGrantResponse {

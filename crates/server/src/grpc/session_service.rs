@@ -218,14 +218,13 @@ impl SessionService for Sessions {
             ..Default::default()
         };
         let prompts = engine
-            .prompts()
+            .inbox()
             .list(&filter, OPEN_PROMPTS)
             .await
             .map_err(status::store)?;
         let newest = calls.first().map(|call| call.origin.workspace.clone());
-        let grants = engine
-            .prompts()
-            .grants(None)
+        let grants = engine.inbox().grants(None).await.map_err(status::store)?;
+        let grants = grants
             .into_iter()
             .filter(|grant| calls.iter().any(|call| call.origin.workspace == grant.workspace))
             .map(Grant::from_core)

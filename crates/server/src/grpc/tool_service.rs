@@ -202,11 +202,11 @@ impl ToolService for Tools {
         let (caller, request) = Caller::of_request(request)?;
         let mode = output_mode(request.output)?;
         let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
-        let broker = self.0.engine.prompts().clone();
+        let inbox = self.0.engine.inbox().clone();
         Ok(Response::new(stream_events(
             id,
             cursor,
-            broker,
+            inbox,
             attached,
             deadline,
             |event| ExecuteToolResponse { event: Some(event) },
@@ -256,7 +256,7 @@ impl ToolService for Tools {
         Ok(Response::new(stream_events(
             id,
             cursor,
-            engine.prompts().clone(),
+            engine.inbox().clone(),
             None,
             deadline,
             wrap,
@@ -412,11 +412,11 @@ impl ToolService for Tools {
         let workspace = self.record(&reverted).await?.origin.workspace;
         let call = WireCall::from(request);
         let (id, cursor, attached) = self.begin_in(&caller, &workspace, call, OutputMode::Full).await?;
-        let broker = self.0.engine.prompts().clone();
+        let inbox = self.0.engine.inbox().clone();
         Ok(Response::new(stream_events(
             id,
             cursor,
-            broker,
+            inbox,
             attached,
             deadline,
             |event| RevertCallResponse { event: Some(event) },
@@ -549,7 +549,7 @@ impl Tools {
         if prompt.is_empty() {
             return Ok(String::new());
         }
-        let found = self.0.engine.prompts().get(&PromptId::from(prompt)).await;
+        let found = self.0.engine.inbox().get(&PromptId::from(prompt)).await;
         let found = found.map_err(status::store)?;
         Ok(found.as_ref().map(convert::waits_for).unwrap_or_default())
     }

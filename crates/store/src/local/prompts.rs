@@ -2,25 +2,47 @@
 //!
 //! *Invariant:* a prompt that is not open is never changed again; the check and the change share one transaction.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::Value;
 use toolgate_model::{
-    Approval, CallId, Grant, GrantId, GrantReach, InstanceId, Prompt, PromptId, PromptState, Timestamp,
+    Approval, CallId, Grant, GrantId, GrantReach, InstanceId, Prompt, PromptId, PromptState, SessionKey, Timestamp,
 };
 
-use super::error::{Doing, decode, encode, is_duplicate};
+use super::error::{Doing, decode, encode, is_duplicate, unsigned};
 use super::instances::Instances;
 use super::query::Query;
 use super::store::LocalStore;
 use crate::audit::Fact;
 use crate::outbox::{Entry, Outbox};
-use crate::{PromptFilter, Prompts, Settled, Settlement, StoreError, events};
+use crate::{AskedPrompt, PromptFilter, Prompts, Settled, Settlement, StoreError, events};
 
-fn open(db: &Connection, outbox: &mut Outbox, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
+/// What is stored of a prompt.
+struct Opening {
+    prompt: Prompt,
+    json: String,
+    asker: Option<String>,
+}
+
+fn open(
+    db: &Connection,
+    outbox: &mut Outbox,
+    opening: &Opening,
+    judged_by: Option<&BTreeSet<GrantId>>,
+) -> Result<Vec<Grant>, StoreError> {
+    let Opening { prompt, json, asker } = opening;
+    if let Some(known) = judged_by {
+        let others = other_grants(db, &prompt.owner, known)?;
+        if !others.is_empty() {
+            return Ok(others);
+        }
+    }
     let added = db
         .prepare_cached(
-            "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt) VALUES (?, ?, ?, ?, ?, ?, ?)
-             ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt, asker)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         )
         .and_then(|mut statement| {
             statement.execute(params![
@@ -31,6 +53,7 @@ fn open(db: &Connection, outbox: &mut Outbox, prompt: &Prompt, json: &str) -> Re
                 prompt.workspace,
                 prompt.state.as_str(),
                 json,
+                asker,
             ])
         })
         .doing(db, "store a prompt")?;
@@ -39,7 +62,25 @@ fn open(db: &Connection, outbox: &mut Outbox, prompt: &Prompt, json: &str) -> Re
     }
     outbox.tell(Fact::prompted(prompt));
     outbox.tell(Entry::try_from(&events::prompt_opened(prompt))?);
-    Ok(())
+    Ok(Vec::new())
+}
+
+/// Returns the grants that hold for a run of the service besides those that are known.
+fn other_grants(db: &Connection, owner: &InstanceId, known: &BTreeSet<GrantId>) -> Result<Vec<Grant>, StoreError> {
+    let what = "look for new grants";
+    let ids: Vec<String> = db
+        .prepare_cached("SELECT id FROM grants WHERE owner IN (?, ?) ORDER BY number")
+        .and_then(|mut statement| {
+            let rows = statement.query_map([NOBODY, owner.as_str()], |row| row.get(0))?;
+            rows.collect()
+        })
+        .doing(db, what)?;
+    let now = Timestamp::now();
+    let mut others = Vec::new();
+    for id in ids.into_iter().map(GrantId::new).filter(|id| !known.contains(id)) {
+        others.extend(grant(db, &id)?.filter(|grant| !grant.is_over(now)));
+    }
+    Ok(others)
 }
 
 fn get(db: &Connection, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -50,19 +91,86 @@ fn get(db: &Connection, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
     json.map(|json| decode("a prompt", &json)).transpose()
 }
 
+fn asked(db: &Connection, id: &PromptId) -> Result<Option<AskedPrompt>, StoreError> {
+    let row: Option<AskedRow> = db
+        .prepare_cached("SELECT prompt, asker, revision FROM prompts WHERE id = ?")
+        .and_then(|mut statement| {
+            let row = statement.query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+            row.optional()
+        })
+        .doing(db, "read a prompt")?;
+    row.map(asked_prompt).transpose()
+}
+
+fn asked_in(db: &Connection, session: &SessionKey) -> Result<Vec<AskedPrompt>, StoreError> {
+    let rows = Query::new("SELECT prompt, asker, revision FROM prompts WHERE state = 'open'")
+        .is("session", Some(session.session.as_str()))
+        .is("workspace", Some(&session.workspace))
+        .rows(db, " ORDER BY number", usize::MAX, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    rows.into_iter().map(asked_prompt).collect()
+}
+
+/// A prompt, what is known of whoever asks, and the number of this state.
+type AskedRow = (String, Option<String>, i64);
+
+fn asked_prompt((prompt, asker, revision): AskedRow) -> Result<AskedPrompt, StoreError> {
+    Ok(AskedPrompt {
+        prompt: decode("a prompt", &prompt)?,
+        asker: asker.map(|asker| decode("who asks", &asker)).transpose()?,
+        revision: unsigned(revision),
+    })
+}
+
+fn replace_asker(db: &Connection, id: &PromptId, asker: Option<&str>) -> Result<(), StoreError> {
+    db.prepare_cached("UPDATE prompts SET asker = ? WHERE id = ? AND state = 'open'")
+        .and_then(|mut statement| statement.execute(params![asker, id.as_str()]))
+        .map(drop)
+        .doing(db, "store who asks")
+}
+
+fn open_prompts(db: &Connection) -> Result<Vec<(PromptId, u64)>, StoreError> {
+    // The index has all that is asked for, and the prompts themselves may be large.
+    db.prepare_cached("SELECT id, revision FROM prompts INDEXED BY prompts_open_revisions WHERE state = 'open'")
+        .and_then(|mut statement| {
+            let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            rows.map(|row| row.map(|(id, revision)| (PromptId::new(id), unsigned(revision))))
+                .collect()
+        })
+        .doing(db, "list the open prompts")
+}
+
+/// Says whether a session has open prompts besides these.
+fn has_more(db: &Connection, prompt: &Prompt, known: &BTreeSet<PromptId>) -> Result<bool, StoreError> {
+    let ids = Query::new("SELECT id FROM prompts WHERE state = 'open'")
+        .is("session", Some(prompt.session.as_str()))
+        .is("workspace", Some(&prompt.workspace))
+        .rows(db, "", usize::MAX, |row| row.get::<_, String>(0))?;
+    let mut ids = ids.into_iter().map(PromptId::new);
+    Ok(ids.any(|id| id != prompt.id && !known.contains(&id)))
+}
+
+/// Changes a prompt that was read in the same transaction: its owner, its approvals, or its end. What is known of whoever
+/// asks goes with its end.
 fn replace(db: &Connection, prompt: &Prompt) -> Result<(), StoreError> {
     let json = encode("a prompt", prompt)?;
-    db.prepare_cached("UPDATE prompts SET owner = ?, state = ?, prompt = ? WHERE id = ?")
-        .and_then(|mut statement| {
-            statement.execute(params![
-                prompt.owner.as_str(),
-                prompt.state.as_str(),
-                json,
-                prompt.id.as_str()
-            ])
-        })
-        .map(drop)
-        .doing(db, "change a prompt")
+    let is_open = prompt.state == PromptState::Open;
+    db.prepare_cached(
+        "UPDATE prompts SET owner = ?, state = ?, prompt = ?, asker = CASE WHEN ? THEN asker END, revision = revision + 1
+         WHERE id = ?",
+    )
+    .and_then(|mut statement| {
+        statement.execute(params![
+            prompt.owner.as_str(),
+            prompt.state.as_str(),
+            json,
+            is_open,
+            prompt.id.as_str()
+        ])
+    })
+    .map(drop)
+    .doing(db, "change a prompt")
 }
 
 fn close(db: &Connection, mut prompt: Prompt, settlement: Settlement) -> Result<Prompt, StoreError> {
@@ -100,12 +208,18 @@ fn settle(
     first: Settlement,
     also: Vec<Settlement>,
     grants: &[(Grant, String)],
+    beside: Option<&BTreeSet<PromptId>>,
 ) -> Result<Settled, StoreError> {
     let Some(prompt) = get(db, &first.prompt)? else {
         return Ok(Settled::Unknown);
     };
     if prompt.state != PromptState::Open {
         return Ok(Settled::Before(Box::new(prompt)));
+    }
+    if let Some(known) = beside
+        && has_more(db, &prompt, known)?
+    {
+        return Ok(Settled::Overtaken);
     }
     let made = grants.iter().map(|(grant, _)| grant.id.clone()).collect();
     let prompt = close(db, prompt, first)?;
@@ -151,18 +265,21 @@ fn add_grant(db: &Connection, grant: &Grant, json: &str) -> Result<(), StoreErro
     }
 }
 
+fn grant(db: &Connection, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+    let json: Option<String> = db
+        .prepare_cached("SELECT content FROM grants WHERE id = ?")
+        .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
+        .doing(db, "read a grant")?;
+    json.map(|json| decode("a grant", &json)).transpose()
+}
+
 /// Counts a use of each grant, or of none; returns those that cannot be used.
 fn use_grants(db: &Connection, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
     let what = "count the use of a grant";
     let mut gone = Vec::new();
     let mut used = Vec::with_capacity(ids.len());
     for id in ids {
-        let json: Option<String> = db
-            .prepare_cached("SELECT content FROM grants WHERE id = ?")
-            .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
-            .doing(db, what)?;
-        let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
-        match grant.filter(|grant| !grant.is_over(now)) {
+        match grant(db, id)?.filter(|grant| !grant.is_over(now)) {
             Some(grant) => used.push(grant),
             None => gone.push(id.clone()),
         }
@@ -275,11 +392,41 @@ fn revoke(db: &Connection, outbox: &mut Outbox, id: &GrantId, by: &str) -> Resul
 
 #[async_trait]
 impl Prompts for LocalStore {
-    async fn open(&self, prompt: Prompt) -> Result<(), StoreError> {
-        let json = encode("a prompt", &prompt)?;
+    async fn open(
+        &self,
+        prompt: Prompt,
+        asker: Option<Value>,
+        judged_by: Option<BTreeSet<GrantId>>,
+    ) -> Result<Vec<Grant>, StoreError> {
+        let opening = Opening {
+            json: encode("a prompt", &prompt)?,
+            asker: asker.map(|asker| asker.to_string()),
+            prompt,
+        };
         self.writer
-            .tell(move |db, outbox| open(db, outbox, &prompt, &json))
+            .tell(move |db, outbox| open(db, outbox, &opening, judged_by.as_ref()))
             .await
+    }
+
+    async fn replace_asker(&self, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {
+        let (id, asker) = (id.clone(), asker.map(|asker| asker.to_string()));
+        self.writer
+            .write(move |db| replace_asker(db, &id, asker.as_deref()))
+            .await
+    }
+
+    async fn asked(&self, id: &PromptId) -> Result<Option<AskedPrompt>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| asked(db, &id)).await
+    }
+
+    async fn asked_in(&self, session: &SessionKey) -> Result<Vec<AskedPrompt>, StoreError> {
+        let session = session.clone();
+        self.readers.read(move |db| asked_in(db, &session)).await
+    }
+
+    async fn open_prompts(&self) -> Result<Vec<(PromptId, u64)>, StoreError> {
+        self.readers.read(open_prompts).await
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -304,13 +451,14 @@ impl Prompts for LocalStore {
         first: Settlement,
         also: Vec<Settlement>,
         grants: Vec<Grant>,
+        beside: Option<BTreeSet<PromptId>>,
     ) -> Result<Settled, StoreError> {
         let grants: Vec<(Grant, String)> = grants
             .into_iter()
             .map(|grant| encode("a grant", &grant).map(|json| (grant, json)))
             .collect::<Result<_, _>>()?;
         self.writer
-            .tell(move |db, outbox| settle(db, outbox, first, also, &grants))
+            .tell(move |db, outbox| settle(db, outbox, first, also, &grants, beside.as_ref()))
             .await
     }
 

@@ -14,13 +14,14 @@ use toolgate_model::Durability;
 use super::error::{Doing, failed, io, limit};
 use crate::StoreError;
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema.sql"),
     include_str!("changes.sql"),
     include_str!("audit.sql"),
     include_str!("apart.sql"),
     include_str!("lists.sql"),
     include_str!("workspaces.sql"),
+    include_str!("askers.sql"),
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.

@@ -45,7 +45,7 @@ const (
 	ReplyResult_REPLY_RESULT_DIGEST_MISMATCH ReplyResult = 6
 	// The reply itself is malformed, or of another kind than the prompt; the message says how.
 	ReplyResult_REPLY_RESULT_INVALID ReplyResult = 7
-	// The prompt is open, but another instance of the service waits for it: reply there.
+	// Not sent any more: a prompt is answered at any service on the data that it is stored in.
 	ReplyResult_REPLY_RESULT_OTHER_INSTANCE ReplyResult = 8
 	// Whoever replies is among those in whose name the call is made, and the workspace does not let them answer
 	// themselves.

@@ -46,7 +46,7 @@ class _ReplyResultEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplyResu
     REPLY_RESULT_INVALID: _ReplyResult.ValueType  # 7
     """The reply itself is malformed, or of another kind than the prompt; the message says how."""
     REPLY_RESULT_OTHER_INSTANCE: _ReplyResult.ValueType  # 8
-    """The prompt is open, but another instance of the service waits for it: reply there."""
+    """Not sent any more: a prompt is answered at any service on the data that it is stored in."""
     REPLY_RESULT_NOT_ALLOWED: _ReplyResult.ValueType  # 9
     """Whoever replies is among those in whose name the call is made, and the workspace does not let them answer
     themselves.
@@ -76,7 +76,7 @@ REPLY_RESULT_DIGEST_MISMATCH: ReplyResult.ValueType  # 6
 REPLY_RESULT_INVALID: ReplyResult.ValueType  # 7
 """The reply itself is malformed, or of another kind than the prompt; the message says how."""
 REPLY_RESULT_OTHER_INSTANCE: ReplyResult.ValueType  # 8
-"""The prompt is open, but another instance of the service waits for it: reply there."""
+"""Not sent any more: a prompt is answered at any service on the data that it is stored in."""
 REPLY_RESULT_NOT_ALLOWED: ReplyResult.ValueType  # 9
 """Whoever replies is among those in whose name the call is made, and the workspace does not let them answer
 themselves.

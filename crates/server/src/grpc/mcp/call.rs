@@ -52,7 +52,7 @@ pub(super) fn shows_forms(client: &ClientCapabilities) -> bool {
 
 /// Says whether the user of a client may answer prompts of its calls: whoever asks does not answer, unless that is allowed.
 pub(super) fn user_may_answer(shared: &Shared, seen: &Seen, workspace: &str) -> bool {
-    let approvals = shared.engine.prompts().approvals();
+    let approvals = shared.engine.inbox().approvals();
     let principal = seen.caller.principal().id();
     seen.caller.may(Scope::PromptsReply) && approvals.allows_self(workspace, &principal)
 }
@@ -182,7 +182,7 @@ impl<'s> Following<'s> {
                     clients: Vec::new(),
                     only_watches: false,
                 };
-                Some(engine.prompts().listen(interest).await)
+                Some(engine.inbox().listen(interest).await.map_err(status::store)?)
             }
         };
         let notes = Notes::new(context.meta.get_progress_token(), context.peer.clone());
@@ -315,7 +315,7 @@ impl<'s> Following<'s> {
     }
 
     fn may_answer(&self, prompt: &Prompt) -> bool {
-        let approvals = self.shared.engine.prompts().approvals();
+        let approvals = self.shared.engine.inbox().approvals();
         approvals.may_answer(prompt, &self.seen.caller.principal().id())
     }
 
@@ -336,7 +336,7 @@ impl<'s> Following<'s> {
         };
         let Some(reply) = reply else {
             // Withdrawn because it was decided elsewhere, it is open no more, and this does nothing.
-            self.shared.engine.prompts().dismiss(&prompt.id);
+            self.shared.engine.inbox().dismiss(&prompt.id);
             return self.notes.say(waits("the client gave no answer")).await;
         };
         let given = self.make_reply(prompt, reply);
@@ -345,8 +345,7 @@ impl<'s> Following<'s> {
             Ok(ReplyOutcome::Recorded(_)) => waits("recorded, and another principal has to approve as well"),
             Ok(ReplyOutcome::NotAllowed(_)) => waits(status::SELF_APPROVAL),
             Ok(
-                ReplyOutcome::Elsewhere(_)
-                | ReplyOutcome::WrongKind(_)
+                ReplyOutcome::WrongKind(_)
                 | ReplyOutcome::BadGrant { .. }
                 | ReplyOutcome::BadEdit { .. }
                 | ReplyOutcome::DigestMismatch(_),

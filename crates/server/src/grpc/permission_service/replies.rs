@@ -28,7 +28,7 @@ impl Approver {
     /// Hands a reply in, unless it is to a prompt that the caller may not see.
     pub(super) async fn reply(&self, engine: &Engine, given: ApproverReply) -> Result<ReplyOutcome, Status> {
         if self.caller.is_limited() {
-            let prompt = engine.prompts().get(&given.prompt).await.map_err(status::store)?;
+            let prompt = engine.inbox().get(&given.prompt).await.map_err(status::store)?;
             if !prompt.is_some_and(|prompt| self.caller.sees(&prompt.workspace)) {
                 return Ok(ReplyOutcome::Unknown);
             }
@@ -157,10 +157,6 @@ pub(super) async fn answer(
                 "the prompt had ended before".to_owned(),
             ),
             ReplyOutcome::Unknown => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
-            ReplyOutcome::Elsewhere(prompt) => {
-                let message = format!("another instance of the service ({}) waits for it", prompt.owner);
-                (ReplyResult::OtherInstance, Some(prompt), message)
-            }
             ReplyOutcome::WrongKind(prompt) => {
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)

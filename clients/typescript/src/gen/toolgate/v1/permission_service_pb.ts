@@ -897,7 +897,7 @@ export enum ReplyResult {
   INVALID = 7,
 
   /**
-   * The prompt is open, but another instance of the service waits for it: reply there.
+   * Not sent any more: a prompt is answered at any service on the data that it is stored in.
    *
    * @generated from enum value: REPLY_RESULT_OTHER_INSTANCE = 8;
    */

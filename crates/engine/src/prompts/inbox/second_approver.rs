@@ -7,7 +7,9 @@ use std::sync::Arc;
 use toolgate_model::{Approval, Prompt, Reply, Timestamp};
 use toolgate_store::StoreError;
 
-use super::{ApprovalPolicy, ApproverReply, Broker, Change, ReplyOutcome};
+use super::super::approvals::ApprovalPolicy;
+use super::super::exchange::{ApproverReply, ReplyOutcome};
+use super::Inbox;
 
 /// What an approval led to.
 pub(super) enum Approved {
@@ -17,23 +19,15 @@ pub(super) enum Approved {
     NotYet(ReplyOutcome),
 }
 
-impl Broker {
-    /// Sets whose replies count.
-    #[must_use]
-    pub fn with_approvals(self, approvals: ApprovalPolicy) -> Self {
-        Self { approvals, ..self }
-    }
-
-    /// Returns whose replies count.
-    pub fn approvals(&self) -> &ApprovalPolicy {
-        &self.approvals
-    }
-
+impl Inbox {
     /// Records an approval where two are needed. `always` counts where both said so.
-    pub(super) async fn approve(&self, prompt: Arc<Prompt>, given: &ApproverReply) -> Result<Approved, StoreError> {
-        let takes_two = prompt
-            .ask()
-            .is_some_and(|ask| self.approvals.takes_two(&ask.permission));
+    pub(super) async fn approve(
+        &self,
+        prompt: Arc<Prompt>,
+        given: &ApproverReply,
+        approvals: &ApprovalPolicy,
+    ) -> Result<Approved, StoreError> {
+        let takes_two = prompt.ask().is_some_and(|ask| approvals.takes_two(&ask.permission));
         let always = match &given.reply {
             _ if !takes_two => return Ok(Approved::Enough(prompt, given.reply.clone())),
             Reply::Once => None,
@@ -44,7 +38,7 @@ impl Broker {
         };
         let principal = given.principal.id();
         if prompt.approvals.iter().any(|earlier| earlier.principal == principal) {
-            return Ok(Approved::NotYet(ReplyOutcome::Recorded(prompt)));
+            return Ok(agreed(prompt));
         }
         let approval = Approval {
             principal,
@@ -53,23 +47,29 @@ impl Broker {
             time: Timestamp::now(),
             reply_id: given.reply_id.clone(),
         };
-        let Some(prompt) = self.store.approve(&prompt.id, approval).await?.map(Arc::new) else {
-            let stored = self.store.prompt(&prompt.id).await?;
+        let store = &self.board.store;
+        let Some(prompt) = store.approve(&prompt.id, approval).await?.map(Arc::new) else {
+            let stored = store.prompt(&prompt.id).await?;
             let replied = stored.map_or(ReplyOutcome::Unknown, |prompt| self.replied_before(prompt, given));
             return Ok(Approved::NotYet(replied));
         };
-        if let Some(waiting) = self.state().waiting.get_mut(&prompt.id) {
-            waiting.prompt = prompt.clone();
-        }
         if prompt.approvals.len() < 2 {
-            let _ = self.changes.send(Change::Approved(prompt.clone()));
-            return Ok(Approved::NotYet(ReplyOutcome::Recorded(prompt)));
+            self.board.approved(prompt.clone());
         }
-        let mut all = prompt.approvals.iter().map(|one| &one.always);
-        let agreed = all.next().cloned().flatten();
-        let reply = agreed
-            .filter(|always| all.all(|other| other.as_ref() == Some(always)))
-            .map_or(Reply::Once, Reply::Always);
-        Ok(Approved::Enough(prompt, reply))
+        Ok(agreed(prompt))
     }
+}
+
+/// Says what those who approved agree on; one alone decides nothing. Two may be stored without a decision, if the service
+/// died in between: then the next reply decides, whosever it is of them.
+fn agreed(prompt: Arc<Prompt>) -> Approved {
+    if prompt.approvals.len() < 2 {
+        return Approved::NotYet(ReplyOutcome::Recorded(prompt));
+    }
+    let mut all = prompt.approvals.iter().map(|one| &one.always);
+    let agreed = all.next().cloned().flatten();
+    let reply = agreed
+        .filter(|always| all.all(|other| other.as_ref() == Some(always)))
+        .map_or(Reply::Once, Reply::Always);
+    Approved::Enough(prompt, reply)
 }

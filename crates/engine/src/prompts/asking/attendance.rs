@@ -4,36 +4,22 @@
 
 use std::time::{Duration, Instant};
 
-use toolgate_model::{Prompt, PromptId, Unanswered};
+use toolgate_model::{Prompt, Unanswered};
 use toolgate_permission::Refusal;
 
-use super::{Broker, Unattended};
+use super::super::exchange::Unattended;
+use super::Asking;
 
 /// The time that approvers have to come back whose connection broke, where prompts are not to wait unseen.
 const COME_BACK: Duration = Duration::from_secs(10);
 
-impl Broker {
-    /// Returns how many connected approvers see this prompt.
-    pub fn approvers_for(&self, prompt: &Prompt) -> usize {
-        self.state().presence.count(prompt)
-    }
-
-    /// Notes that whoever was shown a prompt as a form dismissed it without an answer: it stays open for others, or ends
-    /// by the policy for prompts that nobody sees.
-    pub fn dismiss(&self, prompt: &PromptId) {
-        let mut state = self.state();
-        if state.waiting.contains_key(prompt) {
-            state.presence.dismiss(prompt, Instant::now());
-            self.visits.notify_waiters();
-        }
-    }
-
+impl Asking {
     /// Refuses a prompt that nobody sees, if it is not to wait then.
     pub(super) fn check_attended(&self, prompt: &Prompt, unattended: Unattended) -> Result<(), Refusal> {
         let is_attended = match unattended {
             Unattended::Wait => true,
-            Unattended::Refuse => self.approvers_for(prompt) > 0,
-            Unattended::Attended(within) => self.state().presence.was_here(prompt, within, Instant::now()),
+            Unattended::Refuse => self.board.state().presence.count(prompt) > 0,
+            Unattended::Attended(within) => self.board.state().presence.was_here(prompt, within, Instant::now()),
         };
         if is_attended {
             return Ok(());
@@ -56,13 +42,20 @@ impl Broker {
             Some(Unanswered::Wait(_)) | None => self.policy.unattended,
         };
         loop {
-            let visit = self.visits.notified();
+            let visit = self.board.visits.notified();
             tokio::pin!(visit);
             visit.as_mut().enable();
             let left = match unattended {
                 Unattended::Wait => None,
-                Unattended::Refuse => self.state().presence.is_dismissed(prompt).then_some(Duration::ZERO),
-                Unattended::Attended(within) => self.state().presence.abandoned_in(prompt, within, Instant::now()),
+                Unattended::Refuse => self
+                    .board
+                    .state()
+                    .presence
+                    .is_dismissed(prompt)
+                    .then_some(Duration::ZERO),
+                Unattended::Attended(within) => {
+                    self.board.state().presence.abandoned_in(prompt, within, Instant::now())
+                }
             };
             match left {
                 None => visit.await,

@@ -1,33 +1,25 @@
-//! What the broker does with standing approvals: judging by them, counting their uses, taking them back.
+//! Judging by standing approvals, and counting their uses.
 //!
 //! *Invariant:* a use is counted in the store, durably and in one transaction with the question whether the grant is still
 //! there, before anything is done on the strength of it.
 
-use std::sync::Arc;
-
-use toolgate_model::{Ask, Grant, GrantId, GrantReach, Origin, SessionKey, Timestamp};
+use toolgate_model::{Ask, GrantId, Origin, Timestamp};
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
 use toolgate_permission::judgement::{self, Appraisal, Judgement};
 use toolgate_store::StoreError;
 
-use super::broker::{Broker, Question, Verdict};
-use super::grants::Standing;
+use super::super::grants::{Place, Standing};
+use super::{Asking, Question, Verdict};
 
-impl Broker {
-    /// Takes up the grants that outlast a run of the service.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn load(&self) -> Result<(), StoreError> {
-        let grants = self.store.grants(self.instance()).await?;
-        self.state().grants.add(grants);
-        Ok(())
-    }
-
+impl Asking {
     fn standing(&self, origin: &Origin, rights: &Rights, now: Timestamp) -> Standing {
-        let whose = (origin.workspace.as_str(), &origin.session);
-        self.state().grants.standing(whose, rights, self.approvals(), now)
+        let place = Place {
+            owner: self.board.instance(),
+            workspace: &origin.workspace,
+            session: &origin.session,
+        };
+        self.board.state().grants.standing(&place, rights, &self.approvals, now)
     }
 
     /// Judges a request and its parts for somebody who only wants to know. Returns the grants that allow it, too.
@@ -50,7 +42,7 @@ impl Broker {
     ///
     /// # Errors
     /// A rule denies it, or the store failed.
-    pub async fn decide(self: &Arc<Self>, ask: &Ask, origin: &Origin, rights: &Rights) -> Result<Verdict, Refusal> {
+    pub async fn decide(&self, ask: &Ask, origin: &Origin, rights: &Rights) -> Result<Verdict, Refusal> {
         loop {
             let now = Timestamp::now();
             let standing = self.standing(origin, rights, now);
@@ -77,15 +69,15 @@ impl Broker {
     }
 
     /// Counts a use of each grant, or of none: the store knows best whether they are still there.
-    async fn use_grants(self: &Arc<Self>, ids: &[GrantId]) -> Result<bool, StoreError> {
+    async fn use_grants(&self, ids: &[GrantId]) -> Result<bool, StoreError> {
         if ids.is_empty() {
             return Ok(true);
         }
-        let (broker, ids) = (self.clone(), ids.to_vec());
-        self.to_its_end(async move {
+        let (board, ids) = (self.board.clone(), ids.to_vec());
+        let counting = async move {
             let now = Timestamp::now();
-            let gone = broker.store.use_grants(&ids, now).await?;
-            let mut state = broker.state();
+            let gone = board.store.use_grants(&ids, now).await?;
+            let mut state = board.state();
             if gone.is_empty() {
                 state.grants.count(&ids, now);
             }
@@ -93,50 +85,7 @@ impl Broker {
                 state.grants.remove(id);
             }
             Ok(gone.is_empty())
-        })
-        .await
-    }
-
-    /// Returns the standing approvals of a workspace, or of all, oldest first.
-    pub fn grants(&self, workspace: Option<&str>) -> Vec<Grant> {
-        self.state().grants.list(workspace, Timestamp::now())
-    }
-
-    /// Takes a standing approval back, in the name of a principal if one is known.
-    ///
-    /// # Errors
-    /// The store failed; the approval stands.
-    pub async fn revoke(self: &Arc<Self>, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
-        let (id, by) = (id.clone(), by.to_owned());
-        self.change(|broker| async move {
-            let revoked = broker.store.revoke(&id, &by).await?;
-            let known = broker.state().grants.remove(&id);
-            Ok(revoked.or(known))
-        })
-        .await
-    }
-
-    /// Takes back every standing approval of a workspace: the next one of its name may be another folder.
-    ///
-    /// # Errors
-    /// The store failed; some approvals may stand.
-    pub async fn end_workspace(self: &Arc<Self>, workspace: &str, by: &str) -> Result<(), StoreError> {
-        for grant in self.grants(Some(workspace)) {
-            self.revoke(&grant.id, by).await?;
-        }
-        Ok(())
-    }
-
-    /// Takes back what was granted to a session only, because the session has ended.
-    ///
-    /// # Errors
-    /// The store failed; some approvals may stand.
-    pub async fn end_session(self: &Arc<Self>, session: &SessionKey) -> Result<(), StoreError> {
-        for grant in self.grants(Some(&session.workspace)) {
-            if grant.scope.reach == GrantReach::Session && grant.session == session.session {
-                self.revoke(&grant.id, "").await?;
-            }
-        }
-        Ok(())
+        };
+        self.board.to_its_end(counting).await
     }
 }

@@ -1,0 +1,115 @@
+//! Finding what other processes did to prompts and grants: services on the same data directory, and commands that answer or
+//! ask with a service of their own.
+//!
+//! *Invariant:* the store is looked at only while somebody waits or listens here, and then by one query over the ids of the
+//! open prompts. Only what differs is read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
+use toolgate_store::StoreError;
+
+use super::Board;
+
+/// How long what another process did may go unnoticed.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// What is to be read from the store.
+#[derive(Default)]
+struct Differences {
+    /// Prompts that are new or have changed, with the number of that state.
+    changed: Vec<(PromptId, u64)>,
+    /// Prompts that are not open any more.
+    gone: Vec<PromptId>,
+}
+
+impl Board {
+    /// Looks at the store now and then, from now on until nobody waits or listens.
+    pub(super) fn keep_looking(self: &Arc<Self>) {
+        if self.over.is_cancelled() || std::mem::replace(&mut self.state().is_looking, true) {
+            return;
+        }
+        let (board, over) = (Arc::downgrade(self), self.over.clone());
+        self.tasks.spawn(async move {
+            // Where the store says by itself that another process has written, the wait can be ended by that.
+            while over.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_some() {
+                let Some(board) = board.upgrade() else { return };
+                let Some(everything) = board.what_to_look_at() else {
+                    return;
+                };
+                let _gate = board.pass().await;
+                if let Err(error) = board.look(everything).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "what other processes did to prompts could not be read"
+                    );
+                }
+            }
+        });
+    }
+
+    /// Says whether all prompts are to be looked at, or only those on which calls wait; none if nobody needs to know.
+    fn what_to_look_at(&self) -> Option<bool> {
+        let mut state = self.state();
+        // Listeners come under this lock.
+        let listens = self.changes.receiver_count() > 0;
+        state.is_looking = listens || !state.waiting.is_empty();
+        state.is_looking.then_some(listens)
+    }
+
+    /// Brings what is shown up to date. The gate is passed.
+    pub(super) async fn look(&self, everything: bool) -> Result<(), StoreError> {
+        let stored = self.store.open_prompts().await?;
+        let Differences { changed, gone } = self.differences(stored, everything);
+        if changed.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let mut found = Vec::with_capacity(changed.len() + gone.len());
+        for (id, revision) in changed.into_iter().chain(gone.into_iter().map(|id| (id, 0))) {
+            let prompt = self.store.prompt(&id).await?;
+            found.push((id, revision, prompt));
+        }
+        // First, so that whoever is woken is judged by what was granted with the reply.
+        let grants = self.store.grants(&self.instance).await?;
+        self.state().grants.replace(grants);
+        for (id, revision, prompt) in found {
+            match prompt {
+                Some(prompt) if prompt.state == PromptState::Open => self.show(Arc::new(prompt), revision),
+                Some(prompt) => drop(self.ended(prompt)),
+                None => self.vanished(&id),
+            }
+        }
+        Ok(())
+    }
+
+    fn differences(&self, stored: Vec<(PromptId, u64)>, everything: bool) -> Differences {
+        let state = self.state();
+        let open: BTreeSet<&PromptId> = stored.iter().map(|(id, _)| id).collect();
+        let is_meant = |id: &PromptId| everything || state.waiting.contains_key(id);
+        let gone = state.open.keys().filter(|id| is_meant(id) && !open.contains(id));
+        let gone = gone.cloned().collect();
+        let is_new = |(id, revision): &(PromptId, u64)| {
+            everything && state.open.get(id).is_none_or(|shown| shown.revision != *revision)
+        };
+        Differences {
+            changed: stored.iter().filter(|one| is_new(one)).cloned().collect(),
+            gone,
+        }
+    }
+
+    /// Ends what is shown of a prompt that is not stored any more, because its call is not.
+    fn vanished(&self, id: &PromptId) {
+        let shown = self.state().open.get(id).map(|shown| shown.prompt.clone());
+        if let Some(prompt) = shown {
+            self.ended(Prompt {
+                state: PromptState::Withdrawn,
+                decision: Some(Decision::new(PromptOutcome::Withdrawn(
+                    "its call is not stored any more".to_owned(),
+                ))),
+                ..(*prompt).clone()
+            });
+        }
+    }
+}
