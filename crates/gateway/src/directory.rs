@@ -180,7 +180,7 @@ impl Directory {
             let answer = timeout(ASK_TIMEOUT, workspace_of(worker, kind, id, entry)).await;
             (worker, answer.unwrap_or_else(|_| Err(gone(&worker.name))))
         });
-        let (mut found, mut missing, mut away) = (Vec::new(), None, None);
+        let (mut found, mut missing, mut away, mut refused) = (Vec::new(), None, None, None);
         for (worker, answer) in join_all(asked).await {
             match answer {
                 Ok(workspace) if registry.counts(worker, &workspace) && caller.sees(&workspace) => {
@@ -192,10 +192,10 @@ impl Directory {
                     "a worker answers for a workspace that is another one's: its answer does not count"
                 ),
                 Err(status) if status.code() == Code::NotFound => missing = Some(status),
-                // What it says of the request itself.
-                Err(status) if [Code::InvalidArgument, Code::FailedPrecondition].contains(&status.code()) => {
-                    return Err(status);
-                }
+                // What it says of the request itself, which all of them say.
+                Err(status) if status.code() == Code::InvalidArgument => refused = Some(status),
+                // That an id is ambiguous is believed of those only that the configuration lists.
+                Err(status) if status.code() == Code::FailedPrecondition && worker.is_listed() => return Err(status),
                 Err(status) => {
                     tracing::debug!(%status, worker = worker.name, "a worker does not say what it has");
                     away = Some(gone(&worker.name));
@@ -209,7 +209,7 @@ impl Directory {
         } else if away.is_some() {
             found.clear();
         }
-        match (&found[..], away, missing) {
+        match (&found[..], away, missing.or(refused)) {
             ([(worker, workspace)], _, _) => {
                 self.learn(kind, id, worker, workspace);
                 Ok((*worker).clone())

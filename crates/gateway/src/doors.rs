@@ -23,11 +23,12 @@ use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode, V
 use toolgate_contract::OpenPortResponse;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{
-    MCP_SESSION, PORTS_PATH, Upgrade, end_to_end, guarded, named, parts_of, plain, refused,
+    MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, end_to_end, guarded, named, parts_of, plain, refused,
 };
 use toolgate_server::grpc::status;
 
 use crate::parts::Parts;
+use crate::tenants::Counted;
 use crate::wire::{Messages, decode, framed};
 
 /// The RPC whose answer names a port.
@@ -71,6 +72,10 @@ async fn passed_to_mcp(parts: &Parts, mut request: Request<Body>, arrived: Insta
         let id = HeaderValue::try_from(id).map_err(|error| Status::internal(error.to_string()))?;
         request.headers_mut().insert(MCP_SESSION, id);
     }
+    let counted = match *request.method() {
+        Method::POST => parts.tenants.run_mcp(&workspace)?,
+        _ => Counted::default(),
+    };
     // A client that only listens comes again, here or to another gateway.
     let ends_with_gateway = *request.method() == Method::GET;
     *request.headers_mut() = end_to_end(request.headers());
@@ -86,7 +91,7 @@ async fn passed_to_mcp(parts: &Parts, mut request: Request<Body>, arrived: Insta
         response.headers_mut().insert(MCP_SESSION, given);
     }
     let closing = ends_with_gateway.then(|| parts.closing.clone().cancelled_owned());
-    Ok(carried(response, closing, open))
+    Ok(carried(response, closing, (open, counted)))
 }
 
 /// Answers what is asked of an opened port.
@@ -126,12 +131,16 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     if let Some(place) = place.and_then(|place| HeaderValue::try_from(place).ok()) {
         response.headers_mut().insert(LOCATION, place);
     }
+    // The worker has done so, too, unless somebody else has taken its place.
+    for name in OF_ADDRESS {
+        response.headers_mut().remove(name);
+    }
     let Some(carries) = carries else {
-        return carried(response, None::<std::future::Pending<()>>, (open, counted));
+        return guarded(carried(response, None::<std::future::Pending<()>>, (open, counted)));
     };
     let (response, both) = carries.join(response);
     let Some(both) = both else {
-        return carried(response, None::<std::future::Pending<()>>, (open, counted));
+        return guarded(carried(response, None::<std::future::Pending<()>>, (open, counted)));
     };
     let closing = parts.closing.clone();
     parts.tunnels.spawn(async move {

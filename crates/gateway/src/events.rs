@@ -32,6 +32,9 @@ use crate::wire::{framed, streaming};
 /// What the first letter of a token says: how to read the rest.
 const VERSION: char = '1';
 
+/// Bytes of the longest token: of some ten thousand workers.
+const MAX_TOKEN_BYTES: usize = 1024 * 1024;
+
 /// How far a stream was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +76,9 @@ impl Position {
     }
 
     fn read(token: &str) -> Option<Self> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return None;
+        }
         let json = URL_SAFE_NO_PAD.decode(token.strip_prefix(VERSION)?).ok()?;
         let read: Self = serde_json::from_slice(&json).ok()?;
         let are_counts = read.workers.values().chain([&read.number]).all(|number| *number >= 0);
@@ -176,7 +182,7 @@ pub(crate) async fn watch(
             let resume_token = {
                 let mut position = position.lock();
                 position.number += i64::from(!matches!(event.event, Some(event::Event::Heartbeat(_))));
-                position.workers.insert(worker, event.sequence);
+                position.workers.insert(worker, event.sequence.max(0));
                 event.sequence = position.number;
                 position.token()
             };

@@ -85,6 +85,7 @@ pub(crate) fn of_all<F: Followed>(
                 let task = followers.spawn(follow(by, followed(worker)));
                 running.push((worker.clone(), task));
             }
+            while followers.try_join_next().is_some() {}
             if known.changed().await.is_err() {
                 return;
             }
@@ -118,6 +119,9 @@ async fn follow<F: Followed>(by: Follower<F::Told>, mut followed: F) {
 fn may_come_back(status: &Status) -> bool {
     [
         Code::Unavailable,
+        // It is about the gateway: whether the client may, the gateway knows. A worker that starts does not know it yet.
+        Code::Unauthenticated,
+        Code::ResourceExhausted,
         Code::Aborted,
         Code::Cancelled,
         Code::Unknown,

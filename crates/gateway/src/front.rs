@@ -123,7 +123,10 @@ impl Parts {
             Way::Own(Own::Workspaces) => return own::workspaces(&self, &caller, decode(&first)?).await,
             Way::Own(Own::OpenWorkspace) => {
                 let question: OpenWorkspaceRequest = decode(&first)?;
-                self.tenants.open(&self.registry, &question.workspace)?;
+                // Others learn nothing of a tenant: the worker refuses them.
+                if caller.sees(&question.workspace) {
+                    self.tenants.open(&self.registry, &question.workspace)?;
+                }
                 let worker = own::opener(&self, &caller, question).await?;
                 let answer = self.pass(worker, caller, whole(messages, &[]), about).await;
                 self.registry.refresh().await;
@@ -253,14 +256,18 @@ impl Parts {
             async { asked.await.unwrap_or_else(|_| Err(gone(&worker.name))) }
         });
         let mut answers: FuturesUnordered<_> = asked.collect();
-        let (mut missing, mut away, mut refused) = (None, None, None);
+        let (mut known, mut missing, mut away, mut refused) = (None, None, None, None);
+        // All of them: a worker that says yes too soon does not keep the request from the one that it is for.
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok(answer) => return Ok(unary(&answer)),
+                Ok(answer) => known = Some(answer),
                 Err(status) if status.code() == Code::NotFound => missing = Some(status),
                 Err(status) if status.code() == Code::Unavailable => away = Some(status),
                 Err(status) => refused = Some(status),
             }
+        }
+        if let Some(answer) = known {
+            return Ok(unary(&answer));
         }
         let told = refused.or(away).or(missing);
         Err(told.unwrap_or_else(|| gone("of this request")))

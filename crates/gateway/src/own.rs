@@ -64,7 +64,10 @@ pub(crate) async fn info(parts: &Parts, caller: &OnBehalf) -> Result<Response<Bo
                 info.warnings.push(status.message().to_owned());
                 continue;
             }
-            Err(status) => return Err(status),
+            Err(status) => {
+                info.warnings.push(format!("{}: {}", worker.name, status.message()));
+                continue;
+            }
         };
         let counting = theirs
             .workspaces
@@ -180,6 +183,10 @@ pub(crate) async fn opener(
         Err(status) if status.code() == Code::NotFound => {}
         Err(status) => return Err(status),
     }
+    let may_have = |worker: &&Arc<Worker>| {
+        let is_there = worker.facts.read().is_there;
+        is_there && worker.may_have(&question.workspace) && !worker.is_draining()
+    };
     let may_open = |worker: &&Arc<Worker>| {
         let roots = worker.facts.read().roots.clone();
         let is_below = |root: &String| std::path::Path::new(&question.directory).starts_with(root);
@@ -188,7 +195,8 @@ pub(crate) async fn opener(
     };
     let workers = parts.registry.workers();
     // One that may not says why.
-    let found = workers.iter().find(may_open).or(workers.first());
+    let found = workers.iter().filter(may_have).find(may_open);
+    let found = found.or_else(|| workers.iter().find(may_have)).or(workers.first());
     found.cloned().ok_or_else(|| gone("that opens workspaces"))
 }
 

@@ -48,7 +48,12 @@ impl Parts {
             let facts = worker.facts.read();
             facts.is_there && facts.refused.is_none()
         };
-        let there = workers.iter().find(is_usable).or(workers.first()).cloned();
+        // One that has registered itself may be in the hands of anybody: it is not told what is meant for others.
+        let listed = workers.iter().filter(|worker| worker.is_listed()).find(is_usable);
+        let there = listed
+            .or_else(|| workers.iter().find(is_usable))
+            .or(workers.first())
+            .cloned();
         there.ok_or_else(|| status::worker_gone("no worker has registered at this gateway"))
     }
 }

@@ -30,6 +30,8 @@ pub(crate) const EXECUTE: &str = "/toolgate.v1.ToolService/ExecuteTool";
 const WATCH: &str = "/toolgate.v1.ToolService/WatchCall";
 const REVERT: &str = "/toolgate.v1.ToolService/RevertCall";
 
+/// Bytes of a message that has not come whole: more than any event has.
+const MAX_PART_BYTES: usize = 256 * 1024 * 1024;
 /// How long a worker may stay away.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before a worker is tried again: at first, and at most.
@@ -145,6 +147,9 @@ impl Following {
                             (self.last, self.lost) = (Some(last), None);
                             return Ok(Some(frames));
                         }
+                        if self.read.len() > MAX_PART_BYTES {
+                            return Err(Status::out_of_range("a message of the worker is too large"));
+                        }
                     }
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();
@@ -153,7 +158,7 @@ impl Following {
                             return Ok(None);
                         }
                         // Lost on the way, or the worker stops: it may be back soon.
-                        if status.code() != Code::Unavailable {
+                        if !is_passing(&status) {
                             return Err(status);
                         }
                         self.lose();
@@ -198,10 +203,15 @@ impl Following {
             },
             Err(status) => status,
         };
-        if status.code() == Code::Unavailable {
+        if is_passing(&status) {
             return Ok(());
         }
         self.metrics.gateway_reattached("refused");
         Err(status)
     }
+}
+
+/// Says whether an answer is about the worker, which may be back soon. One that starts does not know the gateway yet.
+fn is_passing(status: &Status) -> bool {
+    [Code::Unavailable, Code::Unauthenticated].contains(&status.code())
 }

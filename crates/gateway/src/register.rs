@@ -51,7 +51,7 @@ const BUFFER: usize = 8;
 const MAX_WORKERS: usize = 10_000;
 
 /// Workspaces that a worker says to have.
-const MAX_WORKSPACES: usize = 10_000;
+pub(crate) const MAX_WORKSPACES: usize = 10_000;
 
 /// Letters of a secret: fewer could be guessed, more are none.
 const SECRET_LETTERS: std::ops::RangeInclusive<usize> = 32..=512;
@@ -97,7 +97,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if self.change(|one| one.seat = None).is_ok() {
+        let left = |one: &mut Registration| (one.seat, one.left) = (None, Some(Instant::now()));
+        if self.change(left).is_ok() {
             tracing::warn!(worker = self.worker.name, "the registration of a worker has ended");
         }
     }
@@ -156,6 +157,7 @@ impl Cluster {
             run: hello.run,
             said: names.into(),
             seat: Some(number),
+            left: None,
             draining: false,
         };
         let config = WorkerConfig {
@@ -173,6 +175,10 @@ impl Cluster {
         let worker = match known {
             Some(known) => {
                 known.renew(made);
+                // It may have been forgotten meanwhile.
+                if self.registry.named(&known.name).is_none() {
+                    self.registry.add(known.clone());
+                }
                 known
             }
             None => {

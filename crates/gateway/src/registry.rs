@@ -21,6 +21,7 @@ use toolgate_contract::{
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
+use crate::register::MAX_WORKSPACES;
 use crate::versions;
 use crate::wire::gone;
 use crate::worker::{Facts, Worker};
@@ -97,6 +98,7 @@ impl Registry {
             let has_seat = worker.registration.read().as_ref().is_none_or(|one| one.seat.is_some());
             !has_seat && worker.facts.read().is_away_for(MEMORY)
         };
+        self.contested.lock().retain(|(name, ..)| self.named(name).is_some());
         self.workers.send_if_modified(|workers| {
             let is_some_gone = workers.iter().any(is_gone);
             if is_some_gone {
@@ -301,6 +303,9 @@ struct Answer {
 
 /// Asks a worker what it is and has.
 async fn learn(worker: &Worker) {
+    if worker.has_left() {
+        return away(&mut worker.facts.write(), worker, "its registration has ended");
+    }
     let answer = timeout(ASK_TIMEOUT, answer(worker)).await;
     let mut facts = worker.facts.write();
     match answer {
@@ -379,6 +384,9 @@ async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>)
         };
         let page: ListWorkspacesResponse = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await?;
         workspaces.extend(page.workspaces);
+        if workspaces.len() > MAX_WORKSPACES {
+            return Err(Status::failed_precondition("it has too many workspaces"));
+        }
         page_token = page.next_page_token;
         if page_token.is_empty() {
             break page.roots;

@@ -63,6 +63,11 @@ impl Tenants {
             .filter(move |(tenant, _)| tenant.workspaces.contains(&workspace))
     }
 
+    /// Counts a request of an MCP client until it is answered, or refuses it.
+    pub(crate) fn run_mcp(&self, workspace: &str) -> Result<Counted, Status> {
+        self.run(EXECUTING[0], workspace)
+    }
+
     /// Counts a request, if it makes a call, or refuses it.
     pub(crate) fn run(&self, path: &str, workspace: &str) -> Result<Counted, Status> {
         let mut counted = Counted::default();

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use anyhow::Context as _;
 use parking_lot::{Mutex, RwLock};
 use prost::Message;
+use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::codegen::http::header::{
@@ -27,6 +28,7 @@ use toolgate_config::service::WorkerConfig;
 use toolgate_contract::WorkspaceInfo;
 use toolgate_model::WorkspaceSet;
 use toolgate_server::app::outgoing::{self, Pems};
+use toolgate_server::app::registration::GRACE;
 use toolgate_server::grpc::auth::ENTRY;
 use toolgate_server::grpc::status;
 use toolgate_telemetry::WorkerFacts;
@@ -99,6 +101,8 @@ pub(crate) struct Registration {
     pub(crate) said: Arc<[String]>,
     /// Which registration this is; none when its stream has ended.
     pub(crate) seat: Option<u64>,
+    /// When its stream ended.
+    pub(crate) left: Option<Instant>,
     /// Whether it takes no more calls.
     pub(crate) draining: bool,
 }
@@ -185,11 +189,12 @@ impl Worker {
 
     /// Goes on with a worker that has registered again, perhaps elsewhere.
     pub(crate) fn renew(&self, other: Self) {
-        self.lines.lock().clear();
         *self.config.write() = other.config.into_inner();
         *self.endpoint.write() = other.endpoint.into_inner();
         *self.token.write() = other.token.into_inner();
         *self.registration.write() = other.registration.into_inner();
+        // Now new ones lead to where it is.
+        self.lines.lock().clear();
         self.facts.write().was_told = false;
     }
 
@@ -209,8 +214,18 @@ impl Worker {
         self.registration.read().as_ref().is_some_and(|one| one.draining)
     }
 
+    /// Says whether it had registered itself, and has not come back.
+    pub(crate) fn has_left(&self) -> bool {
+        let registration = self.registration.read();
+        let left = registration.as_ref().and_then(|one| one.left);
+        left.is_some_and(|left| left.elapsed() > GRACE)
+    }
+
     /// Says so if it is there and is not to be used.
     fn usable(&self) -> Result<(), Status> {
+        if self.has_left() {
+            return Err(gone(&self.name));
+        }
         match &self.facts.read().refused {
             None => Ok(()),
             Some(why) => Err(status::worker_gone(&format!(

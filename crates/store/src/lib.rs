@@ -428,6 +428,9 @@ pub trait Prompts: Send + Sync + 'static {
     /// may have ended by time.
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError>;
 
+    /// Returns a grant, whosever it is.
+    async fn grant(&self, id: &GrantId) -> Result<Option<Grant>, StoreError>;
+
     /// Deletes a grant, which `by` takes back; returns it, or `None` if there is none. `by` may be empty.
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
 }

@@ -45,8 +45,11 @@ impl ApprovalPolicy {
         names.any(|name| name == "*" || name == permission)
     }
 
-    /// Returns whether a grant holds for a call: not if somebody gave it to themselves.
+    /// Returns whether a grant holds for a call: not if somebody gave it to themselves, or alone where it takes two.
     pub fn holds_for(&self, grant: &Grant, rights: &Rights) -> bool {
+        if self.takes_two(&grant.permission) && grant.approvers.len() < 2 {
+            return false;
+        }
         let own = |approver: &&String| rights.requesters.contains(approver);
         let mut own = grant.approvers.iter().filter(own);
         own.all(|approver| self.allows_self(&grant.workspace, approver))

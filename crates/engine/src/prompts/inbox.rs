@@ -260,6 +260,14 @@ impl Inbox {
         Ok(grants)
     }
 
+    /// Returns a standing approval, also one for another run of the service.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn grant(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+        self.board.store.grant(id).await
+    }
+
     /// Takes a standing approval back, in the name of a principal if one is known.
     ///
     /// # Errors

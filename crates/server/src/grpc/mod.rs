@@ -97,7 +97,7 @@ pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
 pub mod doors {
     pub use super::answers::{plain, refused};
     pub use super::mcp::{PATH as MCP_PATH, SESSION as MCP_SESSION, named};
-    pub use super::ports::{PATH as PORTS_PATH, Upgrade, end_to_end, guarded, parts_of};
+    pub use super::ports::{OF_ADDRESS, PATH as PORTS_PATH, Upgrade, end_to_end, guarded, parts_of};
 }
 
 /// Flow-control windows: over a distance one window travels per round trip.

@@ -279,8 +279,8 @@ impl PermissionService for Permissions {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = toolgate_model::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
         let inbox = self.0.engine.inbox();
-        let mut standing = inbox.grants(None).await.map_err(status::store)?.into_iter();
-        if standing.any(|grant| grant.id == id && !caller.sees(&grant.workspace)) {
+        let standing = inbox.grant(&id).await.map_err(status::store)?;
+        if standing.is_some_and(|grant| !caller.sees(&grant.workspace)) {
             return Err(status::not_found("grant", id.as_str()));
         }
         let by = caller.principal().id();

@@ -61,8 +61,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 const FOR_SERVICE: [HeaderName; 6] = [HOST, AUTHORIZATION, COOKIE, REFERER, EXPECT, tunnel::TUNNEL];
 
 /// What a program may not say, because browsers take it for all pages of the address, or keep it.
-const OF_ADDRESS: [HeaderName; 14] = [
-    tunnel::TUNNEL,
+pub const OF_ADDRESS: [HeaderName; 13] = [
     SET_COOKIE,
     WWW_AUTHENTICATE,
     STRICT_TRANSPORT_SECURITY,
@@ -287,7 +286,7 @@ fn for_program(headers: &HeaderMap, port: u16, upgrade: Option<&Upgrade>) -> Hea
 /// Returns the headers of an answer as the client gets them.
 fn for_client(headers: &HeaderMap, port: &OpenPort) -> HeaderMap {
     let mut sent = end_to_end(headers);
-    for name in OF_ADDRESS {
+    for name in OF_ADDRESS.iter().chain([&tunnel::TUNNEL]) {
         sent.remove(name);
     }
     let location = sent.get(LOCATION).and_then(|location| location.to_str().ok());

@@ -472,6 +472,11 @@ impl Prompts for LocalStore {
         self.readers.read(move |db| grants(db, &owner)).await
     }
 
+    async fn grant(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| grant(db, &id)).await
+    }
+
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
         let (id, by) = (id.clone(), by.to_owned());
         self.writer.tell(move |db, outbox| revoke(db, outbox, &id, &by)).await

@@ -68,8 +68,14 @@ impl Board {
         }
         let mut found = Vec::with_capacity(changed.len() + gone.len());
         for (id, revision) in changed.into_iter().chain(gone.into_iter().map(|id| (id, 0))) {
-            let prompt = self.store.prompt(&id).await?;
-            found.push((id, revision, prompt));
+            // One that cannot be read, perhaps of a newer release, keeps back no other.
+            match self.store.prompt(&id).await {
+                Ok(prompt) => found.push((id, revision, prompt)),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(prompt = %id, error, "a prompt cannot be read");
+                }
+            }
         }
         // First, so that whoever is woken is judged by what was granted with the reply.
         let grants = self.store.grants(&self.instance).await?;

@@ -38,7 +38,7 @@ impl Inbox {
         };
         let principal = given.principal.id();
         if prompt.approvals.iter().any(|earlier| earlier.principal == principal) {
-            return Ok(agreed(prompt));
+            return Ok(agreed(prompt, approvals));
         }
         let approval = Approval {
             principal,
@@ -56,14 +56,16 @@ impl Inbox {
         if prompt.approvals.len() < 2 {
             self.board.approved(prompt.clone());
         }
-        Ok(agreed(prompt))
+        Ok(agreed(prompt, approvals))
     }
 }
 
 /// Says what those who approved agree on; one alone decides nothing. Two may be stored without a decision, if the service
 /// died in between: then the next reply decides, whosever it is of them.
-fn agreed(prompt: Arc<Prompt>) -> Approved {
-    if prompt.approvals.len() < 2 {
+fn agreed(prompt: Arc<Prompt>, approvals: &ApprovalPolicy) -> Approved {
+    // One may have been recorded where other rules held.
+    let counts = |one: &&Approval| approvals.may_answer(&prompt, &one.principal);
+    if prompt.approvals.iter().filter(counts).count() < 2 {
         return Approved::NotYet(ReplyOutcome::Recorded(prompt));
     }
     let mut all = prompt.approvals.iter().map(|one| &one.always);
