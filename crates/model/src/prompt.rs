@@ -449,6 +449,9 @@ pub struct Grant {
     pub owner: InstanceId,
     /// The workspace that it holds for.
     pub workspace: String,
+    /// The folder of that workspace; empty if it is not known.
+    #[serde(default)]
+    pub worktree: String,
     /// The session in which it was given.
     pub session: SessionId,
     /// How far it reaches, and what ends it.

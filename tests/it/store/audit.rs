@@ -95,6 +95,7 @@ pub(crate) async fn people_are_recorded(fixture: &dyn Fixture) {
         id: GrantId::from("g"),
         owner: instance.clone(),
         workspace: "main".to_owned(),
+        worktree: String::new(),
         session: SessionId::from("s"),
         scope: GrantScope::default(),
         permission: "bash".to_owned(),

@@ -33,6 +33,7 @@ fn grant(id: &str, owner: &InstanceId) -> Grant {
         id: GrantId::from(id),
         owner: owner.clone(),
         workspace: "main".to_owned(),
+        worktree: String::new(),
         session: SessionId::from("s"),
         scope: GrantScope::default(),
         permission: "bash".to_owned(),

@@ -158,6 +158,8 @@ pub(super) struct ReplyContext<'a> {
     pub(super) ask: &'a Ask,
     /// Who replied, as it is shown.
     pub(super) by: &'a str,
+    /// The folder that whoever asks works in; empty if that is not known.
+    pub(super) worktree: &'a str,
     /// Everybody who approved, as the service knows them.
     pub(super) approvers: Vec<String>,
 }

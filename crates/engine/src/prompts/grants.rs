@@ -3,6 +3,7 @@
 //! *Invariant:* pure, and no more than a copy: the store decides whether a grant is still there and counts its uses.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use toolgate_model::{Action, Always, Grant, GrantId, InstanceId, Rule, SessionId, Timestamp};
 use toolgate_permission::Rights;
@@ -91,6 +92,8 @@ impl Grants {
             .0
             .iter()
             .filter(|grant| place.is_reached_by(grant, now) && approvals.holds_for(grant, rights))
+            // Workspaces of two processes may have one name and lie in different folders.
+            .filter(|grant| grant.worktree.is_empty() || Path::new(&grant.worktree) == &*rights.worktree)
             .collect();
         holding.sort_by_key(|grant| grant.scope.uses.is_none());
         Standing {
@@ -102,7 +105,13 @@ impl Grants {
 
 /// Makes the grants that an `always` reply leaves behind: word for word what the prompt listed, or what was chosen of it.
 pub(super) fn make_grants(from: &ReplyContext<'_>, always: &Always) -> Vec<Grant> {
-    let ReplyContext { prompt, ask, by, .. } = *from;
+    let ReplyContext {
+        prompt,
+        ask,
+        by,
+        worktree,
+        ..
+    } = *from;
     let chosen = if always.patterns.is_empty() {
         &ask.always
     } else {
@@ -118,6 +127,7 @@ pub(super) fn make_grants(from: &ReplyContext<'_>, always: &Always) -> Vec<Grant
         id: GrantId::generate(),
         owner: prompt.owner.clone(),
         workspace: prompt.workspace.clone(),
+        worktree: worktree.to_owned(),
         session: prompt.session.clone(),
         scope: always.scope,
         permission: ask.permission.clone(),

@@ -85,13 +85,24 @@ impl Inbox {
         if !approvals.may_answer(&prompt, &given.principal.id()) {
             return Ok(ReplyOutcome::NotAllowed(prompt));
         }
+        let rights = asker.and_then(|asker| asker.rights);
+        let worktree = rights
+            .as_ref()
+            .and_then(|rights| rights.worktree.to_str())
+            .unwrap_or_default();
         match self.approve(prompt, &given, &approvals).await? {
-            Approved::Enough(prompt, reply) => self.decide(&prompt, reply, &given).await,
+            Approved::Enough(prompt, reply) => self.decide(&prompt, reply, &given, worktree).await,
             Approved::NotYet(replied) => Ok(replied),
         }
     }
 
-    async fn decide(&self, prompt: &Prompt, reply: Reply, given: &ApproverReply) -> Result<ReplyOutcome, StoreError> {
+    async fn decide(
+        &self,
+        prompt: &Prompt,
+        reply: Reply,
+        given: &ApproverReply,
+        worktree: &str,
+    ) -> Result<ReplyOutcome, StoreError> {
         let decision = Decision {
             reply_id: given.reply_id.clone(),
             by: given.by.clone(),
@@ -99,7 +110,7 @@ impl Inbox {
             ..Decision::new(PromptOutcome::Replied(reply.clone()))
         };
         for _ in 0..MAX_ROUNDS {
-            let (Consequences { also, grants }, beside) = self.consequences(prompt, &reply, given).await?;
+            let (Consequences { also, grants }, beside) = self.consequences(prompt, &reply, given, worktree).await?;
             let uses: Vec<(PromptId, Vec<GrantId>)> = also
                 .iter()
                 .map(|settlement| (settlement.prompt.clone(), settlement.uses.clone()))
@@ -160,6 +171,7 @@ impl Inbox {
         prompt: &Prompt,
         reply: &Reply,
         given: &ApproverReply,
+        worktree: &str,
     ) -> Result<(Consequences, Option<BTreeSet<PromptId>>), StoreError> {
         // Questions neither settle permission prompts nor are settled with them.
         let (Some(ask), Reply::Always(_) | Reply::Reject { .. }) = (prompt.ask(), reply) else {
@@ -175,6 +187,7 @@ impl Inbox {
             prompt,
             ask,
             by: &given.by,
+            worktree,
             approvers: self.approvals.approvers(prompt, given),
         };
         let consequences = cascade::consequences(&from, reply, &others, &known);

@@ -169,6 +169,7 @@ mod tests {
             id: GrantId::from("g"),
             owner: InstanceId::generate(),
             workspace: "w".to_owned(),
+            worktree: String::new(),
             session: SessionId::from(session),
             scope: GrantScope {
                 reach,

@@ -114,6 +114,7 @@ proptest! {
             id: GrantId::from("g"),
             owner: InstanceId::from("i"),
             workspace: "w".to_owned(),
+            worktree: String::new(),
             permission: "bash".to_owned(),
             pattern: "ls".to_owned(),
             prompt: PromptId::from("p"),
