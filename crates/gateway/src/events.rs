@@ -233,6 +233,7 @@ mod tests {
         for wrong in ["x", "1", "1?", "1e30", "2e30"] {
             assert!(Position::read(wrong).is_none(), "{wrong}");
         }
+        assert!(Position::read(&format!("1{}", "A".repeat(MAX_TOKEN_BYTES))).is_none());
         let negative = Position { number: -1, ..position };
         assert!(Position::read(&negative.token()).is_none());
     }

@@ -9,6 +9,7 @@ use toolgate_model::{
     PromptState, SessionId, Timestamp,
 };
 
+use super::super::grants::{Grants, Place};
 use super::*;
 
 fn origin(requester: &Principal) -> Origin {
@@ -104,29 +105,8 @@ proptest! {
         let expected = allows_self || !behind.contains(&answering);
         prop_assert_eq!(policy.may_answer(&prompt(&call), &answering.id()), expected);
         // Neither does what they allowed for somebody else.
-        let grant = Grant {
-            session: SessionId::from("s"),
-            scope: GrantScope::default(),
-            title: String::new(),
-            by: String::new(),
-            uses: 0,
-            last_used: None,
-            id: GrantId::from("g"),
-            owner: InstanceId::from("i"),
-            workspace: "w".to_owned(),
-            worktree: String::new(),
-            permission: "bash".to_owned(),
-            pattern: "ls".to_owned(),
-            prompt: PromptId::from("p"),
-            approvers: vec![answering.id()],
-            created: Timestamp(0),
-        };
-        let rights = Rights {
-            rules: Arc::default(),
-            ancestors: Vec::new(),
-            worktree: Path::new("/w").into(),
-            requesters: Arc::default(),
-        };
+        let grant = granted(vec![answering.id()]);
+        let rights = working_in("/w");
         prop_assert_eq!(policy.holds_for(&grant, &rights.of_requesters(&call)), expected);
     }
 }
@@ -140,4 +120,72 @@ fn some_permissions_take_two() {
     assert!(policy(&["edit", "bash"]).takes_two("bash"));
     assert!(policy(&["*"]).takes_two("bash"));
     assert!(!policy(&["edit"]).takes_two("bash"));
+}
+
+fn granted(approvers: Vec<String>) -> Grant {
+    Grant {
+        session: SessionId::from("s"),
+        scope: GrantScope::default(),
+        title: String::new(),
+        by: String::new(),
+        uses: 0,
+        last_used: None,
+        id: GrantId::from("g"),
+        owner: InstanceId::from("i"),
+        workspace: "w".to_owned(),
+        worktree: String::new(),
+        permission: "bash".to_owned(),
+        pattern: "ls".to_owned(),
+        prompt: PromptId::from("p"),
+        approvers,
+        created: Timestamp(0),
+    }
+}
+
+fn working_in(folder: &str) -> Rights {
+    Rights {
+        rules: Arc::default(),
+        ancestors: Vec::new(),
+        worktree: Path::new(folder).into(),
+        requesters: Arc::default(),
+    }
+}
+
+#[test]
+fn what_one_has_granted_does_not_stand_where_it_takes_two() {
+    let policy = ApprovalPolicy {
+        second_approver: vec!["bash".to_owned()],
+        ..ApprovalPolicy::default()
+    };
+    let rights = working_in("/w");
+    let one = granted(vec!["token:ann".to_owned()]);
+    assert!(ApprovalPolicy::default().holds_for(&one, &rights));
+    assert!(!policy.holds_for(&one, &rights));
+    let two = granted(vec!["token:ann".to_owned(), "token:bob".to_owned()]);
+    assert!(policy.holds_for(&two, &rights));
+    let other = Grant {
+        permission: "edit".to_owned(),
+        ..one
+    };
+    assert!(policy.holds_for(&other, &rights));
+}
+
+#[test]
+fn what_was_granted_in_a_folder_holds_in_no_other_one() {
+    let mut grants = Grants::default();
+    let grant = granted(Vec::new());
+    let (owner, session) = (grant.owner.clone(), grant.session.clone());
+    grants.add([Grant {
+        worktree: "/w".to_owned(),
+        ..grant
+    }]);
+    let place = Place {
+        owner: &owner,
+        workspace: "w",
+        session: &session,
+    };
+    for (folder, count) in [("/w", 1), ("/elsewhere", 0)] {
+        let standing = grants.standing(&place, &working_in(folder), &ApprovalPolicy::default(), Timestamp(1));
+        assert_eq!(standing.rules.len(), count, "{folder}");
+    }
 }
