@@ -135,10 +135,10 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     for name in OF_ADDRESS {
         response.headers_mut().remove(name);
     }
-    let Some(carries) = carries else {
-        return guarded(carried(response, None::<std::future::Pending<()>>, (open, counted)));
+    let (response, both) = match carries {
+        Some(carries) => carries.join(response),
+        None => (response, None),
     };
-    let (response, both) = carries.join(response);
     let Some(both) = both else {
         return guarded(carried(response, None::<std::future::Pending<()>>, (open, counted)));
     };
