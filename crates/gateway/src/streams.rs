@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 use tonic::{Code, Status};
@@ -19,7 +19,7 @@ use toolgate_server::grpc::status;
 use crate::directory::Kind;
 use crate::follow::{self, Followed, Follower, of_all};
 use crate::parts::Parts;
-use crate::wire::{Messages, decode, framed, streaming};
+use crate::wire::{Messages, decode, framed, gone, streaming};
 use crate::worker::Worker;
 
 /// Messages that are kept back until all prompts that are open were told.
@@ -27,6 +27,12 @@ const MAX_HELD: usize = 1000;
 
 /// How long a client waits for the prompts of a worker that is away, before the others are shown without.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Replies of one client that are under way; more wait.
+const MAX_REPLIES: usize = 16;
+
+/// How long a worker may take to answer a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Something that is heard of one worker.
 enum Heard {
@@ -268,7 +274,7 @@ fn told(
     watches_only: bool,
 ) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
     // Counted before they are followed: the first ones have these numbers.
-    let inbox = Inbox::new(parts.registry.workers().len());
+    let inbox = Inbox::new(parts.registry.workers_for(caller).len());
     let (receiver, tasks) = of_all(parts, caller, move |_| WorkersPrompts {
         open: open.clone(),
         watches_only,
@@ -334,21 +340,27 @@ pub(crate) fn channel(
         return Err(status::bad_field("message", "the first message of a channel is `open`"));
     };
     let told = told(&parts, &caller, open.clone(), false);
-    let replies = stream::try_unfold((messages, parts, caller, open.name), |mut state| async {
-        let (messages, parts, caller, name) = &mut state;
+    let replies = stream::try_unfold(messages, |mut messages| async {
         // The client has nothing more to say, or is gone: the other half shows which.
         let Ok(Some(message)) = messages.next().await else {
             return Ok(None);
         };
-        let result = match decode::<ChannelRequest>(&message)?.message {
-            Some(channel_request::Message::Reply(reply)) => answer(parts, caller, name, reply).await?,
-            Some(channel_request::Message::Open(_)) => {
-                return Err(status::bad_field("message", "the channel is already open"));
-            }
-            None => return Err(status::bad_field("message", "an empty message")),
-        };
-        Ok(Some((Told::ReplyResult(result), state)))
+        match decode::<ChannelRequest>(&message)?.message {
+            Some(channel_request::Message::Reply(reply)) => Ok(Some((reply, messages))),
+            Some(channel_request::Message::Open(_)) => Err(status::bad_field("message", "the channel is already open")),
+            None => Err(status::bad_field("message", "an empty message")),
+        }
     });
+    // One for a worker that hangs does not hold up those for others.
+    let about = Arc::new((parts, caller, open.name));
+    let replies = replies.map(move |reply: Result<PromptReply, Status>| {
+        let about = about.clone();
+        async move {
+            let (parts, caller, name) = &*about;
+            Ok(Told::ReplyResult(answer(parts, caller, name, reply?).await?))
+        }
+    });
+    let replies = replies.buffer_unordered(MAX_REPLIES);
     // The stream ends with what is told or at the first error; a client that only stops talking goes on listening.
     let both = stream::select(told, replies).scan(false, |failed, item| {
         let goes_on = !*failed;
@@ -369,7 +381,7 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
     let worker = match found {
         Ok(worker) => worker,
         // One of them says what becomes of a reply to a prompt that is not there.
-        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any()?,
+        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any(caller)?,
         Err(status) => return Err(status),
     };
     let question = ReplyPromptRequest {
@@ -377,6 +389,9 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
         name: name.to_owned(),
     };
     let path = "/toolgate.v1.PermissionService/ReplyPrompt";
-    let answer: ReplyPromptResponse = worker.ask(path, question, Some(&caller.entry())).await?;
+    let entry = caller.entry();
+    let asked = timeout(REPLY_TIMEOUT, worker.ask(path, question, Some(&entry)));
+    // The same reply once more is taken as this one, if the worker has it already.
+    let answer: ReplyPromptResponse = asked.await.unwrap_or_else(|_| Err(gone(&worker.name)))?;
     Ok(answer.result.unwrap_or_default())
 }

@@ -1,8 +1,11 @@
 //! Prompts and events of all workers as one stream, and replies that find their worker.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 use toolgate_contract::channel_response::Message;
@@ -26,6 +29,47 @@ async fn next(stream: &mut Streaming<ChannelResponse>) -> Message {
             message => return message,
         }
     }
+}
+
+#[test]
+fn a_reply_to_a_worker_that_hangs_holds_up_no_other_one() {
+    test(async {
+        let fleet = Fleet::start().await;
+        let (mut calls, mut prompts) = (Vec::new(), Vec::new());
+        for workspace in ["wa", "wb"] {
+            let call = fleet.tools(ANNA).execute_tool(bash(workspace, "echo ask 1")).await;
+            calls.push(call.unwrap().into_inner());
+            prompts.push(waiting(calls.last_mut().unwrap()).await);
+        }
+        let open = ChannelOpen {
+            name: "carl".to_owned(),
+            filter: Some(everybody()),
+        };
+        let (replies, requests) = mpsc::channel(8);
+        let send = async |message| replies.send(ChannelRequest { message: Some(message) }).await.unwrap();
+        send(channel_request::Message::Open(open)).await;
+        let opened = fleet.prompts(CARL).channel(ReceiverStream::new(requests)).await;
+        let mut channel = opened.unwrap().into_inner();
+        while !matches!(next(&mut channel).await, Message::SnapshotEnd(_)) {}
+        fleet.workers[0].send(Signal::STOP);
+        for prompt in &prompts {
+            send(channel_request::Message::Reply(reply(prompt, PromptDecision::Once))).await;
+        }
+        let result = async {
+            loop {
+                if let Message::ReplyResult(result) = next(&mut channel).await {
+                    break result;
+                }
+            }
+        };
+        let result = timeout(Duration::from_secs(4), result).await.expect("it does not wait");
+        assert_eq!(
+            (result.result(), result.prompt_id),
+            (ReplyResult::Accepted, prompts[1].prompt_id.clone())
+        );
+        fleet.workers[0].send(Signal::CONT);
+        fleet.assert_calm();
+    });
 }
 
 #[test]
