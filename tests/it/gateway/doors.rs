@@ -279,9 +279,11 @@ async fn opened_at(channel: &Channel, script: &Path) -> OpenPortResponse {
 fn the_path_of_a_port_says_whose_worker_it_is() {
     test(async {
         let door = Door::open("").await;
+        std::fs::create_dir_all(door.path("c/wc")).unwrap();
+        put(&door.path("c/wc/opencode.json"), r#"{"permission": "allow"}"#);
         let worker = door.worker("c", &["wc"]).await;
         door.ready(&[("c", &["wc"])]).await;
-        let opened = opened_at(&door.channel, &door.path("c/serve.py")).await;
+        let opened = opened_at(&door.channel, &door.path("c/wc/serve.py")).await;
         let (before, _) = opened.http_path.split_once("~c.").expect("it says more than the name");
         let client = crate::ports::client();
         for (path, expected) in [
