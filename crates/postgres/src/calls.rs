@@ -276,8 +276,8 @@ fn select(filter: &CallFilter) -> Query {
         .one_of("tool", filter.tools.iter().map(String::as_str))
         .one_of("reason", filter.reasons.iter().map(|reason| reason.as_str()))
         .is("parent", filter.parent.as_ref().map(|parent| parent.as_str()))
-        .is_whole("agent", filter.agent.as_deref())
-        .is_whole("requester", filter.requester.as_deref())
+        .whole("agent", filter.agent.as_deref())
+        .whole("requester", filter.requester.as_deref())
         .moment("created >= ", filter.from)
         .moment("created < ", filter.until)
         // Says the same of the days, so that the others are not looked at.

@@ -66,16 +66,23 @@ fn version(row: &Row, first: usize) -> Option<FileVersion> {
 }
 
 /// One side of all changes, by columns.
-fn versions<'c>(
-    sides: impl Iterator<Item = Option<&'c FileVersion>>,
-) -> (Vec<Option<&'c str>>, Vec<Option<i64>>, Vec<Option<i64>>) {
-    let (mut digests, mut bytes, mut modes) = (Vec::new(), Vec::new(), Vec::new());
-    for side in sides {
-        digests.push(side.map(|version| version.sha256.as_str()));
-        bytes.push(side.map(|version| signed(version.bytes)));
-        modes.push(side.and_then(|version| version.mode).map(i64::from));
+#[derive(Default)]
+struct Side<'c> {
+    digests: Vec<Option<&'c str>>,
+    bytes: Vec<Option<i64>>,
+    modes: Vec<Option<i64>>,
+}
+
+impl<'c> Side<'c> {
+    fn of(versions: impl Iterator<Item = Option<&'c FileVersion>>) -> Self {
+        let mut side = Self::default();
+        for version in versions {
+            side.digests.push(version.map(|version| version.sha256.as_str()));
+            side.bytes.push(version.map(|version| signed(version.bytes)));
+            side.modes.push(version.and_then(|version| version.mode).map(i64::from));
+        }
+        side
     }
-    (digests, bytes, modes)
 }
 
 #[async_trait]
@@ -113,8 +120,8 @@ impl Changes for PostgresStore {
                 .collect()
         };
         let (paths, shown) = (bytes(|change| &change.path), bytes(|change| &change.shown));
-        let before = versions(changes.iter().map(|change| change.before.as_ref()));
-        let after = versions(changes.iter().map(|change| change.after.as_ref()));
+        let before = Side::of(changes.iter().map(|change| change.before.as_ref()));
+        let after = Side::of(changes.iter().map(|change| change.after.as_ref()));
         let sql = "WITH place AS (SELECT day, number FROM call_days WHERE id = $1),
                    added AS (INSERT INTO changes (day, call, path, shown, before_sha256, before_bytes, before_mode,
                                                   after_sha256, after_bytes, after_mode)
@@ -134,12 +141,12 @@ impl Changes for PostgresStore {
                     key(call.as_str()),
                     paths,
                     shown,
-                    before.0,
-                    before.1,
-                    before.2,
-                    after.0,
-                    after.1,
-                    after.2
+                    before.digests,
+                    before.bytes,
+                    before.modes,
+                    after.digests,
+                    after.bytes,
+                    after.modes
                 ],
             )
             .await?;

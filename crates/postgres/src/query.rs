@@ -70,7 +70,7 @@ impl Query {
     }
 
     /// As [`Self::is`], of a column that has whole texts.
-    pub(crate) fn is_whole(self, column: &str, value: Option<&str>) -> Self {
+    pub(crate) fn whole(self, column: &str, value: Option<&str>) -> Self {
         match value {
             Some(value) => self.bind(&format!("{column} = "), Value::Text(escaped(value)), ""),
             None => self,

@@ -8,6 +8,8 @@
 //! change waits for it. Who reads audit or journal first has done what is in the outbox, so that a change that was answered is
 //! found there.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::sync::watch;
 use tokio_postgres::Row;
 use toolgate_model::{InstanceId, Timestamp};
@@ -42,6 +44,11 @@ pub(crate) enum Turn {
 pub(crate) struct Sequencer {
     recorder: Recorder,
     last: watch::Sender<u64>,
+    /// How many have asked that all be sequenced.
+    asked: AtomicU64,
+    /// How many of them have been served. Held by who serves: all who asked before it began are served by it, so that a
+    /// thousand who are woken at once ask the database once.
+    served: tokio::sync::Mutex<u64>,
 }
 
 impl Sequencer {
@@ -58,6 +65,8 @@ impl Sequencer {
         Ok(Self {
             recorder,
             last: watch::Sender::new(end.journal),
+            asked: AtomicU64::new(0),
+            served: tokio::sync::Mutex::default(),
         })
     }
 
@@ -85,11 +94,18 @@ impl Sequencer {
 
     /// Has all sequenced that is in the outbox; waits for who is at it.
     pub(crate) async fn catch_up(&self, db: &Database) -> Result<(), StoreError> {
+        let own = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut served = self.served.lock().await;
+        if *served >= own {
+            return Ok(());
+        }
+        let asked = self.asked.load(Ordering::Acquire);
         for _ in 0..MAX_BATCHES_PER_READ {
             if self.attempt(db, " FOR UPDATE").await? == Turn::Done {
                 break;
             }
         }
+        *served = asked;
         Ok(())
     }
 

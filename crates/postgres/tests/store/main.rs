@@ -10,7 +10,9 @@ mod crash;
 mod days;
 mod fixture;
 mod hanging;
+mod leases;
 mod migrations;
+mod retries;
 mod server;
 
 #[path = "../../../../tests/it/store"]
