@@ -30,9 +30,10 @@ CREATE SEQUENCE call_numbers;
 
 -- Where a call is. A partitioned table cannot say that an id is one call's only, on whatever day it was admitted.
 CREATE TABLE call_days (
-    id     text COLLATE "C" PRIMARY KEY,
-    day    bigint NOT NULL,
-    number bigint NOT NULL
+    id      text COLLATE "C" PRIMARY KEY,
+    full_id text COLLATE "C",
+    day     bigint NOT NULL,
+    number  bigint NOT NULL
 );
 CREATE INDEX call_days_by_day ON call_days (day);
 
@@ -41,7 +42,6 @@ CREATE TABLE calls (
     day            bigint NOT NULL,
     number         bigint NOT NULL,
     id             text COLLATE "C" NOT NULL,
-    full_id        text COLLATE "C",
     owner          text COLLATE "C" NOT NULL,
     workspace      text COLLATE "C" NOT NULL,
     full_workspace text COLLATE "C",

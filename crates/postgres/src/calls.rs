@@ -30,8 +30,15 @@ const EVENT_ROWS: i64 = 16;
 /// So many calls are taken over in one transaction.
 const CALLS_PER_ADOPTION: i64 = 64;
 
-/// Where a call is found by its id.
-const PLACED: &str = "call_days place JOIN calls c ON c.day = place.day AND c.number = place.number";
+/// Where a call is. It is asked for by itself: a statement that names the day has one partition to be planned with, and one
+/// that finds it in a table has all.
+const PLACE: &str = "SELECT day, number FROM call_days WHERE id = $1";
+
+/// The day and the number of a call.
+async fn place(db: &Database, id: &CallId) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = db.row("find a call", PLACE, values![key(id.as_str())]).await?;
+    Ok(row.map(|row| (row.get(0), row.get(1))))
+}
 
 /// Events as they are stored: one row of a flush.
 struct Batch {
@@ -92,11 +99,11 @@ async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent])
     let (agent, requester) = (escaped(&origin.agent), escaped(&origin.requester));
     let parent = origin.parent.as_ref().map(|parent| key(parent.as_str()));
     let day = day_of(record.created);
-    let sql = "WITH place AS (INSERT INTO call_days (id, day, number) VALUES ($1, $2, nextval('call_numbers'))
+    let sql = "WITH place AS (INSERT INTO call_days (id, full_id, day, number) VALUES ($1, $3, $2, nextval('call_numbers'))
                    ON CONFLICT (id) DO NOTHING RETURNING number),
-               created AS (INSERT INTO calls (day, number, id, full_id, owner, workspace, full_workspace, session,
-                       full_session, tool, state, created, ended, last_sequence, agent, requester, parent, reason, words, record)
-                   SELECT $2, number, $1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
+               created AS (INSERT INTO calls (day, number, id, owner, workspace, full_workspace, session, full_session, tool,
+                       state, created, ended, last_sequence, agent, requester, parent, reason, words, record)
+                   SELECT $2, number, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
                log AS (INSERT INTO events (day, call, first, last, ends, batch)
                    SELECT $2, number, $20, $21, $22, $23 FROM place WHERE $23::text IS NOT NULL),
                told AS (INSERT INTO outbox (entries) SELECT $24 FROM place WHERE $24::text IS NOT NULL)
@@ -221,11 +228,15 @@ async fn append_in(
 
 /// Writes the event of a call's end out, before the record that it is made from changes.
 async fn keep_end(session: &mut Session, record: &CallRecord) -> Result<(), StoreError> {
-    let sql = format!("SELECT c.day, c.number, c.record FROM {PLACED} WHERE place.id = $1 FOR UPDATE OF c");
-    let Some(call) = session.row(&sql, values![key(record.id.as_str())]).await? else {
+    let Some(place) = session.row(PLACE, values![key(record.id.as_str())]).await? else {
         return Ok(());
     };
-    let (day, number, json): (i64, i64, String) = (call.get(0), call.get(1), call.get(2));
+    let (day, number): (i64, i64) = (place.get(0), place.get(1));
+    let sql = "SELECT record FROM calls WHERE day = $1 AND number = $2 FOR UPDATE";
+    let Some(call) = session.row(sql, values![day, number]).await? else {
+        return Ok(());
+    };
+    let json: String = call.get(0);
     let sql = "SELECT first, last, batch FROM events WHERE day = $1 AND call = $2 AND ends";
     for row in session.rows(sql, values![day, number]).await? {
         let batch = encode("events", &events_in(row.get(0), row.get(2), Some(&json))?)?;
@@ -238,22 +249,26 @@ async fn keep_end(session: &mut Session, record: &CallRecord) -> Result<(), Stor
 }
 
 async fn get(db: &Database, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
-    let sql = format!("SELECT c.record FROM {PLACED} WHERE place.id = $1");
-    let row = db.row("read a call", &sql, values![key(id.as_str())]).await?;
+    let Some((day, number)) = place(db, id).await? else {
+        return Ok(None);
+    };
+    let sql = "SELECT record FROM calls WHERE day = $1 AND number = $2";
+    let row = db.row("read a call", sql, values![day, number]).await?;
     row.map(|row| decode("a call", row.get(0))).transpose()
 }
 
 async fn events_of(db: &Database, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
-    let sql = format!(
-        "SELECT e.first, e.last, e.batch, CASE WHEN e.ends THEN c.record END
-         FROM {PLACED} JOIN events e ON e.day = place.day AND e.call = place.number
-         WHERE place.id = $1 AND e.last > $2 ORDER BY e.last LIMIT $3"
-    );
-    let id = key(id.as_str());
     let (mut after, mut events) = (after, Vec::new());
+    let Some((day, number)) = place(db, id).await? else {
+        return Ok(events);
+    };
+    let sql = "SELECT first, last, batch,
+                   CASE WHEN ends THEN (SELECT record FROM calls WHERE day = $1 AND number = $2) END
+               FROM events WHERE day = $1 AND call = $2 AND last > $3 ORDER BY last LIMIT $4";
     while events.len() < items {
+        let what = "read the log of a call";
         let rows = db
-            .rows("read the log of a call", &sql, values![id, signed(after), EVENT_ROWS])
+            .rows(what, sql, values![day, number, signed(after), EVENT_ROWS])
             .await?;
         for row in &rows {
             let batch = events_in(row.get(0), row.get(2), row.get(3))?;
@@ -347,9 +362,7 @@ impl CallLog for PostgresStore {
 
     async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError> {
         let (from, to) = id.range_within();
-        let sql = "SELECT coalesce(c.full_id, c.id)
-                   FROM call_days place JOIN calls c ON c.day = place.day AND c.number = place.number
-                   WHERE place.id > $1 AND place.id < $2 ORDER BY place.id";
+        let sql = "SELECT coalesce(full_id, id) FROM call_days WHERE id > $1 AND id < $2 ORDER BY id";
         let rows = self
             .shared
             .db
