@@ -66,7 +66,7 @@ async fn who_is_silent_for_a_lease_is_dead_but_not_to_newcomers() {
     store.forget_dead_runs().unwrap();
     let rows = async || {
         let client = server.connect(&name).await.unwrap();
-        client.query("SELECT FROM instances", &[]).await.unwrap().len()
+        client.query_typed("SELECT FROM instances", &[]).await.unwrap().len()
     };
     until("the dead one is forgotten", async || rows().await == 1).await;
     assert!(!store.has_dead_runs());
