@@ -18,7 +18,13 @@ async fn a_day_goes_when_all_of_it_may() {
     let store = store.await.unwrap();
     let partitions = async || {
         let sql = "SELECT relname::text FROM pg_class WHERE relname ~ '^(calls|events)_d[0-9]{1,2}$' ORDER BY relname";
-        let rows = server.connect(&name).await.unwrap().query_typed(sql, &[]).await.unwrap();
+        let rows = server
+            .connect(&name)
+            .await
+            .unwrap()
+            .query_typed(sql, &[])
+            .await
+            .unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
     };
     for (id, day, ended) in [

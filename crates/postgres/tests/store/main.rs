@@ -14,6 +14,7 @@ mod leases;
 mod migrations;
 mod retries;
 mod server;
+mod tls;
 
 #[path = "../../../../tests/it/store"]
 mod store {

@@ -31,6 +31,7 @@ wait "$server"
 pub(crate) struct Server {
     programs: PathBuf,
     folder: PathBuf,
+    port: u16,
     /// Removes the folder, unless the shell does: what is static is never dropped.
     _folder: Option<TempDir>,
     keeper: Mutex<Option<Child>>,
@@ -60,6 +61,45 @@ fn is_root() -> bool {
 impl Server {
     /// Makes and starts a server. With `is_shared` it is for the whole run, and need not survive the loss of power.
     pub(crate) async fn start(is_shared: bool) -> Self {
+        let server = Self::make(is_shared);
+        server.resume().await;
+        server
+    }
+
+    /// Starts a server that listens on loopback with TLS as well, where it wants the password `secret`.
+    pub(crate) async fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let mut server = Self::make(false);
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        server.port = free.local_addr().unwrap().port();
+        let write = |name: &str, text: &str| {
+            let path = server.folder.join("data").join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if is_root() {
+                chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        };
+        write("server.crt", certificate);
+        write("server.key", key);
+        write(
+            "pg_hba.conf",
+            "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n",
+        );
+        let settings = format!("listen_addresses = '127.0.0.1'\nport = {}\nssl = on\n", server.port);
+        write("postgresql.auto.conf", &settings);
+        drop(free);
+        server.resume().await;
+        server.run("postgres", "ALTER ROLE toolgate PASSWORD 'secret'").await;
+        server
+    }
+
+    /// Returns the address of a database over TLS, by the name of a host.
+    pub(crate) fn address_with_tls(&self, host: &str, database: &str) -> String {
+        let port = self.port;
+        format!("postgres://toolgate:secret@{host}:{port}/{database}?sslmode=require&channel_binding=require")
+    }
+
+    fn make(is_shared: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("toolgate-pg-").tempdir().unwrap();
         let path = folder.path().to_owned();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -69,6 +109,7 @@ impl Server {
         let server = Self {
             programs: programs(),
             folder: path,
+            port: 5432,
             _folder: match is_shared {
                 true => {
                     let _ = folder.keep();
@@ -79,7 +120,6 @@ impl Server {
             keeper: Mutex::default(),
         };
         server.initialize(is_shared);
-        server.resume().await;
         server
     }
 
@@ -154,7 +194,8 @@ impl Server {
 
     /// Returns the address of a database.
     pub(crate) fn address(&self, database: &str) -> String {
-        format!("host={} user=toolgate dbname={database}", self.folder.display())
+        let (folder, port) = (self.folder.display(), self.port);
+        format!("host={folder} port={port} user=toolgate dbname={database}")
     }
 
     /// Connects beside the store.
