@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
-suites=" format clippy buf-lint buf-format buf-breaking unit features it readme conformance conformance-gateway documentation"
+suites=" format clippy buf-lint buf-format buf-breaking unit features postgres it readme conformance conformance-gateway documentation"
 suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
 wanted=" $* "
 summary=()
@@ -120,7 +120,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants it || wants readme || wants conformance || wants conformance-gateway || wants image; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants postgres || wants it || wants readme || wants conformance || wants conformance-gateway || wants image; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -147,6 +147,8 @@ else
 fi
 suite unit cargo test --locked --quiet --workspace --lib --bins
 suite features features
+# Where there is no server it fails: the store of a fleet is not to go untested.
+suite postgres cargo test --locked --quiet -p toolgate-postgres --test store
 skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)

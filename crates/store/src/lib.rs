@@ -13,12 +13,13 @@
 //!   verifies an export;
 //! - [`events`]: what the journal has of calls and prompts;
 //! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
+//! - [`change`], [`overlay`], [`output`], [`codec`]: what every store does alike with calls, facts, outputs, JSON and pages;
 //! - [`local`]: the embedded store. Its files in `local/`:
 //!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
 //!     runs are alive, and which of them is the service;
 //!   - `writer`, `queue`, `sequencer`, `checkpoint`, `readers`: the one connection that writes, what waits for it, what is told
 //!     at the end of each transaction, the write-ahead log, and the connections that read;
-//!   - `calls`, `prompts`, `facts` with `overlay`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
+//!   - `calls`, `prompts`, `facts`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
 //!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
@@ -27,9 +28,13 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
 pub mod audit;
+pub mod change;
+pub mod codec;
 pub mod events;
 pub mod local;
 pub mod outbox;
+pub mod output;
+pub mod overlay;
 
 use std::collections::BTreeSet;
 

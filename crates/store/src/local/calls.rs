@@ -6,86 +6,33 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
-use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Outcome, Timestamp};
+use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
 
-use super::error::{Doing, decode, encode, failed, limit, signed, unsigned};
+use super::error::{Doing, decode, encode, limit, signed, unsigned};
 use super::instances::Instances;
 use super::prompts;
 use super::query::Query;
 use super::{LocalStore, sessions};
-use crate::audit::Fact;
-use crate::outbox::{Entry, Outbox};
-use crate::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError, events};
+use crate::change::{Change, end_of};
+use crate::outbox::Outbox;
+use crate::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 /// So many calls are changed in one transaction: all that there are would be more than the log may have.
 const CALLS_PER_DELETE: i64 = 64;
 
-/// A record and events as they are stored; made before the writer is bothered.
-struct Change {
-    record: CallRecord,
-    json: String,
-    /// What a text is looked for in.
-    words: String,
+/// A change and its events as they are stored; made before the writer is bothered.
+struct Stored {
+    change: Change,
     events: Vec<(i64, String)>,
-    /// The number of the event that must be the last one now.
-    follows: u64,
-    /// Whether the end is among the events.
-    ends: bool,
-    /// What the journal has of it.
-    told: Vec<Entry>,
 }
 
-impl Change {
-    fn new(record: CallRecord, events: &[CallEvent]) -> Result<Self, StoreError> {
-        let follows = match events.first() {
-            Some(first) => first.sequence.checked_sub(1),
-            None => Some(record.last_sequence),
-        };
-        let last = events.last().map_or(record.last_sequence, |last| last.sequence);
-        let consecutive = events
-            .windows(2)
-            .all(|pair| pair[0].sequence.checked_add(1) == Some(pair[1].sequence));
-        let Some(follows) = follows.filter(|_| consecutive && last == record.last_sequence) else {
-            return Err(StoreError::Conflict(format!(
-                "the new events of call {} are not consecutive",
-                record.id
-            )));
-        };
-        let json = encode("a call", &record)?;
-        let ends = events.iter().any(|event| matches!(event.kind, EventKind::Ended(_)));
-        let told = events::of_call(&record, events);
-        let told = told.iter().map(Entry::try_from).collect::<Result<_, StoreError>>()?;
+impl Stored {
+    fn new(change: Change, events: &[CallEvent]) -> Result<Self, StoreError> {
         let events = events.iter().map(text_of).collect::<Result<_, StoreError>>()?;
-        let words = [&record.tool, record.id.as_str(), &record.title, &record.summary].join("\n");
-        Ok(Self {
-            words: words.to_lowercase(),
-            record,
-            json,
-            events,
-            follows,
-            ends,
-            told,
-        })
+        Ok(Self { change, events })
     }
 
-    /// The moment of the end: null exactly while the call is unfinished.
-    fn ended(&self) -> Option<i64> {
-        let record = &self.record;
-        record
-            .state
-            .is_terminal()
-            .then(|| record.ended.unwrap_or(record.created).millis())
-    }
-
-    /// Why it failed; null unless it did.
-    fn reason(&self) -> Option<&'static str> {
-        match &self.record.ending.as_ref()?.outcome {
-            Outcome::Failed { reason, .. } => Some(reason.as_str()),
-            Outcome::Completed { .. } => None,
-        }
-    }
-
-    fn create(self, db: &Connection, outbox: &mut Outbox) -> Result<Created, StoreError> {
+    fn create(mut self, db: &Connection, outbox: &mut Outbox) -> Result<Created, StoreError> {
         let CallRecord {
             id,
             owner,
@@ -95,7 +42,7 @@ impl Change {
             created,
             last_sequence,
             ..
-        } = &self.record;
+        } = &self.change.record;
         let added = db
             .prepare_cached(
                 "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record,
@@ -111,14 +58,14 @@ impl Change {
                     tool,
                     state.as_str(),
                     created.millis(),
-                    self.ended(),
+                    self.change.ended(),
                     signed(*last_sequence),
-                    self.json,
+                    self.change.json,
                     origin.agent,
                     origin.requester,
                     origin.parent.as_ref().map(|parent| parent.as_str()),
-                    self.reason(),
-                    self.words,
+                    self.change.reason(),
+                    self.change.words,
                 ])
             })
             .doing(db, "create a call")?;
@@ -127,12 +74,11 @@ impl Change {
             return Ok(Created::Taken(Box::new(taken)));
         }
         self.store_events(db, db.last_insert_rowid())?;
-        outbox.tell(Fact::admitted(&self.record));
-        self.tell(outbox);
+        self.change.tell(true, outbox);
         Ok(Created::New)
     }
 
-    fn append(self, db: &Connection, outbox: &mut Outbox) -> Result<(), StoreError> {
+    fn append(mut self, db: &Connection, outbox: &mut Outbox) -> Result<(), StoreError> {
         let CallRecord {
             id,
             owner,
@@ -140,8 +86,8 @@ impl Change {
             state,
             last_sequence,
             ..
-        } = &self.record;
-        if state.is_terminal() && !self.ends {
+        } = &self.change.record;
+        if state.is_terminal() && !self.change.ends {
             keep_end(db, id)?;
         }
         let number: Option<i64> = db
@@ -153,14 +99,14 @@ impl Change {
                 let values = params![
                     tool,
                     state.as_str(),
-                    self.ended(),
+                    self.change.ended(),
                     signed(*last_sequence),
-                    self.json,
-                    self.reason(),
-                    self.words,
+                    self.change.json,
+                    self.change.reason(),
+                    self.change.words,
                     id.as_str(),
                     owner.as_str(),
-                    signed(self.follows),
+                    signed(self.change.follows),
                 ];
                 statement.query_row(values, |row| row.get(0)).optional()
             })
@@ -168,18 +114,11 @@ impl Change {
         match number {
             Some(number) => {
                 self.store_events(db, number)?;
-                self.tell(outbox);
+                self.change.tell(false, outbox);
                 Ok(())
             }
-            None => Err(self.why_not(db)),
+            None => Err(self.change.why_not(get(db, id)?.as_ref())),
         }
-    }
-
-    fn tell(self, outbox: &mut Outbox) {
-        if self.ends {
-            outbox.tell(Fact::ended(&self.record));
-        }
-        self.told.into_iter().for_each(|event| outbox.tell(event));
     }
 
     fn store_events(&self, db: &Connection, call: i64) -> Result<(), StoreError> {
@@ -199,23 +138,7 @@ impl Change {
     /// Returns how many bytes are written.
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|(_, event)| event.len()).sum();
-        self.json.len() + events
-    }
-
-    /// Says why a call could not be appended to.
-    fn why_not(&self, db: &Connection) -> StoreError {
-        let id = &self.record.id;
-        match get(db, id) {
-            Err(error) => error,
-            Ok(None) => StoreError::NotFound(format!("call {id}")),
-            Ok(Some(stored)) if stored.owner != self.record.owner => {
-                StoreError::Conflict(format!("call {id} belongs to instance {}", stored.owner))
-            }
-            Ok(Some(stored)) => StoreError::Conflict(format!(
-                "the log of call {id} ends at {}, not {}",
-                stored.last_sequence, self.follows
-            )),
-        }
+        self.change.json.len() + events
     }
 }
 
@@ -227,18 +150,6 @@ fn text_of(event: &CallEvent) -> Result<(i64, String), StoreError> {
         encode("an event", event)?
     };
     Ok((signed(event.sequence), text))
-}
-
-/// Returns the event that tells how a call ended.
-fn end_of(record: CallRecord, sequence: i64) -> Result<CallEvent, StoreError> {
-    let ending = record
-        .ending
-        .ok_or_else(|| failed("read the log of a call", "it has an end that its record does not know"))?;
-    Ok(CallEvent {
-        sequence: unsigned(sequence),
-        time: record.ended.unwrap_or(record.created),
-        kind: EventKind::Ended(Box::new(ending)),
-    })
 }
 
 /// Writes the event of a call's end out, before the record that it is made from changes.
@@ -257,7 +168,7 @@ fn keep_end(db: &Connection, id: &CallId) -> Result<(), StoreError> {
         })
         .doing(db, what)?;
     let Some((call, sequence)) = end else { return Ok(()) };
-    let text = encode("an event", &end_of(record, sequence)?)?;
+    let text = encode("an event", &end_of(record, unsigned(sequence))?)?;
     db.prepare_cached("UPDATE events SET event = ? WHERE call = ? AND sequence = ?")
         .and_then(|mut statement| statement.execute(params![text, call, sequence]))
         .doing(db, what)?;
@@ -303,7 +214,7 @@ fn events_of(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<V
                 return decode("an event", &json);
             }
             let record = get(db, id)?.ok_or_else(|| StoreError::NotFound(format!("call {id}")))?;
-            end_of(record, sequence)
+            end_of(record, unsigned(sequence))
         })
         .collect()
 }
@@ -390,13 +301,7 @@ pub(super) fn select(filter: &CallFilter) -> Query {
 #[async_trait]
 impl CallLog for LocalStore {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
-        let change = Change::new(record, &events)?;
-        if change.follows != 0 {
-            return Err(StoreError::Conflict(format!(
-                "the log of call {} does not begin at 1",
-                change.record.id
-            )));
-        }
+        let change = Stored::new(Change::creation(record, &events)?, &events)?;
         let bytes = change.bytes();
         if let Err(full) = self.quota.check_records(bytes as u64) {
             if !self.make_room(bytes as u64).await {
@@ -410,7 +315,7 @@ impl CallLog for LocalStore {
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-        let change = Change::new(record, &events)?;
+        let change = Stored::new(Change::new(record, &events)?, &events)?;
         self.writer
             .tell_sized(change.bytes(), move |db, outbox| change.append(db, outbox))
             .await

@@ -11,10 +11,10 @@ use serde_json::Value;
 use toolgate_model::{Facts, SessionKey};
 
 use super::error::{Doing, decode};
-use super::overlay::Overlay;
 use super::store::LocalStore;
 use super::writer::Operation;
 use crate::outbox::Outbox;
+use crate::overlay::Overlay;
 use crate::{SessionFacts, StoreError};
 
 /// One fact on its way.

@@ -32,7 +32,6 @@ mod output_file;
 mod output_recovery;
 mod output_rows;
 mod outputs;
-mod overlay;
 mod prompts;
 mod query;
 mod queue;

@@ -1,19 +1,15 @@
 //! Listings: conditions that a filter adds to a statement, and the cursor from page to page.
 //!
-//! *Invariant:* values from outside are bound, never written into the statement. A cursor is the number of the last row that
-//! was listed; rows are numbered as they are stored, so new ones never move a page.
+//! *Invariant:* values from outside are bound, never written into the statement. Pages go by the numbers of rows
+//! ([`crate::codec`]).
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use toolgate_model::{Timestamp, WorkspaceSet};
 
 use super::error::{Doing, limit};
+use crate::codec::{MAX_PAGE, MAX_PAGE_BYTES, parse_token, token};
 use crate::{Page, PageRequest, StoreError};
-
-const MAX_PAGE: usize = 1000;
-
-/// A page of large rows ends after this much: a listing must not take memory by what calls wrote.
-const MAX_PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// A `SELECT` under construction.
 pub(super) struct Query {
@@ -200,19 +196,6 @@ impl Query {
     }
 }
 
-fn token(number: i64) -> String {
-    format!("p{number:016x}")
-}
-
-fn parse_token(text: &str) -> Result<i64, StoreError> {
-    let digits = text.strip_prefix('p').filter(|digits| digits.len() == 16);
-    let number = digits.and_then(|digits| i64::from_str_radix(digits, 16).ok());
-    // Made again: signs and capitals parse as well, but were never given out.
-    number
-        .filter(|number| token(*number) == text)
-        .ok_or_else(|| StoreError::BadPage("this service did not issue this token".to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use tempfile::TempDir;
@@ -252,24 +235,5 @@ mod tests {
         let plan = sessions::select(&filter).plan(&db, true);
         let by_index = "SEARCH calls USING COVERING INDEX calls_of_sessions (workspace>? AND workspace<?)";
         assert!(plan.contains(by_index), "{plan}");
-    }
-
-    #[test]
-    fn tokens() {
-        for number in [1, 15, 16, 4096, i64::MAX] {
-            assert_eq!(parse_token(&token(number)).expect("own token"), number);
-        }
-        for bad in [
-            "",
-            "p",
-            "1",
-            "p1",
-            "p+00000000000000f",
-            "pFFFFFFFFFFFFFFFF",
-            "p000000000000000F",
-            "p\u{e9}00000000000000",
-        ] {
-            assert!(matches!(parse_token(bad), Err(StoreError::BadPage(_))), "{bad:?}");
-        }
     }
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use toolgate_model::{SessionId, SessionKey, Timestamp};
 
 use super::error::{decode, unsigned};
-use super::overlay::Overlay;
 use super::query::Query;
+use crate::overlay::Overlay;
 use crate::{ENDED, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 /// The sessions as one table, whose `number` is that of their latest call.

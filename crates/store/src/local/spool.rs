@@ -9,9 +9,10 @@ use toolgate_model::{Durability, InstanceId, OutputId};
 
 use super::folders::Folders;
 use super::instances::Instances;
-use super::output_file::{self, Live, Names};
+use super::output_file::{self, Live};
 use super::output_rows::Stored;
 use super::quota::Quota;
+use crate::output::Names;
 use crate::{OutputInfo, OutputOwner, StoreError};
 
 /// The spool folders of one run of the service.

@@ -9,11 +9,11 @@ use super::blobs::Blobs;
 use super::error::Doing as _;
 use super::follower::Follower;
 use super::instances::Instances;
-use super::overlay::Overlay;
 use super::quota::Quota;
 use super::readers::{Readers, blocking};
 use super::spool::Spool;
 use super::writer::Writer;
+use crate::overlay::Overlay;
 use crate::{StoreError, Upkeep};
 
 /// One run's view of a data directory.

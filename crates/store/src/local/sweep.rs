@@ -14,6 +14,7 @@ use super::error::io;
 use super::output_file;
 use super::output_rows::Stored;
 use super::spool::Spool;
+use crate::output::is_name;
 use crate::{OutputRetention, StoreError};
 
 /// Another process may have made a file without having stored its row yet.
@@ -82,7 +83,7 @@ fn list(folder: &Path, found: &mut Vec<Found>) -> Result<(), StoreError> {
         let Some(id) = entry
             .file_name()
             .to_str()
-            .filter(|name| output_file::is_name(name))
+            .filter(|name| is_name(name))
             .map(OutputId::from)
         else {
             continue;

@@ -1,0 +1,408 @@
+//! Calls and their logs.
+//!
+//! *Invariant:* a change of a call is one statement, and so one transaction and one round trip: the record, a row of events, and
+//! what there is to tell. The first part of it decides; the others take place only with it. There the fence of a workspace has
+//! its place: a part before the first one, which locks the row of `workspaces` with the caller's epoch `FOR SHARE`.
+//!
+//! How a call ended is stored once, in the record: in the row of events it is a null. Should the record change after the end,
+//! the event is written out first.
+
+use async_trait::async_trait;
+use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
+use toolgate_store::change::{Change, end_of};
+use toolgate_store::codec::{decode, encode, signed, unsigned};
+use toolgate_store::outbox::Outbox;
+use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
+
+use crate::connection::{Database, Session, retrying};
+use crate::instances::is_dead;
+use crate::partitions::day_of;
+use crate::query::Query;
+use crate::sequencer::entries;
+use crate::store::PostgresStore;
+use crate::text::{Key, escaped, key, plain};
+use crate::values::values;
+use crate::{prompts, retention, sessions};
+
+/// Rows of events that one statement brings, each of one flush.
+const EVENT_ROWS: i64 = 16;
+
+/// So many calls are taken over in one transaction.
+const CALLS_PER_ADOPTION: i64 = 64;
+
+/// Where a call is. It is asked for by itself: a statement that names the day has one partition to be planned with, and one
+/// that finds it in a table has all.
+const PLACE: &str = "SELECT day, number FROM call_days WHERE id = $1";
+
+/// The day and the number of a call.
+async fn place(db: &Database, id: &CallId) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = db.row("find a call", PLACE, values![key(id.as_str())]).await?;
+    Ok(row.map(|row| (row.get(0), row.get(1))))
+}
+
+/// Events as they are stored: one row of a flush.
+struct Batch {
+    first: i64,
+    last: i64,
+    ends: bool,
+    /// None without events.
+    json: Option<String>,
+}
+
+impl Batch {
+    fn new(events: &[CallEvent]) -> Result<Self, StoreError> {
+        let is_end = |event: &CallEvent| matches!(event.kind, EventKind::Ended(_));
+        let sequence = |event: Option<&CallEvent>| event.map_or(0, |event| signed(event.sequence));
+        let stored: Vec<Option<&CallEvent>> = events
+            .iter()
+            .map(|event| Some(event).filter(|one| !is_end(one)))
+            .collect();
+        Ok(Self {
+            first: sequence(events.first()),
+            last: sequence(events.last()),
+            ends: events.iter().any(is_end),
+            json: (!events.is_empty()).then(|| encode("events", &stored)).transpose()?,
+        })
+    }
+}
+
+/// Reads a row of events; `record` is the call's, if an end is among them.
+fn events_in(first: i64, batch: &str, record: Option<&str>) -> Result<Vec<CallEvent>, StoreError> {
+    let stored: Vec<Option<CallEvent>> = decode("events", batch)?;
+    let sequences = unsigned(first)..;
+    let read = |(sequence, event): (u64, Option<CallEvent>)| match event {
+        Some(event) => Ok(event),
+        None => end_of(decode("a call", record.unwrap_or_default())?, sequence),
+    };
+    sequences.zip(stored).map(read).collect()
+}
+
+/// Returns what a change has to tell, as a row of the outbox has it.
+fn told_by(change: &mut Change, is_new: bool) -> Result<Option<String>, StoreError> {
+    let mut outbox = Outbox::default();
+    change.tell(is_new, &mut outbox);
+    entries(outbox.take())
+}
+
+async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent]) -> Result<bool, StoreError> {
+    let shared = &store.shared;
+    let batch = Batch::new(events)?;
+    let told = told_by(&mut change, true)?;
+    let (record, words) = (&change.record, escaped(&change.words));
+    let origin = &record.origin;
+    let (id, workspace, session) = (
+        Key::new(record.id.as_str()),
+        Key::new(&origin.workspace),
+        Key::new(origin.session.as_str()),
+    );
+    let (owner, tool) = (key(record.owner.as_str()), key(&record.tool));
+    let (agent, requester) = (escaped(&origin.agent), escaped(&origin.requester));
+    let parent = origin.parent.as_ref().map(|parent| key(parent.as_str()));
+    let day = day_of(record.created);
+    let sql = "WITH place AS (INSERT INTO call_days (id, full_id, day, number) VALUES ($1, $3, $2, nextval('call_numbers'))
+                   ON CONFLICT (id) DO NOTHING RETURNING number),
+               created AS (INSERT INTO calls (day, number, id, owner, workspace, full_workspace, session, full_session, tool,
+                       state, created, ended, last_sequence, agent, requester, parent, reason, words, record)
+                   SELECT $2, number, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
+               log AS (INSERT INTO events (day, call, first, last, ends, batch)
+                   SELECT $2, number, $20, $21, $22, $23 FROM place WHERE $23::text IS NOT NULL),
+               told AS (INSERT INTO outbox (entries) SELECT $24 FROM place WHERE $24::text IS NOT NULL)
+               SELECT number FROM place";
+    let attempt = || async {
+        shared
+            .db
+            .row(
+                "create a call",
+                sql,
+                values![
+                    id.key,
+                    day,
+                    id.full,
+                    owner,
+                    workspace.key,
+                    workspace.full,
+                    session.key,
+                    session.full,
+                    tool,
+                    record.state.as_str(),
+                    record.created.millis(),
+                    change.ended(),
+                    signed(record.last_sequence),
+                    agent,
+                    requester,
+                    parent,
+                    change.reason(),
+                    words,
+                    change.json,
+                    batch.first,
+                    batch.last,
+                    batch.ends,
+                    batch.json,
+                    told
+                ],
+            )
+            .await
+    };
+    let created = shared.days.storing(&shared.db, day, attempt).await?.is_some();
+    if created {
+        shared.told();
+    }
+    Ok(created)
+}
+
+async fn append(store: &PostgresStore, mut change: Change, events: &[CallEvent]) -> Result<(), StoreError> {
+    let shared = &store.shared;
+    let batch = Batch::new(events)?;
+    let told = told_by(&mut change, false)?;
+    let appended = if change.record.state.is_terminal() && !change.ends {
+        retrying(|| async {
+            let mut session = shared.db.begin("append to a call").await?;
+            let appended = async {
+                keep_end(&mut session, &change.record).await?;
+                append_in(&mut session, &change, &batch, told.as_deref()).await
+            }
+            .await;
+            session.end(appended).await
+        })
+        .await?
+    } else {
+        retrying(|| async {
+            append_in(
+                &mut shared.db.session("append to a call").await?,
+                &change,
+                &batch,
+                told.as_deref(),
+            )
+            .await
+        })
+        .await?
+    };
+    if appended {
+        shared.told();
+        return Ok(());
+    }
+    let stored = get(&shared.db, &change.record.id).await?;
+    Err(change.why_not(stored.as_ref()))
+}
+
+async fn append_in(
+    session: &mut Session,
+    change: &Change,
+    batch: &Batch,
+    told: Option<&str>,
+) -> Result<bool, StoreError> {
+    let record = &change.record;
+    let sql = "WITH changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
+                       reason = $9, words = $10
+                   FROM call_days place WHERE place.id = $1 AND calls.number = place.number AND calls.day = $2
+                       AND calls.owner = $3 AND calls.last_sequence = $11 RETURNING calls.number),
+               log AS (INSERT INTO events (day, call, first, last, ends, batch)
+                   SELECT $2, number, $12, $13, $14, $15 FROM changed WHERE $15::text IS NOT NULL),
+               told AS (INSERT INTO outbox (entries) SELECT $16 FROM changed WHERE $16::text IS NOT NULL)
+               SELECT number FROM changed";
+    let row = session
+        .row(
+            sql,
+            values![
+                key(record.id.as_str()),
+                day_of(record.created),
+                key(record.owner.as_str()),
+                key(&record.tool),
+                record.state.as_str(),
+                change.ended(),
+                signed(record.last_sequence),
+                change.json,
+                change.reason(),
+                escaped(&change.words),
+                signed(change.follows),
+                batch.first,
+                batch.last,
+                batch.ends,
+                batch.json,
+                told
+            ],
+        )
+        .await?;
+    Ok(row.is_some())
+}
+
+/// Writes the event of a call's end out, before the record that it is made from changes.
+async fn keep_end(session: &mut Session, record: &CallRecord) -> Result<(), StoreError> {
+    let Some(place) = session.row(PLACE, values![key(record.id.as_str())]).await? else {
+        return Ok(());
+    };
+    let (day, number): (i64, i64) = (place.get(0), place.get(1));
+    let sql = "SELECT record FROM calls WHERE day = $1 AND number = $2 FOR UPDATE";
+    let Some(call) = session.row(sql, values![day, number]).await? else {
+        return Ok(());
+    };
+    let json: String = call.get(0);
+    let sql = "SELECT first, last, batch FROM events WHERE day = $1 AND call = $2 AND ends";
+    for row in session.rows(sql, values![day, number]).await? {
+        let batch = encode("events", &events_in(row.get(0), row.get(2), Some(&json))?)?;
+        let sql = "UPDATE events SET ends = FALSE, batch = $4 WHERE day = $1 AND call = $2 AND last = $3";
+        session
+            .run(sql, values![day, number, row.get::<_, i64>(1), batch])
+            .await?;
+    }
+    Ok(())
+}
+
+async fn get(db: &Database, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+    let Some((day, number)) = place(db, id).await? else {
+        return Ok(None);
+    };
+    let sql = "SELECT record FROM calls WHERE day = $1 AND number = $2";
+    let row = db.row("read a call", sql, values![day, number]).await?;
+    row.map(|row| decode("a call", row.get(0))).transpose()
+}
+
+async fn events_of(db: &Database, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
+    let (mut after, mut events) = (after, Vec::new());
+    let Some((day, number)) = place(db, id).await? else {
+        return Ok(events);
+    };
+    let sql = "SELECT first, last, batch,
+                   CASE WHEN ends THEN (SELECT record FROM calls WHERE day = $1 AND number = $2) END
+               FROM events WHERE day = $1 AND call = $2 AND last > $3 ORDER BY last LIMIT $4";
+    while events.len() < items {
+        let what = "read the log of a call";
+        let rows = db
+            .rows(what, sql, values![day, number, signed(after), EVENT_ROWS])
+            .await?;
+        for row in &rows {
+            let batch = events_in(row.get(0), row.get(2), row.get(3))?;
+            events.extend(batch.into_iter().filter(|event| event.sequence > after));
+            after = unsigned(row.get(1));
+        }
+        if (rows.len() as i64) < EVENT_ROWS {
+            break;
+        }
+    }
+    events.truncate(items);
+    Ok(events)
+}
+
+fn select(filter: &CallFilter) -> Query {
+    let query = Query::new("SELECT number, record FROM calls WHERE TRUE")
+        .within("workspace", &filter.workspaces)
+        .is("session", filter.session.as_ref().map(|session| session.as_str()))
+        .one_of("state", filter.states.iter().map(|state| state.as_str()))
+        .one_of("tool", filter.tools.iter().map(String::as_str))
+        .one_of("reason", filter.reasons.iter().map(|reason| reason.as_str()))
+        .is("parent", filter.parent.as_ref().map(|parent| parent.as_str()))
+        .whole("agent", filter.agent.as_deref())
+        .whole("requester", filter.requester.as_deref())
+        .moment("created >= ", filter.from)
+        .moment("created < ", filter.until)
+        // Says the same of the days, so that the others are not looked at.
+        .compare("day >= ", filter.from.map(day_of))
+        .compare("day <= ", filter.until.map(day_of))
+        .contains("words", filter.text.as_ref().map(|text| text.to_lowercase()).as_deref());
+    let unfinished = !filter.states.is_empty() && !filter.states.iter().any(|state| state.is_terminal());
+    // Says the same once more, in the words of the index over the few calls that still run.
+    if unfinished { query.also("ended IS NULL") } else { query }
+}
+
+/// Takes over some calls; none when there are no more. Calls that another one is taking over are left to it.
+async fn adopt(store: &PostgresStore, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
+    let (shared, owner) = (&store.shared, key(new_owner.as_str()));
+    let mut session = shared.db.begin("take over calls of a dead instance").await?;
+    let adopted = async {
+        let sql = format!(
+            "SELECT day, number, record FROM calls c WHERE ended IS NULL AND owner <> $1 AND {}
+             ORDER BY number LIMIT $3 FOR UPDATE OF c SKIP LOCKED",
+            is_dead("c.owner", "$2")
+        );
+        let trusts = shared.instances.trusts_leases();
+        let rows = session.rows(&sql, values![owner, trusts, CALLS_PER_ADOPTION]).await?;
+        let (mut days, mut numbers, mut jsons, mut adopted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            let mut record: CallRecord = decode("a call", row.get(2))?;
+            record.owner = new_owner.clone();
+            days.push(row.get::<_, i64>(0));
+            numbers.push(row.get::<_, i64>(1));
+            jsons.push(encode("a call", &record)?);
+            adopted.push(record);
+        }
+        let sql = "UPDATE calls SET owner = $1, record = one.record
+                   FROM unnest($2::bigint[], $3::bigint[], $4::text[]) AS one (day, number, record)
+                   WHERE calls.day = one.day AND calls.number = one.number";
+        session.run(sql, values![owner, days, numbers, jsons]).await?;
+        prompts::adopt(&mut session, &adopted, new_owner).await?;
+        Ok(adopted)
+    }
+    .await;
+    session.end(adopted).await
+}
+
+#[async_trait]
+impl CallLog for PostgresStore {
+    async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
+        let id = record.id.clone();
+        let change = Change::creation(record, &events)?;
+        self.shared.flush().await?;
+        if create(self, change, &events).await? {
+            return Ok(Created::New);
+        }
+        let taken = get(&self.shared.db, &id).await?;
+        let taken = taken.ok_or_else(|| StoreError::Conflict(format!("call {id} has just been deleted")))?;
+        Ok(Created::Taken(Box::new(taken)))
+    }
+
+    async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
+        let change = Change::new(record, &events)?;
+        self.shared.flush().await?;
+        append(self, change, &events).await
+    }
+
+    async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        get(&self.shared.db, id).await
+    }
+
+    async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError> {
+        let (from, to) = id.range_within();
+        let sql = "SELECT coalesce(full_id, id) FROM call_days WHERE id > $1 AND id < $2 ORDER BY id";
+        let rows = self
+            .shared
+            .db
+            .rows("look for calls of a name", sql, values![key(&from), key(&to)])
+            .await?;
+        Ok(rows.iter().map(|row| CallId::new(plain(row.get(0)))).collect())
+    }
+
+    async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError> {
+        events_of(&self.shared.db, id, after, limit).await
+    }
+
+    async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
+        let read = |row: &tokio_postgres::Row| decode("a call", row.get("record"));
+        let query = select(filter);
+        query
+            .page(&self.shared.db, "list calls", page, "octet_length(record)", read)
+            .await
+    }
+
+    async fn list_sessions(
+        &self,
+        filter: &SessionFilter,
+        page: &PageRequest,
+    ) -> Result<Page<SessionSummary>, StoreError> {
+        sessions::list(&self.shared.db, &self.shared.notes.overlay, filter, page).await
+    }
+
+    async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
+        let mut adopted = Vec::new();
+        loop {
+            let some = retrying(|| adopt(self, new_owner)).await?;
+            if some.is_empty() {
+                return Ok(adopted);
+            }
+            adopted.extend(some);
+        }
+    }
+
+    async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
+        retention::sweep(&self.shared, before).await
+    }
+}

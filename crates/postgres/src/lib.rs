@@ -1,0 +1,50 @@
+//! The store on PostgreSQL 14 or later: what a gateway keeps, and several gateways share.
+//!
+//! *Invariant:* the traits are those of [`toolgate_store`], and so is whatever needs no database: how changes of calls are made
+//! ready, how the audit is chained, how outputs are named. Only gateways use this crate; a worker has no database. Every change is
+//! one transaction; what it has to tell goes to the outbox with it, and is numbered and chained behind it. Nothing is kept in
+//! a session of the database, and nothing is notified: a pooler in transaction mode may stand in between.
+//!
+//! In reading order:
+//!
+//! - `options`, `text`, `values`, `error`: how a database is used, how texts and values are written for it, what its failures mean;
+//! - `connection`: the pool, statements and transactions with a bounded time, what is tried again;
+//! - `schema` with `migrations/`, `partitions`: the tables, their versions, and the days that calls are kept by;
+//! - `instances`: which runs of the service are alive;
+//! - `sequencer`: from the outbox to audit and journal;
+//! - `notes` with `live`: what is stored without anybody waiting for it;
+//! - `store`: one run's view of a database, and the tasks that work for it;
+//! - `calls` with `sessions`, `prompts` with `grants`, `facts`, `journal`, `audit`, `workspaces`, `changes`: one file for each trait;
+//! - `outputs` with `parts`: stored outputs, and where their bytes are;
+//! - `query`, `retention`: listings by pages, and how old calls go.
+
+mod audit;
+mod calls;
+mod changes;
+mod connection;
+mod error;
+mod facts;
+mod grants;
+mod instances;
+mod journal;
+mod live;
+mod notes;
+mod options;
+mod outputs;
+mod partitions;
+mod parts;
+mod prompts;
+mod query;
+mod retention;
+mod schema;
+mod sequencer;
+mod sessions;
+mod store;
+mod text;
+mod values;
+mod workspaces;
+
+pub use self::changes::MAX_BLOB_BYTES;
+pub use self::options::PostgresOptions;
+pub use self::schema::{SchemaState, check, migrate};
+pub use self::store::PostgresStore;

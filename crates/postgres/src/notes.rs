@@ -1,0 +1,299 @@
+//! Notes: what nobody waits for, on its way to the database. Facts of sessions, entries of audit and journal that are no change
+//! of anything stored, and the ends of outputs whose writers went away.
+//!
+//! *Invariant:* notes are stored in their order, one portion at a time, each note once: a portion is counted in the row of this
+//! run in its own transaction, so after a commit of which the answer is missing that row tells whether it was one. A note
+//! leaves the queue when it is stored; who must come after it waits for that.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+use toolgate_model::{OutputId, SessionKey};
+use toolgate_store::StoreError;
+use toolgate_store::codec::{signed, unsigned};
+use toolgate_store::outbox::Entry;
+use toolgate_store::overlay::Overlay;
+
+use crate::connection::Database;
+use crate::instances::Instances;
+use crate::live::LiveOutputs;
+use crate::sequencer::entries;
+use crate::text::{Key, key};
+use crate::values::values;
+
+/// Notes of one transaction.
+const NOTES_PER_PORTION: usize = 1_000;
+
+/// While the database is away, so many bytes of notes are kept, about; what comes on top is lost, and told of in the log.
+const MAX_BYTES: usize = 8 << 20;
+
+/// What a note takes besides its text.
+const NOTE_BYTES: usize = 256;
+
+/// Something to store for which nobody waits.
+#[derive(Clone)]
+pub(crate) enum Note {
+    /// A fact of a session, with the number that it has in the overlay.
+    Fact {
+        session: SessionKey,
+        name: String,
+        json: String,
+        number: u64,
+    },
+    /// Something to tell.
+    Told(Entry),
+    /// The end of an output that nobody finished, and its lines.
+    Ended { output: OutputId, lines: Option<u64> },
+}
+
+impl Note {
+    fn bytes(&self) -> usize {
+        let text = match self {
+            Self::Fact { name, json, .. } => name.len() + json.len(),
+            Self::Told(Entry::Event(event)) => event.json.len(),
+            Self::Told(Entry::Fact(_)) => NOTE_BYTES,
+            Self::Ended { output, .. } => output.as_str().len(),
+        };
+        NOTE_BYTES + text
+    }
+
+    /// Says in the log that it is lost.
+    fn lost(&self, why: &str) {
+        match self {
+            Self::Fact { session, name, .. } => {
+                tracing::error!(why, workspace = session.workspace, session = %session.session, name, "a session's fact is lost");
+            }
+            Self::Told(Entry::Fact(fact)) => {
+                tracing::error!(why, kind = fact.kind.as_str(), "a record of the audit is lost");
+            }
+            Self::Told(Entry::Event(_)) => tracing::error!(why, "an event of the journal is lost"),
+            Self::Ended { output, .. } => {
+                tracing::warn!(why, %output, "an output counts as incomplete while this run lives")
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    notes: VecDeque<Note>,
+    bytes: usize,
+    /// How many have left the queue.
+    done: u64,
+    closed: bool,
+}
+
+/// The notes of one run.
+#[derive(Default)]
+pub(crate) struct Notes {
+    state: Mutex<Waiting>,
+    /// Held by who stores a portion; it knows whether it is unknown what became of the one before.
+    storing: tokio::sync::Mutex<bool>,
+    /// Somebody has something for the tasks to do.
+    pub(crate) wake: Notify,
+    pub(crate) overlay: Overlay,
+    pub(crate) live: LiveOutputs,
+}
+
+impl Notes {
+    /// Queues a note. Never blocks.
+    pub(crate) fn add(&self, note: Note) {
+        if let Err((note, why)) = self.try_add(note) {
+            note.lost(why);
+            self.leave(&note);
+        }
+    }
+
+    fn try_add(&self, note: Note) -> Result<(), (Note, &'static str)> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err((note, "the store is closed"));
+        }
+        if state.bytes > MAX_BYTES {
+            return Err((note, "too much waits for the database"));
+        }
+        state.bytes += note.bytes();
+        state.notes.push_back(note);
+        drop(state);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Queues a fact, which is seen at once.
+    pub(crate) fn remember(&self, session: &SessionKey, name: &str, value: Value) {
+        let json = value.to_string();
+        // Held while the fact is queued, so that the overlay and the queue agree on the order of two of the same name.
+        let mut queued = self.overlay.queued();
+        queued.count += 1;
+        let number = queued.count;
+        let facts = queued.sessions.entry(session.clone()).or_default();
+        facts.insert(name.to_owned(), (number, value));
+        let added = self.try_add(Note::Fact {
+            session: session.clone(),
+            name: name.to_owned(),
+            json,
+            number,
+        });
+        drop(queued);
+        if let Err((note, why)) = added {
+            note.lost(why);
+            self.leave(&note);
+        }
+    }
+
+    fn leave(&self, note: &Note) {
+        match note {
+            Note::Fact {
+                session, name, number, ..
+            } => self.overlay.remove(session, name, *number),
+            Note::Ended { output, .. } => self.live.remove(output),
+            Note::Told(_) => {}
+        }
+    }
+
+    /// Refuses what comes from now on.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Gives up what is queued, because nobody will store it any more.
+    pub(crate) fn give_up(&self) {
+        let notes = std::mem::take(&mut self.state.lock().notes);
+        for note in notes {
+            note.lost("the store is closed");
+            self.leave(&note);
+        }
+    }
+
+    /// Returns when everything is stored that was queued before.
+    pub(crate) async fn flush(&self, db: &Database, instances: &Instances) -> Result<(), StoreError> {
+        let until = {
+            let state = self.state.lock();
+            if state.notes.is_empty() {
+                return Ok(());
+            }
+            state.done + state.notes.len() as u64
+        };
+        loop {
+            let mut is_unsure = self.storing.lock().await;
+            if self.state.lock().done >= until {
+                return Ok(());
+            }
+            if *is_unsure {
+                let sql = "SELECT noted FROM instances WHERE id = $1";
+                let row = db
+                    .row("look which notes are stored", sql, values![instances.id])
+                    .await?;
+                self.stored(row.map_or(0, |row| unsigned(row.get(0))));
+                *is_unsure = false;
+                continue;
+            }
+            let (done, portion) = {
+                let state = self.state.lock();
+                let portion: Vec<Note> = state.notes.iter().take(NOTES_PER_PORTION).cloned().collect();
+                (state.done + portion.len() as u64, portion)
+            };
+            // Until it is known to be stored: also if whoever waits for it goes away.
+            *is_unsure = true;
+            store(db, instances, done, portion).await?;
+            *is_unsure = false;
+            self.stored(done);
+        }
+    }
+
+    /// Takes the first notes out of the queue, up to the one of this number.
+    fn stored(&self, done: u64) {
+        let gone: Vec<Note> = {
+            let mut state = self.state.lock();
+            let count = usize::try_from(done.saturating_sub(state.done)).unwrap_or(0);
+            let count = count.min(state.notes.len());
+            let gone: Vec<Note> = state.notes.drain(..count).collect();
+            state.done += gone.len() as u64;
+            state.bytes -= gone.iter().map(Note::bytes).sum::<usize>();
+            gone
+        };
+        gone.iter().for_each(|note| self.leave(note));
+    }
+}
+
+/// What a portion has to store, by kinds.
+#[derive(Default)]
+struct Portion {
+    /// The last one of each name.
+    facts: BTreeMap<(String, String, String), (Option<String>, String)>,
+    told: Vec<Entry>,
+    outputs: Vec<String>,
+    lines: Vec<Option<i64>>,
+}
+
+impl Portion {
+    fn of(notes: Vec<Note>) -> Self {
+        let mut portion = Self::default();
+        for note in notes {
+            match note {
+                Note::Fact {
+                    session, name, json, ..
+                } => {
+                    let name = Key::new(&name);
+                    let place = (key(&session.workspace), key(session.session.as_str()), name.key);
+                    portion.facts.insert(place, (name.full, json));
+                }
+                Note::Told(entry) => portion.told.push(entry),
+                Note::Ended { output, lines } => {
+                    portion.outputs.push(key(output.as_str()));
+                    portion.lines.push(lines.map(signed));
+                }
+            }
+        }
+        portion
+    }
+}
+
+async fn store(db: &Database, instances: &Instances, done: u64, notes: Vec<Note>) -> Result<(), StoreError> {
+    let Portion {
+        facts,
+        told,
+        outputs,
+        lines,
+    } = Portion::of(notes);
+    let told = entries(told)?;
+    let places = || facts.keys();
+    let workspaces: Vec<&str> = places().map(|(workspace, ..)| workspace.as_str()).collect();
+    let sessions: Vec<&str> = places().map(|(_, session, _)| session.as_str()).collect();
+    let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
+    let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
+    let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
+    let sql = "WITH mine AS (INSERT INTO instances AS own (id, lease_until, noted)
+                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', $3)
+                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = excluded.noted
+                   WHERE own.noted < excluded.noted RETURNING TRUE),
+               kept AS (INSERT INTO facts (workspace, session, name, full_name, value)
+                   SELECT fact.* FROM mine, unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS fact
+                   ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value),
+               ended AS (UPDATE outputs SET complete = TRUE, lines = one.lines
+                   FROM mine, unnest($9::text[], $10::bigint[]) AS one (id, lines)
+                   WHERE outputs.id = one.id AND NOT outputs.complete)
+               INSERT INTO outbox (entries) SELECT $11 FROM mine WHERE $11::text IS NOT NULL";
+    db.rows(
+        "store notes",
+        sql,
+        values![
+            instances.id,
+            instances.lease_millis(),
+            signed(done),
+            workspaces,
+            sessions,
+            names,
+            full,
+            jsons,
+            outputs,
+            lines,
+            told
+        ],
+    )
+    .await
+    .map(drop)
+}

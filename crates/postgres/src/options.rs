@@ -1,0 +1,58 @@
+//! How a database is used.
+
+use std::fmt;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use toolgate_store::audit::Recorder;
+
+/// How a database is used.
+pub struct PostgresOptions {
+    /// Where it is and who connects, as `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or as pairs `host=… user=…`. Of `sslmode`
+    /// there are `disable`, `prefer` and `require`; with TLS the server is verified in any case, as [`Self::tls`] says.
+    pub address: String,
+    /// TLS, by a provider of the caller's choice; none connects without.
+    pub tls: Option<ClientConfig>,
+    /// Connections at once, at most; at least 2.
+    pub connections: usize,
+    /// How long a change or a question may take, with waiting for a connection, before it fails.
+    pub time_limit: Duration,
+    /// How long a run of the service counts as alive that is not heard of.
+    pub lease: Duration,
+    /// What keeps the audit.
+    pub recorder: Recorder,
+}
+
+impl PostgresOptions {
+    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, an audit without a key.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            tls: None,
+            connections: 16,
+            time_limit: Duration::from_secs(10),
+            lease: Duration::from_secs(30),
+            recorder: Recorder::default(),
+        }
+    }
+}
+
+/// Without the address, which may have a password in it.
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            address: _,
+            tls,
+            connections,
+            time_limit,
+            lease,
+            recorder: _,
+        } = self;
+        f.debug_struct("PostgresOptions")
+            .field("tls", &tls.is_some())
+            .field("connections", connections)
+            .field("time_limit", time_limit)
+            .field("lease", lease)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,377 @@
+//! Stored outputs: a row each; where its bytes are, `parts` knows.
+//!
+//! *Invariant:* an output is complete when its row says so, or when the run that wrote it is dead: nobody has to come and say it.
+//! What an append returned for can be read by everybody. No file has an output here, so its path is empty.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::Row;
+use toolgate_model::{CallId, OutputId, SessionId, Timestamp};
+use toolgate_store::codec::{decode, encode, signed, unsigned};
+use toolgate_store::output::{Lines, is_name};
+use toolgate_store::{
+    OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, Page, PageRequest, StoreError,
+};
+
+use crate::instances::is_dead;
+use crate::notes::Note;
+use crate::parts::{self, End, NOW};
+use crate::query::Query;
+use crate::store::{PostgresStore, Shared};
+use crate::text::key;
+use crate::values::values;
+
+/// One read brings no more into memory, whatever is asked for.
+const MAX_READ_BYTES: usize = 16 << 20;
+
+/// What is read at once to count an output.
+const COUNTED_BYTES: usize = 4 << 20;
+
+/// Outputs that one statement deletes.
+const OUTPUTS_PER_DELETE: i64 = 64;
+
+/// The owner of an output as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Origin {
+    call: CallId,
+    session: SessionId,
+    workspace: String,
+}
+
+/// The columns that [`info`] takes, with the number that pages go by; `trusts` as in [`is_dead`].
+fn columns(trusts: &str) -> String {
+    let dead = is_dead("instance", trusts);
+    format!("number, id, origin, bytes, lines, sha256, complete OR {dead} AS is_complete, created")
+}
+
+fn info(row: &Row) -> Result<OutputInfo, StoreError> {
+    let Origin {
+        call,
+        session,
+        workspace,
+    } = decode("the owner of an output", row.get("origin"))?;
+    Ok(OutputInfo {
+        id: OutputId::new(row.get::<_, String>("id")),
+        owner: OutputOwner {
+            call,
+            session,
+            workspace,
+        },
+        path: String::new(),
+        bytes: unsigned(row.get("bytes")),
+        lines: row.get::<_, Option<i64>>("lines").map_or(0, unsigned),
+        sha256: row.get::<_, Option<String>>("sha256").unwrap_or_default(),
+        complete: row.get("is_complete"),
+        created: Timestamp(row.get("created")),
+    })
+}
+
+impl Shared {
+    async fn look_at(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
+        if !is_name(id.as_str()) {
+            return Ok(None);
+        }
+        if let Some(live) = self.notes.live.get(id).filter(|live| !live.is_stored) {
+            return Ok(Some(OutputInfo {
+                id: id.clone(),
+                owner: live.owner,
+                path: String::new(),
+                bytes: 0,
+                lines: 0,
+                sha256: String::new(),
+                complete: false,
+                created: live.created,
+            }));
+        }
+        let sql = format!("SELECT {} FROM outputs WHERE id = $1", columns("$2"));
+        let trusts = self.instances.trusts_leases();
+        let row = self
+            .db
+            .row("look at an output", &sql, values![key(id.as_str()), trusts])
+            .await?;
+        let stored = row.as_ref().map(info).transpose()?;
+        Ok(stored.map(|info| self.notes.live.complete(info)))
+    }
+
+    async fn read_output(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
+        let unknown = || StoreError::NotFound(format!("output {id}"));
+        if !is_name(id.as_str()) {
+            return Err(unknown());
+        }
+        if self.notes.live.get(id).is_some_and(|live| !live.is_stored) {
+            return Ok(Bytes::new());
+        }
+        let read = parts::read(&self.db, id, offset, max.min(MAX_READ_BYTES)).await?;
+        read.map(Bytes::from).ok_or_else(unknown)
+    }
+
+    /// Adds lines and digest to what is known of a complete output, for this time and later ones.
+    async fn count(&self, mut info: OutputInfo) -> Result<OutputInfo, StoreError> {
+        let (mut lines, mut digest, mut offset) = (Lines::default(), Sha256::new(), 0);
+        loop {
+            let bytes = self.read_output(&info.id, offset, COUNTED_BYTES).await?;
+            if bytes.is_empty() {
+                break;
+            }
+            lines.add(&bytes);
+            digest.update(&bytes);
+            offset += bytes.len() as u64;
+        }
+        (info.lines, info.sha256) = (lines.count(), hex::encode(digest.finalize()));
+        let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3 WHERE id = $1";
+        let id = key(info.id.as_str());
+        self.db
+            .rows("complete an output", sql, values![id, signed(info.lines), info.sha256])
+            .await?;
+        Ok(info)
+    }
+}
+
+struct Appender {
+    shared: Arc<Shared>,
+    id: OutputId,
+    owner: OutputOwner,
+    created: Timestamp,
+    end: End,
+    /// None when a piece may be there that was not counted.
+    lines: Option<Lines>,
+    is_stored: bool,
+    /// It is not known what became of the last piece: its caller went away, or there was no answer.
+    is_unsure: bool,
+    is_finished: bool,
+}
+
+impl Appender {
+    /// Makes the row, unless it is there.
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        if self.is_stored {
+            return Ok(());
+        }
+        let origin = Origin {
+            call: self.owner.call.clone(),
+            session: self.owner.session.clone(),
+            workspace: self.owner.workspace.clone(),
+        };
+        let sql = format!(
+            "INSERT INTO outputs (id, instance, call, session, workspace, origin, created, written)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, {NOW}) ON CONFLICT (id) DO NOTHING"
+        );
+        // Whatever comes of it, readers find out by the database from now on.
+        self.shared.notes.live.change(&self.id, |live| live.is_stored = true);
+        self.shared
+            .db
+            .rows(
+                "begin an output",
+                &sql,
+                values![
+                    key(self.id.as_str()),
+                    self.shared.instances.id,
+                    key(origin.call.as_str()),
+                    key(origin.session.as_str()),
+                    key(&origin.workspace),
+                    encode("the owner of an output", &origin)?,
+                    self.created.millis()
+                ],
+            )
+            .await?;
+        self.is_stored = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl OutputWriter for Appender {
+    fn id(&self) -> &OutputId {
+        &self.id
+    }
+
+    fn path(&self) -> &str {
+        ""
+    }
+
+    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.begin().await?;
+        if self.is_unsure {
+            let end = End::read(&self.shared.db, &self.id).await?;
+            let end = end.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
+            if end.bytes != self.end.bytes {
+                self.lines = None;
+            }
+            self.end = end;
+        }
+        self.is_unsure = true;
+        self.end = parts::append(&self.shared.db, &self.id, self.end, &bytes).await?;
+        self.is_unsure = false;
+        if let Some(lines) = &mut self.lines {
+            lines.add(&bytes);
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self: Box<Self>) -> Result<OutputInfo, StoreError> {
+        self.begin().await?;
+        let lines = self.lines.filter(|_| !self.is_unsure).map(Lines::count);
+        let trusts = self.shared.instances.trusts_leases();
+        let sql = format!(
+            "UPDATE outputs SET complete = TRUE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
+            columns("$3")
+        );
+        let (id, lines) = (key(self.id.as_str()), lines.map(signed));
+        let row = self
+            .shared
+            .db
+            .row("complete an output", &sql, values![id, lines, trusts])
+            .await?;
+        let row = row.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
+        self.shared.notes.live.remove(&self.id);
+        self.is_finished = true;
+        info(&row)
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        let notes = &self.shared.notes;
+        if !notes.live.get(&self.id).is_some_and(|live| live.is_stored) {
+            // Nothing is kept of an output that nobody wrote.
+            notes.live.remove(&self.id);
+            return;
+        }
+        let lines = self.lines.filter(|_| !self.is_unsure).map(Lines::count);
+        notes
+            .live
+            .change(&self.id, |live| live.ended = Some(lines.unwrap_or(0)));
+        notes.add(Note::Ended {
+            output: self.id.clone(),
+            lines,
+        });
+    }
+}
+
+#[async_trait]
+impl Outputs for PostgresStore {
+    async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError> {
+        let created = Timestamp::now();
+        let id = self.shared.names.next(created);
+        self.shared.notes.live.add(id.clone(), owner.clone(), created);
+        Ok(Box::new(Appender {
+            shared: Arc::clone(&self.shared),
+            id,
+            owner,
+            created,
+            end: End::default(),
+            lines: Some(Lines::default()),
+            is_stored: false,
+            is_unsure: false,
+            is_finished: false,
+        }))
+    }
+
+    async fn look(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
+        self.shared.look_at(id).await
+    }
+
+    async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
+        match self.shared.look_at(id).await? {
+            Some(info) if info.complete && info.sha256.is_empty() => self.shared.count(info).await.map(Some),
+            other => Ok(other),
+        }
+    }
+
+    async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
+        self.shared.read_output(id, offset, max).await
+    }
+
+    async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError> {
+        let trusts = match self.shared.instances.trusts_leases() {
+            true => "TRUE",
+            false => "FALSE",
+        };
+        Query::new(&format!("SELECT {} FROM outputs WHERE TRUE", columns(trusts)))
+            .within("workspace", &filter.workspaces)
+            .is("session", filter.session.as_ref().map(|session| session.as_str()))
+            .is("call", filter.call.as_ref().map(|call| call.as_str()))
+            .page(&self.shared.db, "list outputs", page, "0", |row| {
+                info(row).map(|info| self.shared.notes.live.complete(info))
+            })
+            .await
+    }
+
+    async fn delete(&self, id: &OutputId) -> Result<bool, StoreError> {
+        let busy = || StoreError::Conflict(format!("output {id} is being written"));
+        if !is_name(id.as_str()) {
+            return Ok(false);
+        }
+        let ended = match self.shared.notes.live.get(id) {
+            Some(live) if live.ended.is_none() => return Err(busy()),
+            live => live.is_some(),
+        };
+        let sql = format!(
+            "DELETE FROM outputs WHERE id = $1 AND (complete OR $2 OR {}) RETURNING TRUE",
+            is_dead("instance", "$3")
+        );
+        let (what, trusts) = ("delete an output", self.shared.instances.trusts_leases());
+        if self
+            .shared
+            .db
+            .row(what, &sql, values![key(id.as_str()), ended, trusts])
+            .await?
+            .is_some()
+        {
+            return Ok(true);
+        }
+        match self.shared.look_at(id).await? {
+            Some(_) => Err(busy()),
+            None => Ok(false),
+        }
+    }
+
+    async fn sweep_outputs(&self, keep: OutputRetention) -> Result<usize, StoreError> {
+        self.shared.flush().await?;
+        let (db, what) = (&self.shared.db, "delete old outputs");
+        let idle = format!("(complete OR {})", is_dead("instance", "$1"));
+        let trusts = self.shared.instances.trusts_leases();
+        let by_age = format!(
+            "DELETE FROM outputs WHERE number IN (SELECT number FROM outputs WHERE written < $2 AND {idle}
+                 ORDER BY written LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING TRUE"
+        );
+        let mut gone = 0;
+        loop {
+            let rows = db
+                .rows(what, &by_age, values![trusts, keep.before.millis(), OUTPUTS_PER_DELETE])
+                .await?;
+            gone += rows.len();
+            if (rows.len() as i64) < OUTPUTS_PER_DELETE {
+                break;
+            }
+        }
+        let by_size = format!(
+            "WITH oldest AS (SELECT number, bytes, written, id FROM outputs WHERE {idle}
+                 ORDER BY written, id LIMIT $2 FOR UPDATE SKIP LOCKED),
+             total AS (SELECT coalesce(sum(bytes), 0) AS bytes FROM outputs),
+             chosen AS (SELECT number, sum(bytes) OVER (ORDER BY written, id) - bytes AS older FROM oldest)
+             DELETE FROM outputs USING chosen, total
+             WHERE outputs.number = chosen.number AND total.bytes - chosen.older > $3 RETURNING TRUE"
+        );
+        loop {
+            let most = signed(keep.max_total_bytes);
+            let rows = db
+                .rows(what, &by_size, values![trusts, OUTPUTS_PER_DELETE, most])
+                .await?;
+            gone += rows.len();
+            if (rows.len() as i64) < OUTPUTS_PER_DELETE {
+                return Ok(gone);
+            }
+        }
+    }
+}

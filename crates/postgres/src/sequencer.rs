@@ -1,0 +1,267 @@
+//! The sequencer: what changes have left in the outbox becomes records of the audit and events of the journal.
+//!
+//! *Invariant:* who sequences holds the row of `ends` until the commit that adds, so there is one at a time, whichever gateway it
+//! is; the chain never forks and numbers have no gaps. What was committed before another change began has the lower number in
+//! the outbox and is seen with it: causes come before what follows from them.
+//!
+//! There is no leader to be elected or lost: the row is the lock, and whoever finds it taken leaves the work to its holder. No
+//! change waits for it. Who reads audit or journal first has done what is in the outbox, so that a change that was answered is
+//! found there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+use tokio_postgres::Row;
+use toolgate_model::{InstanceId, Timestamp};
+use toolgate_store::audit::{Head, RecordError, Recorder};
+use toolgate_store::codec::{decode, encode, failed, signed, unsigned};
+use toolgate_store::outbox::{Ends, Entry, Sequenced, sequence};
+use toolgate_store::{AuditEnd, StoreError};
+
+use crate::connection::{Database, Session, retrying};
+use crate::values::values;
+
+/// Rows of the outbox that one transaction takes.
+const ROWS_PER_BATCH: i64 = 500;
+
+/// So many batches are made for one who reads: what comes meanwhile is for later ones.
+const MAX_BATCHES_PER_READ: usize = 40;
+
+const END: &str = "SELECT chain, sequence, hash, key, seal, removed, journal FROM ends";
+
+/// What became of an attempt to sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Somebody else is at it.
+    Taken,
+    /// There may be more.
+    Some,
+    /// There was no more.
+    Done,
+}
+
+/// Numbers and chains what is told.
+pub(crate) struct Sequencer {
+    recorder: Recorder,
+    last: watch::Sender<u64>,
+    /// How many have asked that all be sequenced.
+    asked: AtomicU64,
+    /// How many of them have been served. Held by who serves: all who asked before it began are served by it, so that a
+    /// thousand who are woken at once ask the database once.
+    served: tokio::sync::Mutex<u64>,
+}
+
+impl Sequencer {
+    /// Begins the chain of a new database; looks whether an old one can go on.
+    pub(crate) async fn new(db: &Database, recorder: Recorder, instance: &InstanceId) -> Result<Self, StoreError> {
+        let end = match end(db).await {
+            Err(StoreError::NotFound(_)) => {
+                begin(db, &recorder, instance).await?;
+                end(db).await?
+            }
+            other => other?,
+        };
+        checked(recorder.check(&end.audit.head))?;
+        Ok(Self {
+            recorder,
+            last: watch::Sender::new(end.journal),
+            asked: AtomicU64::new(0),
+            served: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Tells the listeners of an event that is stored.
+    pub(crate) fn reached(&self, number: u64) {
+        self.last.send_if_modified(|last| {
+            let is_more = number > *last;
+            *last = number.max(*last);
+            is_more
+        });
+    }
+
+    pub(crate) fn listen(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.last.receiver_count() > 0
+    }
+
+    /// Sequences some of the outbox, or leaves it to who is at it.
+    pub(crate) async fn turn(&self, db: &Database) -> Result<Turn, StoreError> {
+        self.attempt(db, " FOR UPDATE SKIP LOCKED").await
+    }
+
+    /// Has all sequenced that is in the outbox; waits for who is at it.
+    pub(crate) async fn catch_up(&self, db: &Database) -> Result<(), StoreError> {
+        let own = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut served = self.served.lock().await;
+        if *served >= own {
+            return Ok(());
+        }
+        let asked = self.asked.load(Ordering::Acquire);
+        for _ in 0..MAX_BATCHES_PER_READ {
+            if self.attempt(db, " FOR UPDATE").await? == Turn::Done {
+                break;
+            }
+        }
+        *served = asked;
+        Ok(())
+    }
+
+    async fn attempt(&self, db: &Database, lock: &str) -> Result<Turn, StoreError> {
+        let turn = retrying(|| async {
+            let mut session = db.begin("number and chain what is told").await?;
+            let turn = self.batch(&mut session, lock).await;
+            session.end(turn).await
+        });
+        let (turn, journal) = turn.await?;
+        self.reached(journal);
+        Ok(turn)
+    }
+
+    async fn batch(&self, session: &mut Session, lock: &str) -> Result<(Turn, u64), StoreError> {
+        let Some(row) = session.row(&format!("{END}{lock}"), values![]).await? else {
+            return Ok((Turn::Taken, 0));
+        };
+        let end = read(&row);
+        let sql = "SELECT number, entries FROM outbox ORDER BY number LIMIT $1";
+        let rows = session.rows(sql, values![ROWS_PER_BATCH]).await?;
+        let (mut numbers, mut entries) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in &rows {
+            numbers.push(row.get::<_, i64>(0));
+            entries.extend(decode::<Vec<Entry>>("what is to be told", row.get(1))?);
+        }
+        if rows.is_empty() {
+            return Ok((Turn::Done, end.journal));
+        }
+        let journal = self.add(session, end, entries, numbers).await?;
+        let is_full = rows.len() as i64 == ROWS_PER_BATCH;
+        Ok((if is_full { Turn::Some } else { Turn::Done }, journal))
+    }
+
+    /// Adds entries behind the end, which is held, and takes rows out of the outbox. Returns the last number of the journal.
+    pub(crate) async fn add(
+        &self,
+        session: &mut Session,
+        end: End,
+        entries: Vec<Entry>,
+        done: Vec<i64>,
+    ) -> Result<u64, StoreError> {
+        let ends = Ends {
+            audit: end.audit.head,
+            journal: end.journal,
+        };
+        let sequenced = checked(sequence(&self.recorder, ends, Timestamp::now(), entries))?;
+        let Sequenced { records, events, ends } = sequenced;
+        let numbers: Vec<i64> = events.iter().map(|(number, _)| signed(*number)).collect();
+        let moments: Vec<i64> = events.iter().map(|(_, event)| event.time.millis()).collect();
+        let texts: Vec<&str> = events.iter().map(|(_, event)| event.json.as_str()).collect();
+        let sequences: Vec<i64> = records.iter().map(|record| signed(record.sequence)).collect();
+        let times: Vec<i64> = records.iter().map(|record| record.time.millis()).collect();
+        let hashes: Vec<&str> = records.iter().map(|record| record.hash.as_str()).collect();
+        let lines: Vec<String> = records.iter().map(|record| record.line()).collect();
+        let head = &ends.audit;
+        let sql = "WITH told AS (INSERT INTO journal (number, moment, event)
+                       SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[])),
+                   chained AS (INSERT INTO audit (sequence, moment, hash, record)
+                       SELECT * FROM unnest($4::bigint[], $5::bigint[], $6::text[], $7::text[])),
+                   gone AS (DELETE FROM outbox WHERE number = ANY ($8))
+                   UPDATE ends SET journal = $9, sequence = $10, hash = $11, key = $12, seal = $13";
+        session
+            .run(
+                sql,
+                values![
+                    numbers,
+                    moments,
+                    texts,
+                    sequences,
+                    times,
+                    hashes,
+                    lines,
+                    done,
+                    signed(ends.journal),
+                    signed(head.sequence),
+                    head.hash,
+                    head.key,
+                    head.seal
+                ],
+            )
+            .await?;
+        Ok(ends.journal)
+    }
+}
+
+/// Where audit and journal end.
+pub(crate) struct End {
+    pub(crate) audit: AuditEnd,
+    pub(crate) journal: u64,
+}
+
+fn read(row: &Row) -> End {
+    End {
+        audit: AuditEnd {
+            head: Head {
+                chain: row.get(0),
+                sequence: unsigned(row.get(1)),
+                hash: row.get(2),
+                key: row.get(3),
+                seal: row.get(4),
+            },
+            removed: unsigned(row.get(5)),
+        },
+        journal: unsigned(row.get(6)),
+    }
+}
+
+fn existing(row: Option<Row>) -> Result<End, StoreError> {
+    row.as_ref()
+        .map(read)
+        .ok_or_else(|| StoreError::NotFound("the head of the audit".to_owned()))
+}
+
+/// Returns where audit and journal end.
+pub(crate) async fn end(db: &Database) -> Result<End, StoreError> {
+    existing(db.row("read the head of the audit", END, values![]).await?)
+}
+
+/// As [`end`], held until the transaction ends.
+pub(crate) async fn hold_end(session: &mut Session) -> Result<End, StoreError> {
+    existing(session.row(&format!("{END} FOR UPDATE"), values![]).await?)
+}
+
+async fn begin(db: &Database, recorder: &Recorder, instance: &InstanceId) -> Result<(), StoreError> {
+    let chain = uuid::Uuid::now_v7().simple().to_string();
+    let (record, head) = recorder.begin(instance, &chain, Timestamp::now());
+    // Of two who begin at once, the second one finds the chain of the first.
+    let sql = "WITH begun AS (INSERT INTO ends (only_row, chain, sequence, hash, key, seal, removed, journal)
+                   VALUES (TRUE, $1, $2, $3, $4, $5, 0, 0) ON CONFLICT (only_row) DO NOTHING RETURNING TRUE)
+               INSERT INTO audit (sequence, moment, hash, record) SELECT $2, $6, $3, $7 FROM begun";
+    db.rows(
+        "begin the audit",
+        sql,
+        values![
+            head.chain,
+            signed(head.sequence),
+            head.hash,
+            head.key,
+            head.seal,
+            record.time.millis(),
+            record.line()
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+fn checked<T>(result: Result<T, RecordError>) -> Result<T, StoreError> {
+    result.map_err(|error| failed("go on with the audit", error))
+}
+
+/// Writes entries as a row of the outbox has them; none if there are none.
+pub(crate) fn entries(told: Vec<Entry>) -> Result<Option<String>, StoreError> {
+    match told.is_empty() {
+        true => Ok(None),
+        false => encode("what is to be told", &told).map(Some),
+    }
+}

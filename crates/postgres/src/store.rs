@@ -1,0 +1,257 @@
+//! One run's view of a database: what the parts of the store are, how it is opened, and the two tasks that work for it.
+//!
+//! *Invariant:* the tasks end with the store, the last notes stored; who closes it waits for that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_model::InstanceId;
+use toolgate_store::codec::failed;
+use toolgate_store::output::Names;
+use toolgate_store::{StoreError, Upkeep};
+
+use crate::connection::Database;
+use crate::instances::Instances;
+use crate::notes::Notes;
+use crate::options::PostgresOptions;
+use crate::partitions::Days;
+use crate::schema::{self, SchemaState};
+use crate::sequencer::{Sequencer, Turn};
+use crate::values::values;
+
+/// How long what others have left in the outbox, or have added to the journal, may go unseen: while somebody listens to the
+/// journal, and else.
+const LISTENING_INTERVAL: Duration = Duration::from_millis(100);
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long what is told waits for more of it: a batch costs one commit, however much is in it.
+const GATHERING: Duration = Duration::from_millis(5);
+
+/// How long to leave a failing database alone.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// How often partitions are made ahead.
+const AHEAD_INTERVAL: Duration = Duration::from_secs(3_600);
+
+/// The store on PostgreSQL: one run's view of a database that other runs share.
+///
+/// Dropping it stores what is queued and ends this run a moment later; [`Upkeep::close`] waits for that. It works on the
+/// runtime that it was opened in.
+pub struct PostgresStore {
+    pub(crate) shared: Arc<Shared>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// What the store and its tasks work with.
+pub(crate) struct Shared {
+    pub(crate) db: Database,
+    pub(crate) days: Days,
+    pub(crate) instances: Instances,
+    pub(crate) notes: Notes,
+    pub(crate) sequencer: Sequencer,
+    pub(crate) names: Names,
+    /// Why the end of the tasks was not clean.
+    failure: Mutex<Option<StoreError>>,
+}
+
+impl Shared {
+    /// Returns when everything is stored that was noted before.
+    pub(crate) async fn flush(&self) -> Result<(), StoreError> {
+        self.notes.flush(&self.db, &self.instances).await
+    }
+
+    /// Says that a change has left something in the outbox.
+    pub(crate) fn told(&self) {
+        self.notes.wake.notify_one();
+    }
+
+    /// Has all sequenced that has been told.
+    pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
+        self.flush().await?;
+        self.sequencer.catch_up(&self.db).await
+    }
+
+    /// Stores notes and sequences what there is; says whether somebody else is at it.
+    async fn work(&self) -> Result<bool, StoreError> {
+        self.flush().await?;
+        let sql = "SELECT journal, EXISTS (SELECT FROM outbox) FROM ends";
+        let Some(row) = self
+            .db
+            .row("look whether there is anything to tell", sql, values![])
+            .await?
+        else {
+            return Ok(false);
+        };
+        self.sequencer.reached(toolgate_store::codec::unsigned(row.get(0)));
+        if !row.get::<_, bool>(1) {
+            return Ok(false);
+        }
+        loop {
+            match self.sequencer.turn(&self.db).await? {
+                Turn::Some => {}
+                Turn::Done => return Ok(false),
+                Turn::Taken => return Ok(true),
+            }
+        }
+    }
+
+    async fn tell(&self, stop: CancellationToken) {
+        let (mut has_failed, mut pause) = (false, Duration::ZERO);
+        while !stop.is_cancelled() {
+            let interval = match self.sequencer.has_listeners() {
+                true => LISTENING_INTERVAL,
+                false => IDLE_INTERVAL,
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.notes.wake.notified() => sleep(GATHERING).await,
+                () = sleep(interval.max(pause)) => {}
+            }
+            match self.work().await {
+                Ok(is_taken) => {
+                    (has_failed, pause) = (false, Duration::ZERO);
+                    if is_taken {
+                        // Whoever is at it may not have seen the newest.
+                        sleep(GATHERING).await;
+                        self.told();
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "what happens cannot be told of"
+                        );
+                    }
+                    pause = RETRY_DELAY;
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    async fn keep(&self, lease: Duration, stop: CancellationToken) {
+        let mut ahead = Instant::now() + AHEAD_INTERVAL;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(lease / 3) => {}
+            }
+            if let Err(error) = self.instances.renew(&self.db).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the lease of this run is not renewed"
+                );
+                continue;
+            }
+            if Instant::now() < ahead {
+                continue;
+            }
+            match self.days.make_ahead(&self.db).await {
+                Ok(()) => ahead = Instant::now() + AHEAD_INTERVAL,
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "no partitions are made ahead");
+                }
+            }
+        }
+    }
+
+    /// Stores the last notes and gives up the place of this run.
+    async fn end(&self) {
+        self.notes.close();
+        let ended = match self.flush().await {
+            Ok(()) => self.instances.leave(&self.db).await,
+            Err(error) => Err(error),
+        };
+        self.notes.give_up();
+        self.db.close();
+        if let Err(error) = ended {
+            *self.failure.lock() = Some(error);
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Opens a database for one run of the service. Its tables must be there: see [`crate::migrate`].
+    ///
+    /// # Errors
+    /// The database cannot be reached or its tables are of an earlier version; the audit has been kept with a key, and there is
+    /// none; an instance of the same id is running.
+    pub async fn open(options: PostgresOptions, instance: InstanceId) -> Result<Self, StoreError> {
+        let db = Database::new(&options)?;
+        if let SchemaState::Older { version } = schema::state(&db).await? {
+            return Err(failed(
+                "open the database",
+                format!(
+                    "its tables are of version {version}, an earlier one than this service needs: they must be migrated"
+                ),
+            ));
+        }
+        let sequencer = Sequencer::new(&db, options.recorder, &instance).await?;
+        let instances = Instances::register(&db, &instance, options.lease).await?;
+        let days = Days::default();
+        days.make_ahead(&db).await?;
+        let shared = Arc::new(Shared {
+            db,
+            days,
+            instances,
+            notes: Notes::default(),
+            sequencer,
+            names: Names::default(),
+            failure: Mutex::default(),
+        });
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let lease = options.lease;
+        let (of_task, until) = (Arc::clone(&shared), stop.clone());
+        tasks.spawn(async move {
+            tokio::join!(of_task.tell(until.clone()), of_task.keep(lease, until));
+            of_task.end().await;
+        });
+        tasks.close();
+        Ok(Self { shared, tasks, stop })
+    }
+}
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    fn prepare_workspace(&self, _: &str) -> Result<(), StoreError> {
+        // Outputs have no folders here.
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.shared.instances.renew(&self.shared.db).await
+    }
+
+    async fn free_bytes(&self) -> Option<u64> {
+        // The database's disk is another machine's; when it is full, changes are refused as `Full`.
+        None
+    }
+
+    fn has_dead_runs(&self) -> bool {
+        self.shared.instances.has_dead()
+    }
+
+    fn forget_dead_runs(&self) -> Result<(), StoreError> {
+        self.shared.instances.forget_dead();
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.stop.cancel();
+        self.tasks.wait().await;
+        self.shared.failure.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,83 @@
+//! A database that does not answer, or not any more.
+
+use std::time::{Duration, Instant};
+
+use toolgate_model::{CallId, InstanceId};
+use toolgate_postgres::{PostgresOptions, PostgresStore};
+use toolgate_store::{Audit as _, CallFilter, CallLog as _, PageRequest, StoreError, Upkeep as _};
+
+use crate::fixture::{database, make_template, server};
+use crate::server::Server;
+use crate::store::{create, grow, record};
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+fn options(server: &Server, database: &str) -> PostgresOptions {
+    PostgresOptions {
+        time_limit: LIMIT,
+        ..PostgresOptions::new(server.address(database))
+    }
+}
+
+async fn refuses(store: &PostgresStore, id: &str, instance: &InstanceId) {
+    let mut call = record(id, instance);
+    let events = grow(&mut call, 1);
+    let begun = Instant::now();
+    let refused = store.create_call(call, events).await;
+    assert!(matches!(refused, Err(StoreError::Failed { .. })), "{refused:?}");
+    assert!(begun.elapsed() < 3 * LIMIT, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_lock_is_told_in_time() {
+    let server = server().await;
+    let name = database(server).await;
+    let instance = InstanceId::generate();
+    let store = PostgresStore::open(options(server, &name), instance.clone())
+        .await
+        .unwrap();
+    let mut other = server.connect(&name).await.unwrap();
+    let held = other.transaction().await.unwrap();
+    held.batch_execute("LOCK TABLE call_days").await.unwrap();
+    for number in 0..20 {
+        let id = format!("{number}");
+        if number == 0 {
+            refuses(&store, &id, &instance).await;
+        } else {
+            let _ = tokio::time::timeout(Duration::from_millis(10), store.get(&CallId::from(id.as_str()))).await;
+        }
+    }
+    held.rollback().await.unwrap();
+    // Neither those that were told nor those that went away have left a connection behind that does not work.
+    for number in 100..140 {
+        create(&store, record(&number.to_string(), &instance)).await;
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_finds_nobody_is_told_in_time() {
+    let server = Server::start(false).await;
+    make_template(&server).await;
+    let name = database(&server).await;
+    let instance = InstanceId::generate();
+    let store = PostgresStore::open(options(&server, &name), instance.clone())
+        .await
+        .unwrap();
+    create(&store, record("before", &instance)).await;
+    server.crash();
+    refuses(&store, "away", &instance).await;
+    let begun = Instant::now();
+    assert!(store.check().await.is_err());
+    assert!(store.audit_end().await.is_err());
+    let page = PageRequest { size: 1, after: None };
+    assert!(store.list_calls(&CallFilter::default(), &page).await.is_err());
+    assert!(begun.elapsed() < 6 * LIMIT, "{:?}", begun.elapsed());
+    server.resume().await;
+    create(&store, record("after", &instance)).await;
+    assert!(store.get(&CallId::from("before")).await.unwrap().is_some());
+    server.crash();
+    let begun = Instant::now();
+    assert!(store.close().await.is_err(), "its end is not stored");
+    assert!(begun.elapsed() < 6 * LIMIT, "{:?}", begun.elapsed());
+}

@@ -1,0 +1,79 @@
+//! Runs that are not heard of any more.
+
+use std::time::Duration;
+
+use toolgate_model::InstanceId;
+use toolgate_postgres::{PostgresOptions, PostgresStore};
+use toolgate_store::{CallLog as _, OutputOwner, OutputRetention, Outputs as _, Upkeep as _};
+
+use crate::fixture::{database, server};
+use crate::store::{create, record};
+
+const LEASE: Duration = Duration::from_millis(900);
+
+/// A bound for what takes a lease or two.
+const SOON: Duration = Duration::from_secs(20);
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(SOON, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("it never comes that {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_silent_for_a_lease_is_dead_but_not_to_newcomers() {
+    let server = server().await;
+    let name = database(server).await;
+    let (silent, instance) = (InstanceId::from("silent"), InstanceId::generate());
+    let options = || PostgresOptions {
+        lease: LEASE,
+        ..PostgresOptions::new(server.address(&name))
+    };
+    // It writes an output and a call, and is never heard of again.
+    let store = PostgresStore::open(options(), silent.clone()).await.unwrap();
+    create(&store, record("c", &silent)).await;
+    let mut writer = store
+        .create_output(OutputOwner::from(&record("c", &silent)))
+        .await
+        .unwrap();
+    writer.append("text".into()).await.unwrap();
+    let id = writer.id().clone();
+    store.close().await.unwrap();
+    let row = "INSERT INTO instances VALUES ('silent', clock_timestamp() - interval '1 hour', 0)";
+    server.run(&name, row).await;
+
+    let store = PostgresStore::open(options(), instance.clone()).await.unwrap();
+    let keep = OutputRetention {
+        before: toolgate_model::Timestamp(0),
+        max_total_bytes: 0,
+    };
+    assert_eq!(
+        store.adopt_orphans(&instance).await.unwrap(),
+        [],
+        "it may have had no way to renew"
+    );
+    assert!(!store.has_dead_runs());
+    assert_eq!(store.sweep_outputs(keep).await.unwrap(), 0);
+    assert!(!store.look(&id).await.unwrap().unwrap().complete);
+    until("the silent run is found dead", async || store.has_dead_runs()).await;
+    assert!(store.look(&id).await.unwrap().unwrap().complete);
+    let adopted = store.adopt_orphans(&instance).await.unwrap();
+    assert_eq!(adopted.len(), 1);
+    assert_eq!(adopted[0].owner, instance);
+    store.forget_dead_runs().unwrap();
+    let rows = async || {
+        let client = server.connect(&name).await.unwrap();
+        client.query_typed("SELECT FROM instances", &[]).await.unwrap().len()
+    };
+    until("the dead one is forgotten", async || rows().await == 1).await;
+    assert!(!store.has_dead_runs());
+    // Those who live renew, and stay.
+    tokio::time::sleep(2 * LEASE).await;
+    assert!(!store.has_dead_runs());
+    assert_eq!(store.sweep_outputs(keep).await.unwrap(), 1);
+    store.close().await.unwrap();
+    assert_eq!(rows().await, 0);
+}

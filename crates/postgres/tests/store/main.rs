@@ -1,0 +1,38 @@
+//! The generic suite of the stores on PostgreSQL, and what only this store promises.
+//!
+//! *Invariant:* the cases are the files that the tests of the program have too. A server is there, or the tests fail.
+
+#![allow(clippy::disallowed_methods)] // tests make the folders and programs they work with
+#![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
+#![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
+
+mod crash;
+mod days;
+mod fixture;
+mod hanging;
+mod leases;
+mod migrations;
+mod retries;
+mod server;
+mod tls;
+
+#[path = "../../../../tests/it/store"]
+mod store {
+    mod audit;
+    mod calls;
+    mod changes;
+    mod outputs;
+    mod prefixes;
+    mod prompts;
+    mod records;
+    mod suite;
+
+    pub(crate) use self::suite::*;
+
+    mod on_postgres {
+        use super::suite;
+        use crate::fixture::PostgresFixture;
+
+        suite!(PostgresFixture::new().await);
+    }
+}
