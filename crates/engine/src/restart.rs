@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate_model::{CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState};
+use toolgate_model::{CallId, CallRecord, CallState, EndReason, Ending, EventKind, Prompt, PromptState};
 use toolgate_store::{PromptFilter, StoreError};
 
 use crate::catalogs::Restart;
@@ -172,7 +172,8 @@ async fn resume(
         // Whoever closed it may have looked before the call was there.
         live.stop(EndReason::Cancelled);
     }
-    wait_for_client(parts, &live);
+    // Its client has lost the stream; it may come back, or read on by watching.
+    parts.calls.tasks.spawn(live.attach().linger(CLIENT_GRACE));
     let found = (registry, entry);
     let run = Run::new(
         parts,
@@ -186,27 +187,6 @@ async fn resume(
     .in_turn(Some(turn));
     parts.calls.tasks.spawn(run.work(asks_first, earlier));
     Ok(true)
-}
-
-/// Stops a call that was taken up after a restart if its client means it to end with itself and does not come back: a
-/// client that has lost its stream reads on by watching.
-fn wait_for_client(parts: &Parts, live: &Arc<LiveCall>) {
-    if live.on_disconnect == OnDisconnect::Keep {
-        return;
-    }
-    let live = live.clone();
-    parts.calls.tasks.spawn(async move {
-        let mut progress = live.watch();
-        while !live.is_attached() {
-            let ended = progress.wait_for(|progress| progress.ended);
-            if tokio::time::timeout(CLIENT_GRACE, ended).await.is_ok() {
-                return;
-            }
-            if !live.is_attached() && !live.is_watched() {
-                live.stop(EndReason::Cancelled);
-            }
-        }
-    });
 }
 
 async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {

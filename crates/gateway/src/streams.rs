@@ -3,11 +3,13 @@
 //! *Invariant:* what was missed while a worker was away is made up for. The prompts of a worker are not kept back for another one.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 use tonic::{Code, Status};
@@ -28,8 +30,11 @@ const MAX_HELD: usize = 1000;
 /// How long a client waits for the prompts of a worker that is away, before the others are shown without.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Replies of one client that are under way; more wait.
-const MAX_REPLIES: usize = 16;
+/// Replies of one client that are under way, or wait for a worker that is away; more are not read.
+const MAX_REPLIES: usize = 64;
+
+/// How long to wait before a reply is sent to its worker again: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// How long a worker may take to answer a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -230,11 +235,13 @@ async fn open_prompts(
     let first = ChannelRequest {
         message: Some(channel_request::Message::Open(open.clone())),
     };
-    let questions = stream::iter([first]).chain(stream::pending());
+    // A request that goes on keeps the stream open, also when nobody reads the answer any more: it ends with its reader.
+    let (reading, read) = oneshot::channel::<Infallible>();
+    let questions = stream::iter([first]).chain(stream::once(read).filter_map(|_| async { None }));
     let path = "/toolgate.v1.PermissionService/Channel";
     let (stream, kept) = worker.follow::<_, ChannelResponse>(path, questions, &entry).await?;
     Ok(Box::pin(stream.map(move |message| {
-        let _kept = &kept;
+        let _kept = (&kept, &reading);
         message
     })))
 }
@@ -357,7 +364,17 @@ pub(crate) fn channel(
         let about = about.clone();
         async move {
             let (parts, caller, name) = &*about;
-            Ok(Told::ReplyResult(answer(parts, caller, name, reply?).await?))
+            let reply = reply?;
+            let mut pause = PAUSES.0;
+            loop {
+                match answer(parts, caller, name, reply.clone()).await {
+                    // It stays with the client's stream until the worker is back. The same reply once more is taken as this one, if the
+                    // worker has it already.
+                    Err(status) if status.code() == Code::Unavailable => sleep(pause).await,
+                    other => return other.map(Told::ReplyResult),
+                }
+                pause = (pause * 2).min(PAUSES.1);
+            }
         }
     });
     let replies = replies.buffer_unordered(MAX_REPLIES);
@@ -391,7 +408,6 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
     let path = "/toolgate.v1.PermissionService/ReplyPrompt";
     let entry = caller.entry();
     let asked = timeout(REPLY_TIMEOUT, worker.ask(path, question, Some(&entry)));
-    // The same reply once more is taken as this one, if the worker has it already.
     let answer: ReplyPromptResponse = asked.await.unwrap_or_else(|_| Err(gone(&worker.name)))?;
     Ok(answer.result.unwrap_or_default())
 }
