@@ -13,7 +13,7 @@ use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{
-    check_log, collect, eventually, everybody, failed, list_all, refused, reply, test, waiting, watch_all,
+    check_log, collect, eventually, everybody, failed, list_all, refused, reply, run_request, test, waiting, watch_all,
 };
 
 /// The next message but heartbeats.
@@ -83,11 +83,19 @@ fn an_approver_that_leaves_is_none_any_more() {
     test(async {
         let fleet = Fleet::start().await;
         let (replies, channel) = approver(&fleet).await;
-        let waits = timeout(Duration::from_secs(2), fleet.run(ANNA, "wa", "echo ask 1")).await;
+        let run = async |command| {
+            let request = RunToolRequest {
+                unattended: Unattended::Refuse.into(),
+                ..run_request(bash("wa", command))
+            };
+            let answer = fleet.tools(ANNA).run_tool(request).await;
+            answer.unwrap().into_inner().call.unwrap()
+        };
+        let waits = timeout(Duration::from_secs(2), run("echo ask 1")).await;
         assert!(waits.is_err(), "somebody is there to ask");
         drop((replies, channel));
-        let ended = timeout(Duration::from_secs(25), fleet.run(ANNA, "wa", "echo ask 2")).await;
-        let call = ended.expect("nobody is there to ask").unwrap();
+        let ended = timeout(Duration::from_secs(25), run("echo ask 2")).await;
+        let call = ended.expect("nobody is there to ask");
         assert_eq!(failed(&call).reason(), FailureReason::PromptExpired);
         fleet.assert_calm();
     });
