@@ -178,6 +178,9 @@ impl Failure {
             Self::Client(Error::Status(status)) | Self::Refused(Error::Status(status)) => {
                 let more = details(&status.get_error_details(), status.message(), verbose);
                 text.push_str(&more);
+                if status.code() == Code::Unauthenticated {
+                    text.push_str("\nSet TOOLGATE_TOKEN to your token, or name a file that has it with --token-file.");
+                }
             }
             Self::Client(Error::Lost { call_id, .. }) => {
                 let _ = write!(text, "\nThe call may still run: `toolgate watch {call_id}` shows it.");

@@ -72,6 +72,9 @@ async fn list(client: &Client, terminal: &Terminal) -> Result<(), Failure> {
     }
     let rows: Vec<Vec<String>> = workspaces.iter().map(row).collect();
     terminal.table(&["WORKSPACE", "FOLDER", "OPENED", "CODE", "STATE"], &rows)?;
+    for workspace in workspaces.iter().filter(|workspace| !workspace.problem.is_empty()) {
+        terminal.inform(&format!("{}: {}", workspace.name, visible(&workspace.problem)));
+    }
     if !roots.is_empty() {
         let roots: Vec<_> = roots.iter().map(|root| visible(root)).collect();
         terminal.inform(&format!("others can be opened below {}", roots.join(", ")));

@@ -156,8 +156,11 @@ pub(super) fn told(
     let Some(entry) = entries.next() else { return Ok(None) };
     let is_gateway = gateway.principal.kind() == PrincipalKind::Gateway || gateways.contains(&gateway.principal.id());
     if gateway.within.is_some() || !is_gateway {
-        let problem = "this caller may not say on whose behalf it calls (toolgate-caller-bin): only the principals that \
-                       auth.gateways names may";
+        let id = gateway.principal.id();
+        let problem = format!(
+            "{id} may not say on whose behalf it calls (toolgate-caller-bin): if it is a gateway, add {id:?} to auth.gateways in the \
+             configuration of this service"
+        );
         return Err(status::refused(ErrorReason::ScopeMissing, problem));
     }
     let wrong = || {
