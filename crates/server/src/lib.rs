@@ -20,6 +20,7 @@
 //!     `info_service`, `workspace_service`, `file_service`, `port_service`: one file for each service of the contract; `workspaces`:
 //!     who opens them; `ports`: opened ports by HTTP;
 //!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
+//!   - `hold`: when the client of a call counts as gone;
 //!   - `mcp`: the same tools for MCP clients;
 //!   - `console`: the page for the people who approve.
 //!

@@ -15,6 +15,7 @@ mod door;
 mod events;
 mod file_service;
 mod first_message;
+mod hold;
 mod host_service;
 mod info_service;
 pub mod limits;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -19,6 +19,7 @@ use super::arrival::Arrival;
 use super::auth::Caller;
 use super::convert::{self, WireCall, int, int32, non_empty, page_size, unsigned};
 use super::events::{ResponseStream, deadline, stream_events};
+use super::hold::{HeldForClient, Hold};
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::grpc::convert::{FromCore as _, FromNumber as _, IntoProto as _};
@@ -31,12 +32,6 @@ const MAX_CALLS: usize = 500;
 
 /// How long before its deadline a client is told what its call waits for.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
-
-/// How long it takes to find out that the connection to a gateway is gone, and not only a stream on it.
-const GATEWAY_NOTICE: Duration = Duration::from_secs(1);
-
-/// How long a client whose gateway is gone has to come back through another one.
-const GATEWAY_GRACE: Duration = Duration::from_secs(30);
 
 impl Tools {
     async fn begin(
@@ -454,54 +449,6 @@ fn early(deadline: Instant) -> Instant {
     deadline
         .checked_sub((left / 10).min(DEADLINE_MARGIN))
         .unwrap_or(deadline)
-}
-
-/// The hold that a client has on its call, and for how long it lasts when that is gone.
-struct Hold {
-    shared: Arc<Shared>,
-    attached: Option<Attached>,
-    linger: Duration,
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if let Some(attached) = self.attached.take().filter(|_| !self.linger.is_zero()) {
-            let (closing, linger) = (self.shared.closing.clone(), self.linger);
-            self.shared.tunnels.spawn(async move {
-                closing.run_until_cancelled(tokio::time::sleep(linger)).await;
-                drop(attached);
-            });
-        }
-    }
-}
-
-/// The hold of a client that follows its call. When the stream ends because a gateway is gone, its client may still be there, and goes
-/// on at another one.
-struct HeldForClient {
-    shared: Arc<Shared>,
-    attached: Option<Attached>,
-    /// That of the gateway, if there is one.
-    connection: Option<Weak<()>>,
-}
-
-impl Drop for HeldForClient {
-    fn drop(&mut self) {
-        let attached = self.attached.take().filter(|attached| !attached.is_over());
-        let (Some(attached), Some(connection)) = (attached, self.connection.take()) else {
-            return;
-        };
-        let closing = self.shared.closing.clone();
-        self.shared.tunnels.spawn(async move {
-            let left_or_lost = async {
-                // A gateway that stops may end its streams first.
-                tokio::time::sleep(GATEWAY_NOTICE).await;
-                if connection.strong_count() == 0 {
-                    attached.linger(GATEWAY_GRACE).await;
-                }
-            };
-            closing.run_until_cancelled(left_or_lost).await;
-        });
-    }
 }
 
 impl Tools {
