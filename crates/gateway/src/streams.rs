@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -347,24 +347,29 @@ pub(crate) fn channel(
         return Err(status::bad_field("message", "the first message of a channel is `open`"));
     };
     let told = told(&parts, &caller, open.clone(), false);
-    let replies = stream::try_unfold(messages, |mut messages| async {
+    // All replies that are under way have room for the bytes of the largest message.
+    let room = Arc::new(Semaphore::new(parts.limit.min(Semaphore::MAX_PERMITS)));
+    let replies = stream::try_unfold((messages, room), |(mut messages, room)| async {
         // The client has nothing more to say, or is gone: the other half shows which.
         let Ok(Some(message)) = messages.next().await else {
             return Ok(None);
         };
+        let bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        // It is never closed.
+        let taken = room.clone().acquire_many_owned(bytes).await;
         match decode::<ChannelRequest>(&message)?.message {
-            Some(channel_request::Message::Reply(reply)) => Ok(Some((reply, messages))),
+            Some(channel_request::Message::Reply(reply)) => Ok(Some(((reply, taken), (messages, room)))),
             Some(channel_request::Message::Open(_)) => Err(status::bad_field("message", "the channel is already open")),
             None => Err(status::bad_field("message", "an empty message")),
         }
     });
     // One for a worker that hangs does not hold up those for others.
     let about = Arc::new((parts, caller, open.name));
-    let replies = replies.map(move |reply: Result<PromptReply, Status>| {
+    let replies = replies.map(move |read: Result<(PromptReply, _), Status>| {
         let about = about.clone();
         async move {
             let (parts, caller, name) = &*about;
-            let reply = reply?;
+            let (reply, _taken) = read?;
             let mut pause = PAUSES.0;
             loop {
                 match answer(parts, caller, name, reply.clone()).await {
