@@ -148,7 +148,7 @@ fi
 suite unit cargo test --locked --quiet --workspace --lib --bins
 suite features features
 # Where there is no server it fails: the store of a fleet is not to go untested.
-suite postgres cargo test --locked --quiet -p toolgate-postgres --test store
+suite postgres cargo test --locked --quiet --workspace --test store
 skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)
