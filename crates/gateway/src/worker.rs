@@ -323,10 +323,7 @@ impl Worker {
 
     fn lost(&self, error: &(dyn std::error::Error + 'static)) -> Status {
         tracing::debug!(error, worker = self.name, "a worker cannot be reached");
-        let causes = std::iter::successors(Some(error), |error| error.source());
-        // The first one only says that there was an error.
-        let innermost = causes.last().map(ToString::to_string);
-        *self.why_lost.lock() = innermost;
+        *self.why_lost.lock() = outgoing::cause(error);
         gone(&self.name)
     }
 

@@ -87,3 +87,14 @@ pub fn bearer(token: &str) -> Option<HeaderValue> {
     value.set_sensitive(true);
     Some(value)
 }
+
+/// Says why a connection is not there, by the innermost cause of an error: the outer ones only say that there was one.
+pub fn cause(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let innermost = std::iter::successors(Some(error), |error| error.source()).last()?;
+    let said = innermost.to_string();
+    // What rustls says of a server that answers without TLS.
+    Some(match said.contains("InvalidContentType") {
+        true => "there is no TLS at this address: write http:// for https://".to_owned(),
+        false => said,
+    })
+}

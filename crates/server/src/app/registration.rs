@@ -20,7 +20,7 @@ use tonic::codegen::http::HeaderValue;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 use toolgate_config::service::ClusterConfig;
 use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
 use toolgate_contract::cluster::register_request::Message as Said;
@@ -80,11 +80,12 @@ struct Ended {
 
 impl From<Status> for Ended {
     fn from(status: Status) -> Self {
-        let cause = std::error::Error::source(&status);
-        let causes = std::iter::successors(cause, |error| error.source());
-        // Of a connection that broke, the innermost cause says most.
-        let innermost = causes.last().map(ToString::to_string);
-        Self::because(innermost.unwrap_or_else(|| status.message().to_owned()))
+        let cause = std::error::Error::source(&status).and_then(outgoing::cause);
+        let said = cause.unwrap_or_else(|| status.message().to_owned());
+        Self::because(match status.code() == Code::Unauthenticated {
+            true => format!("the gateway does not accept what cluster.identity or cluster.certificate shows: {said}"),
+            false => said,
+        })
     }
 }
 
