@@ -12,7 +12,8 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -106,6 +107,12 @@ impl Database {
         values: Values<'_>,
     ) -> Result<Option<Row>, StoreError> {
         Ok(self.rows(what, sql, values).await?.into_iter().next())
+    }
+
+    /// Waits for its turn, no longer than for the database: behind many who wait for it in vain, each would wait for all before.
+    pub(crate) async fn turn<'m, T>(&self, what: &str, mutex: &'m Mutex<T>) -> Result<MutexGuard<'m, T>, StoreError> {
+        let turn = timeout(self.limit, mutex.lock()).await;
+        turn.map_err(|_| too_late(what, self.limit))
     }
 
     /// Gives the connections up; what comes later fails.

@@ -178,7 +178,7 @@ impl Notes {
             state.done + state.notes.len() as u64
         };
         loop {
-            let mut is_unsure = self.storing.lock().await;
+            let mut is_unsure = db.turn("wait for notes to be stored", &self.storing).await?;
             if self.state.lock().done >= until {
                 return Ok(());
             }

@@ -95,7 +95,7 @@ impl Sequencer {
     /// Has all sequenced that is in the outbox; waits for who is at it.
     pub(crate) async fn catch_up(&self, db: &Database) -> Result<(), StoreError> {
         let own = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut served = self.served.lock().await;
+        let mut served = db.turn("wait for what is told", &self.served).await?;
         if *served >= own {
             return Ok(());
         }

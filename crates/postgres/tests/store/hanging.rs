@@ -1,9 +1,12 @@
 //! A database that does not answer, or not any more.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
 use toolgate_model::{CallId, InstanceId};
 use toolgate_postgres::{PostgresOptions, PostgresStore};
+use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::{Audit as _, CallFilter, CallLog as _, PageRequest, StoreError, Upkeep as _};
 
 use crate::fixture::{database, make_template, server};
@@ -52,6 +55,45 @@ async fn who_waits_for_a_lock_is_told_in_time() {
     for number in 100..140 {
         create(&store, record(&number.to_string(), &instance)).await;
     }
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_wait_are_told_in_time() {
+    let server = server().await;
+    let name = database(server).await;
+    let instance = InstanceId::generate();
+    let store = Arc::new(
+        PostgresStore::open(options(server, &name), instance.clone())
+            .await
+            .unwrap(),
+    );
+    let mut other = server.connect(&name).await.unwrap();
+    let held = other.transaction().await.unwrap();
+    held.batch_execute("LOCK TABLE instances, outbox").await.unwrap();
+    // What nobody waits for must be stored first, so they all wait for one another, too.
+    store.audit(Fact::new(Kind::Allowed));
+    let begun = Instant::now();
+    let mut waiting = JoinSet::new();
+    for number in 0..40 {
+        let (store, mut call) = (Arc::clone(&store), record(&number.to_string(), &instance));
+        waiting.spawn(async move {
+            match number % 2 {
+                0 => store.audit_end().await.is_err(),
+                _ => {
+                    let events = grow(&mut call, 1);
+                    store.create_call(call, events).await.is_err()
+                }
+            }
+        });
+    }
+    assert!(waiting.join_all().await.into_iter().all(|is_told| is_told));
+    assert!(begun.elapsed() < 6 * LIMIT, "{:?}", begun.elapsed());
+    held.rollback().await.unwrap();
+    create(&*store, record("after", &instance)).await;
+    let allowed = store.audit_lines(1, 100).await.unwrap();
+    let allowed = allowed.iter().filter(|line| line.json.contains(r#""kind":"allowed""#));
+    assert_eq!(allowed.count(), 1, "the note is there once");
     store.close().await.unwrap();
 }
 

@@ -12,6 +12,7 @@ mod fixture;
 mod hanging;
 mod leases;
 mod migrations;
+mod races;
 mod retries;
 mod server;
 mod tls;
