@@ -191,16 +191,18 @@ impl Notes {
                 *is_unsure = false;
                 continue;
             }
-            let (done, portion) = {
+            let (from, portion) = {
                 let state = self.state.lock();
                 let portion: Vec<Note> = state.notes.iter().take(NOTES_PER_PORTION).cloned().collect();
-                (state.done + portion.len() as u64, portion)
+                (state.done, portion)
             };
+            let done = from + portion.len() as u64;
             // Until it is known to be stored: also if whoever waits for it goes away.
             *is_unsure = true;
-            store(db, instances, done, portion).await?;
-            *is_unsure = false;
-            self.stored(done);
+            if store(db, instances, from, done, portion).await? {
+                *is_unsure = false;
+                self.stored(done);
+            }
         }
     }
 
@@ -252,7 +254,16 @@ impl Portion {
     }
 }
 
-async fn store(db: &Database, instances: &Instances, done: u64, notes: Vec<Note>) -> Result<(), StoreError> {
+/// Stores a portion; false if the row of this run says that it does not begin where the last one ended. One of which no answer
+/// came may still be on its way: then this one waits for it here, and is not what comes next. A row that says 0 is a new one, made
+/// because others thought that this run was dead.
+async fn store(
+    db: &Database,
+    instances: &Instances,
+    from: u64,
+    done: u64,
+    notes: Vec<Note>,
+) -> Result<bool, StoreError> {
     let Portion {
         facts,
         told,
@@ -269,31 +280,34 @@ async fn store(db: &Database, instances: &Instances, done: u64, notes: Vec<Note>
     let sql = "WITH mine AS (INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', $3)
                    ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = excluded.noted
-                   WHERE own.noted < excluded.noted RETURNING TRUE),
+                   WHERE own.noted IN ($12, 0) RETURNING TRUE),
                kept AS (INSERT INTO facts (workspace, session, name, full_name, value)
                    SELECT fact.* FROM mine, unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS fact
                    ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value),
                ended AS (UPDATE outputs SET complete = TRUE, lines = one.lines
                    FROM mine, unnest($9::text[], $10::bigint[]) AS one (id, lines)
-                   WHERE outputs.id = one.id AND NOT outputs.complete)
-               INSERT INTO outbox (entries) SELECT $11 FROM mine WHERE $11::text IS NOT NULL";
-    db.rows(
-        "store notes",
-        sql,
-        values![
-            instances.id,
-            instances.lease_millis(),
-            signed(done),
-            workspaces,
-            sessions,
-            names,
-            full,
-            jsons,
-            outputs,
-            lines,
-            told
-        ],
-    )
-    .await
-    .map(drop)
+                   WHERE outputs.id = one.id AND NOT outputs.complete),
+               told AS (INSERT INTO outbox (entries) SELECT $11 FROM mine WHERE $11::text IS NOT NULL)
+               SELECT TRUE FROM mine";
+    let row = db
+        .row(
+            "store notes",
+            sql,
+            values![
+                instances.id,
+                instances.lease_millis(),
+                signed(done),
+                workspaces,
+                sessions,
+                names,
+                full,
+                jsons,
+                outputs,
+                lines,
+                told,
+                signed(from)
+            ],
+        )
+        .await?;
+    Ok(row.is_some())
 }

@@ -98,6 +98,50 @@ async fn many_who_wait_are_told_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_committed_after_nobody_waits_is_not_stored_again() {
+    let server = server().await;
+    let name = database(server).await;
+    let instance = InstanceId::generate();
+    let store = PostgresStore::open(options(server, &name), instance.clone())
+        .await
+        .unwrap();
+    // The commits of the first two portions take longer than anybody waits.
+    let slow = "CREATE SEQUENCE commits;
+                CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF nextval('commits') <= 2 THEN
+                        PERFORM pg_sleep(1.6);
+                    END IF;
+                    RETURN NULL;
+                END $$;
+                CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED
+                    FOR EACH ROW EXECUTE FUNCTION slow()";
+    server.run(&name, slow).await;
+    let begun = Instant::now();
+    let mut count = 0;
+    // More notes come all the time, so that no portion is like the one before.
+    while begun.elapsed() < 6 * LIMIT {
+        store.audit(Fact {
+            reason: count.to_string(),
+            ..Fact::new(Kind::Allowed)
+        });
+        count += 1;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    create(&store, record("after", &instance)).await;
+    let lines = store.audit_lines(1, usize::MAX).await.unwrap();
+    let records = lines
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(&line.json).unwrap());
+    let reasons: Vec<String> = records
+        .filter(|record| record["kind"] == "allowed")
+        .map(|record| record["reason"].as_str().unwrap().to_owned())
+        .collect();
+    let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    assert_eq!(reasons, expected);
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_finds_nobody_is_told_in_time() {
     let server = Server::start(false).await;
     make_template(&server).await;
