@@ -3,7 +3,7 @@
 //! *Invariant:* a call is found by its id from the moment the id is taken until the call has its end. Whether new calls are
 //! taken is looked at under the lock of the map, so a call is either there when a drain begins, or refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,6 +41,8 @@ pub struct Calls {
     over: CancellationToken,
     /// There is a next run of the service, which goes on with what this one leaves.
     has_successor: AtomicBool,
+    /// Calls of runs that are dead, which this run has adopted and not looked after yet.
+    pub(crate) adopted: Mutex<VecDeque<CallId>>,
     /// A call came to a question or went on from it, or does not run any more.
     changed: Notify,
 }
@@ -57,6 +59,7 @@ impl Calls {
             draining: CancellationToken::new(),
             over: CancellationToken::new(),
             has_successor: AtomicBool::new(false),
+            adopted: Mutex::default(),
             changed: Notify::new(),
         }
     }

@@ -206,11 +206,6 @@ impl LiveCall {
             .send_modify(|progress| (progress.ended, progress.left) = (true, true));
     }
 
-    /// Returns whether a stream is attached whose loss would mean something.
-    pub(crate) fn is_attached(&self) -> bool {
-        self.owners.load(Ordering::Acquire) > 0
-    }
-
     /// Attaches a stream whose loss means what the call's policy says.
     pub(crate) fn attach(self: &Arc<Self>) -> Attached {
         self.owners.fetch_add(1, Ordering::AcqRel);
@@ -233,9 +228,26 @@ impl Attached {
         &self.call
     }
 
+    /// Says whether the call has ended.
+    pub fn is_over(&self) -> bool {
+        self.call.record().state.is_terminal()
+    }
+
     /// Lets the call go on without this client, whatever its policy is.
     pub fn release(mut self) {
         self.is_released = true;
+    }
+
+    /// Gives this client time to come back, or to watch the call instead: as long as somebody watches, it goes on, also if its policy
+    /// is to end with its client.
+    pub async fn linger(self, grace: Duration) {
+        let mut progress = self.call.watch();
+        loop {
+            let ended = progress.wait_for(|progress| progress.ended);
+            if tokio::time::timeout(grace, ended).await.is_ok() || !self.call.is_watched() {
+                return;
+            }
+        }
     }
 
     /// Notes that this client cannot come back to the call when the service is another one.
@@ -247,8 +259,7 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         let was_last = self.call.owners.fetch_sub(1, Ordering::AcqRel) == 1;
-        let running = !self.call.record().state.is_terminal();
-        if was_last && !self.is_released && running && self.call.on_disconnect == OnDisconnect::Cancel {
+        if was_last && !self.is_released && !self.is_over() && self.call.on_disconnect == OnDisconnect::Cancel {
             self.call.stop(EndReason::Cancelled);
         }
     }

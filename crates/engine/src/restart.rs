@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate_model::{CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState};
+use toolgate_model::{CallId, CallRecord, CallState, EndReason, Ending, EventKind, Prompt, PromptState};
 use toolgate_store::{PromptFilter, StoreError};
 
 use crate::catalogs::Restart;
@@ -41,23 +41,46 @@ pub struct Recovered {
     pub folders: BTreeSet<PathBuf>,
 }
 
-/// Looks after calls that an earlier run of the service left unfinished.
+/// Looks after calls that an earlier run of the service left unfinished. After an error the next time goes on with the rest.
 pub(crate) async fn recover(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>) -> Result<Recovered, StoreError> {
     parts.calls.expect_successor();
     let orphans = parts.store.adopt_orphans(&parts.calls.instance).await?;
+    let ids = orphans.into_iter().map(|orphan| orphan.id);
+    parts.calls.adopted.lock().extend(ids);
     let mut recovered = Recovered::default();
-    for orphan in orphans {
-        if only_waits(&orphan) && (resume_later(parts, children, &orphan) || resume(parts, children, &orphan).await?) {
-            recovered.resumed += 1;
-        } else {
-            let changes = parts.store.changes(&orphan.id).await?;
-            let folders = changes.iter().filter_map(|change| change.path.parent());
-            recovered.folders.extend(folders.map(Path::to_path_buf));
-            end_as_lost(parts, orphan).await?;
-            recovered.lost += 1;
+    loop {
+        let Some(id) = parts.calls.adopted.lock().pop_front() else {
+            return Ok(recovered);
+        };
+        if let Err(error) = look_after(parts, children, &id, &mut recovered).await {
+            // Nobody else does: they are this run's now.
+            parts.calls.adopted.lock().push_back(id);
+            return Err(error);
         }
     }
-    Ok(recovered)
+}
+
+async fn look_after(
+    parts: &Arc<Parts>,
+    children: &Arc<dyn ChildAdmission>,
+    id: &CallId,
+    recovered: &mut Recovered,
+) -> Result<(), StoreError> {
+    let stored = parts.store.get(id).await?;
+    // An attempt that failed may have ended it all the same.
+    let Some(orphan) = stored.filter(|record| record.ended.is_none()) else {
+        return Ok(());
+    };
+    if only_waits(&orphan) && (resume_later(parts, children, &orphan) || resume(parts, children, &orphan).await?) {
+        recovered.resumed += 1;
+        return Ok(());
+    }
+    let changes = parts.store.changes(id).await?;
+    let folders = changes.iter().filter_map(|change| change.path.parent());
+    recovered.folders.extend(folders.map(Path::to_path_buf));
+    end_as_lost(parts, orphan).await?;
+    recovered.lost += 1;
+    Ok(())
 }
 
 /// Takes a call up later if its tool comes from a source that is still being connected to; returns whether it does.
@@ -149,7 +172,8 @@ async fn resume(
         // Whoever closed it may have looked before the call was there.
         live.stop(EndReason::Cancelled);
     }
-    wait_for_client(parts, &live);
+    // Its client has lost the stream; it may come back, or read on by watching.
+    parts.calls.tasks.spawn(live.attach().linger(CLIENT_GRACE));
     let found = (registry, entry);
     let run = Run::new(
         parts,
@@ -163,27 +187,6 @@ async fn resume(
     .in_turn(Some(turn));
     parts.calls.tasks.spawn(run.work(asks_first, earlier));
     Ok(true)
-}
-
-/// Stops a call that was taken up after a restart if its client means it to end with itself and does not come back: a
-/// client that has lost its stream reads on by watching.
-fn wait_for_client(parts: &Parts, live: &Arc<LiveCall>) {
-    if live.on_disconnect == OnDisconnect::Keep {
-        return;
-    }
-    let live = live.clone();
-    parts.calls.tasks.spawn(async move {
-        let mut progress = live.watch();
-        while !live.is_attached() {
-            let ended = progress.wait_for(|progress| progress.ended);
-            if tokio::time::timeout(CLIENT_GRACE, ended).await.is_ok() {
-                return;
-            }
-            if !live.is_attached() && !live.is_watched() {
-                live.stop(EndReason::Cancelled);
-            }
-        }
-    });
 }
 
 async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {

@@ -41,6 +41,16 @@ pub(crate) enum Kind {
     Output,
 }
 
+impl Kind {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Prompt => "prompt",
+            Self::Output => "output",
+        }
+    }
+}
+
 /// Where an id belongs.
 #[derive(Clone)]
 struct Home {
@@ -175,7 +185,7 @@ impl Directory {
         let _own_turn = own.acquire().await;
         let _turn = self.lookups.acquire().await;
         let entry = &caller.entry_to_look();
-        let workers = registry.workers();
+        let workers = registry.workers_for(caller);
         let asked = workers.iter().map(|worker| async move {
             let answer = timeout(ASK_TIMEOUT, workspace_of(worker, kind, id, entry)).await;
             (worker, answer.unwrap_or_else(|_| Err(gone(&worker.name))))
@@ -216,7 +226,8 @@ impl Directory {
             }
             ([_, _, ..], _, _) => Err(status::ambiguous_call(id)),
             ([], Some(status), _) | ([], None, Some(status)) => Err(status),
-            ([], None, None) => Err(status::draining()),
+            // Nobody has what this caller sees.
+            ([], None, None) => Err(status::not_found(kind.noun(), id)),
         }
     }
 }

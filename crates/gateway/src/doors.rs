@@ -37,6 +37,9 @@ pub(crate) const OPEN_PORT: &str = "/toolgate.v1.PortService/OpenPort";
 /// What is between the name that a worker gave and where it is.
 const SEPARATOR: char = '~';
 
+/// Which part of all streams may wait for the ports of one worker to answer: one in so many. A worker that hangs costs no more.
+const WAITING_PART: usize = 4;
+
 /// Answers an MCP client.
 pub(crate) async fn mcp(parts: &Parts, request: Request<Body>) -> Response<Body> {
     let arrived = Instant::now();
@@ -100,13 +103,18 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     let Some((secret, port, path)) = place_of(&request) else {
         return not_there();
     };
-    let Some(worker) = parts.registry.named(&port) else {
+    let Some(worker) = parts.registry.named_in_path(&port) else {
         return not_there();
     };
     // Whose port it is the worker knows, and counts for that one. Here each port counts by itself.
     let principal = format!("port:{:016x}", parts.hasher.hash_one(&secret));
-    let counted = match parts.traffic.admit(&principal, &request) {
-        Ok(counted) => counted,
+    // That the secret is one is known when the worker answers. Until then strangers share what may wait for this worker.
+    let most = (parts.traffic.limits().streams / WAITING_PART).max(1);
+    let admitted = worker
+        .wait_for_port(most)
+        .and_then(|waiting| Ok((waiting, parts.traffic.admit(&principal, &request)?)));
+    let (waiting, counted) = match admitted {
+        Ok(admitted) => admitted,
         Err(status) => return guarded(refused(status)),
     };
     let mut request = request;
@@ -120,6 +128,7 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     *request.uri_mut() = path.into();
     let routing = arrived.elapsed();
     let sent = worker.send(request, None, origin).await;
+    drop(waiting);
     parts.metrics.gateway_passed("ports", outcome(&sent), routing);
     let (mut response, open) = match sent {
         Ok(answered) => answered,

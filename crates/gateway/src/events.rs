@@ -157,7 +157,7 @@ pub(crate) async fn watch(
     let position = Arc::new(Mutex::new(begin));
     let (opening, mut opened) = mpsc::channel::<()>(1);
     // One for each that is there now: nobody waits for those that come later.
-    let mut opening = vec![opening; parts.registry.workers().len()];
+    let mut opening = vec![opening; parts.registry.workers_for(&caller).len()];
     let shared = position.clone();
     let (receiver, tasks) = of_all(&parts, &caller, move |worker| WorkersEvents {
         question: WatchEventsRequest {

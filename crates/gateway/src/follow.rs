@@ -65,12 +65,13 @@ pub(crate) fn of_all<F: Followed>(
         let (mut numbers, mut running) = (0.., Vec::<(Arc<Worker>, AbortHandle)>::new());
         let mut followers = JoinSet::new();
         loop {
-            let workers = known.borrow_and_update().clone();
+            known.mark_unchanged();
+            let workers = parts.registry.workers_for(&caller);
             let is_one = |worker: &Arc<Worker>| workers.iter().any(|one| Arc::ptr_eq(one, worker));
             for (_, task) in running.extract_if(.., |(worker, _)| !is_one(worker)) {
                 task.abort();
             }
-            for worker in workers.iter() {
+            for worker in &workers {
                 if running.iter().any(|(one, _)| Arc::ptr_eq(one, worker)) {
                     continue;
                 }

@@ -134,9 +134,9 @@ impl Parts {
             }
         };
         match (read(&first)?, merge) {
-            (Aim::Nothing, _) => self.pass(self.any()?, caller, whole(messages, &[]), about).await,
+            (Aim::Nothing, _) => self.pass(self.any(&caller)?, caller, whole(messages, &[]), about).await,
             (Aim::Workspace(named), Some(Merge::Nothing)) if is_several(&named) => {
-                self.pass(self.any()?, caller, whole(messages, &[]), about).await
+                self.pass(self.any(&caller)?, caller, whole(messages, &[]), about).await
             }
             (Aim::Workspace(named), Some(merge)) if is_several(&named) => {
                 self.merge(&caller, merge, first.clone(), messages).await
@@ -174,7 +174,9 @@ impl Parts {
             (Aim::Id(kind, id), _) => {
                 let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
                     Ok(worker) => worker,
-                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => self.any()?,
+                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => {
+                        self.any(&caller)?
+                    }
                     Err(error) => return Err(error),
                 };
                 self.pass(worker, caller, whole(messages, &[]), about).await
@@ -197,7 +199,7 @@ impl Parts {
         self.metrics
             .gateway_passed(path.trim_start_matches('/'), outcome, routing);
         if path == doors::OPEN_PORT {
-            return doors::opened(answer?, &worker.name, self.limit).await;
+            return doors::opened(answer?, &worker.name_in_paths(), self.limit).await;
         }
         reattach::kept(answer?, call, (worker, caller), &self.metrics)
     }
@@ -250,7 +252,7 @@ impl Parts {
         A: Message + Default + 'static,
     {
         let (question, entry): (Q, _) = (decode(first)?, caller.entry());
-        let workers = self.registry.workers();
+        let workers = self.registry.workers_for(caller);
         let asked = workers.iter().map(|worker| {
             let asked = timeout(ASK_TIMEOUT, worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
             async { asked.await.unwrap_or_else(|_| Err(gone(&worker.name))) }

@@ -146,7 +146,7 @@ pub(crate) async fn merged<L: List>(parts: &Parts, caller: &OnBehalf, first: &[u
     *page_size = size;
     let mut places = Places::read(page_token)?;
     let entry = caller.entry();
-    let workers = parts.registry.workers();
+    let workers = parts.registry.workers_for(caller);
     let read = workers.iter().map(|worker| {
         let (place, question, entry) = (places.of(&worker.name), question.clone(), &entry);
         async move {

@@ -36,7 +36,7 @@ where
     A: prost::Message + Default + 'static,
 {
     let entry = &caller.entry();
-    let workers = parts.registry.workers();
+    let workers = parts.registry.workers_for(caller);
     let answers = workers.iter().map(|worker| async move {
         let answer = timeout(ASK_TIMEOUT, worker.ask(path, question.clone(), Some(entry))).await;
         (worker.clone(), answer.unwrap_or_else(|_| Err(gone(&worker.name))))
@@ -140,7 +140,7 @@ pub(crate) async fn workspaces(
     };
     parts.registry.refresh().await;
     let (mut found, mut roots) = (Vec::new(), Vec::new());
-    for worker in parts.registry.workers().iter() {
+    for worker in parts.registry.workers_for(caller) {
         let facts = worker.facts.read().clone();
         if !facts.is_there && facts.workspaces.is_empty() {
             return Err(gone(&worker.name));
@@ -148,7 +148,7 @@ pub(crate) async fn workspaces(
         let seen = facts
             .workspaces
             .iter()
-            .filter(|one| caller.sees(&one.name) && parts.registry.counts(worker, &one.name));
+            .filter(|one| caller.sees(&one.name) && parts.registry.counts(&worker, &one.name));
         found.extend(seen.cloned().map(|mut one| {
             if !facts.is_there {
                 one.problem = gone(&worker.name).message().to_owned();
@@ -193,7 +193,7 @@ pub(crate) async fn opener(
         let is_relative = !question.directory.starts_with('/');
         roots.iter().any(|root| is_relative || is_below(root))
     };
-    let workers = parts.registry.workers();
+    let workers = parts.registry.workers_for(caller);
     // One that may not says why.
     let found = workers.iter().filter(may_have).find(may_open);
     let found = found.or_else(|| workers.iter().find(may_have)).or(workers.first());
@@ -223,8 +223,8 @@ pub(crate) async fn session(
             Err(status) => return Err(status),
         }
     }
-    if let (true, Some(missing)) = (sessions.is_empty(), missing) {
-        return Err(missing);
+    if sessions.is_empty() {
+        return Err(missing.unwrap_or_else(|| status::not_found("session", &question.session_id)));
     }
     let moment = |call: &Call| call.create_time.as_ref().map(|time| (time.seconds, time.nanos));
     // The list of tasks is that of the latest call.

@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use toolgate_config::Config;
+use toolgate_contract::ErrorReason;
 use toolgate_model::InstanceId;
+use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
@@ -41,9 +43,9 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Returns a worker that answers for all that nobody has.
-    pub(crate) fn any(&self) -> Result<Arc<Worker>, Status> {
-        let workers = self.registry.workers();
+    /// Returns a worker that answers a caller for all that nobody has.
+    pub(crate) fn any(&self, caller: &OnBehalf) -> Result<Arc<Worker>, Status> {
+        let workers = self.registry.workers_for(caller);
         let is_usable = |worker: &&Arc<Worker>| {
             let facts = worker.facts.read();
             facts.is_there && facts.refused.is_none()
@@ -54,7 +56,13 @@ impl Parts {
             .or_else(|| workers.iter().find(is_usable))
             .or(workers.first())
             .cloned();
-        there.ok_or_else(|| status::worker_gone("no worker has registered at this gateway"))
+        there.ok_or_else(|| match self.registry.workers().is_empty() {
+            true => status::worker_gone("no worker has registered at this gateway"),
+            false => {
+                let problem = "no worker of this gateway may have a workspace that you may see";
+                status::refused(ErrorReason::ScopeMissing, problem)
+            }
+        })
     }
 }
 

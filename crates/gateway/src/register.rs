@@ -175,6 +175,7 @@ impl Cluster {
         let worker = match known {
             Some(known) => {
                 known.renew(made);
+                self.registry.renewed();
                 // It may have been forgotten meanwhile.
                 if self.registry.named(&known.name).is_none() {
                     self.registry.add(known.clone());

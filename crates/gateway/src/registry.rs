@@ -72,6 +72,17 @@ impl Registry {
         self.workers.borrow().clone()
     }
 
+    /// Returns those that may have a workspace which a caller sees, in the order of their names. The others are not asked on its
+    /// behalf: they learn nothing of the caller, and do not hold it up.
+    pub(crate) fn workers_for(&self, caller: &OnBehalf) -> Vec<Arc<Worker>> {
+        let workers = self.workers.borrow();
+        workers
+            .iter()
+            .filter(|worker| worker.may_serve(caller))
+            .cloned()
+            .collect()
+    }
+
     /// Returns the workers that are known now, and tells of others that come and go.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<[Arc<Worker>]>> {
         self.workers.subscribe()
@@ -83,6 +94,12 @@ impl Registry {
         workers.iter().find(|worker| worker.name == name).cloned()
     }
 
+    /// Finds a worker by what names it in the path of an opened port.
+    pub(crate) fn named_in_path(&self, named: &str) -> Option<Arc<Worker>> {
+        let name = named.split_once('.').map_or(named, |(name, _)| name);
+        self.named(name).filter(|worker| worker.name_in_paths() == named)
+    }
+
     /// Takes in a worker that has registered itself.
     pub(crate) fn add(&self, worker: Arc<Worker>) {
         self.workers.send_modify(|workers| {
@@ -90,6 +107,11 @@ impl Registry {
             all.sort_by(|one, other| one.name.cmp(&other.name));
             *workers = all.into();
         });
+    }
+
+    /// Tells those who follow the workers that one of them may have other workspaces now.
+    pub(crate) fn renewed(&self) {
+        self.workers.send_modify(|_| ());
     }
 
     /// Forgets the workers that had registered themselves and have been away for long.

@@ -3,11 +3,13 @@
 //! *Invariant:* what was missed while a worker was away is made up for. The prompts of a worker are not kept back for another one.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 use tonic::{Code, Status};
@@ -19,7 +21,7 @@ use toolgate_server::grpc::status;
 use crate::directory::Kind;
 use crate::follow::{self, Followed, Follower, of_all};
 use crate::parts::Parts;
-use crate::wire::{Messages, decode, framed, streaming};
+use crate::wire::{Messages, decode, framed, gone, streaming};
 use crate::worker::Worker;
 
 /// Messages that are kept back until all prompts that are open were told.
@@ -27,6 +29,15 @@ const MAX_HELD: usize = 1000;
 
 /// How long a client waits for the prompts of a worker that is away, before the others are shown without.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Replies of one client that are under way, or wait for a worker that is away; more are not read.
+const MAX_REPLIES: usize = 64;
+
+/// How long to wait before a reply is sent to its worker again: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// How long a worker may take to answer a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Something that is heard of one worker.
 enum Heard {
@@ -224,11 +235,13 @@ async fn open_prompts(
     let first = ChannelRequest {
         message: Some(channel_request::Message::Open(open.clone())),
     };
-    let questions = stream::iter([first]).chain(stream::pending());
+    // A request that goes on keeps the stream open, also when nobody reads the answer any more: it ends with its reader.
+    let (reading, read) = oneshot::channel::<Infallible>();
+    let questions = stream::iter([first]).chain(stream::once(read).filter_map(|_| async { None }));
     let path = "/toolgate.v1.PermissionService/Channel";
     let (stream, kept) = worker.follow::<_, ChannelResponse>(path, questions, &entry).await?;
     Ok(Box::pin(stream.map(move |message| {
-        let _kept = &kept;
+        let _kept = (&kept, &reading);
         message
     })))
 }
@@ -268,7 +281,7 @@ fn told(
     watches_only: bool,
 ) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
     // Counted before they are followed: the first ones have these numbers.
-    let inbox = Inbox::new(parts.registry.workers().len());
+    let inbox = Inbox::new(parts.registry.workers_for(caller).len());
     let (receiver, tasks) = of_all(parts, caller, move |_| WorkersPrompts {
         open: open.clone(),
         watches_only,
@@ -334,21 +347,37 @@ pub(crate) fn channel(
         return Err(status::bad_field("message", "the first message of a channel is `open`"));
     };
     let told = told(&parts, &caller, open.clone(), false);
-    let replies = stream::try_unfold((messages, parts, caller, open.name), |mut state| async {
-        let (messages, parts, caller, name) = &mut state;
+    let replies = stream::try_unfold(messages, |mut messages| async {
         // The client has nothing more to say, or is gone: the other half shows which.
         let Ok(Some(message)) = messages.next().await else {
             return Ok(None);
         };
-        let result = match decode::<ChannelRequest>(&message)?.message {
-            Some(channel_request::Message::Reply(reply)) => answer(parts, caller, name, reply).await?,
-            Some(channel_request::Message::Open(_)) => {
-                return Err(status::bad_field("message", "the channel is already open"));
-            }
-            None => return Err(status::bad_field("message", "an empty message")),
-        };
-        Ok(Some((Told::ReplyResult(result), state)))
+        match decode::<ChannelRequest>(&message)?.message {
+            Some(channel_request::Message::Reply(reply)) => Ok(Some((reply, messages))),
+            Some(channel_request::Message::Open(_)) => Err(status::bad_field("message", "the channel is already open")),
+            None => Err(status::bad_field("message", "an empty message")),
+        }
     });
+    // One for a worker that hangs does not hold up those for others.
+    let about = Arc::new((parts, caller, open.name));
+    let replies = replies.map(move |reply: Result<PromptReply, Status>| {
+        let about = about.clone();
+        async move {
+            let (parts, caller, name) = &*about;
+            let reply = reply?;
+            let mut pause = PAUSES.0;
+            loop {
+                match answer(parts, caller, name, reply.clone()).await {
+                    // It stays with the client's stream until the worker is back. The same reply once more is taken as this one, if the
+                    // worker has it already.
+                    Err(status) if status.code() == Code::Unavailable => sleep(pause).await,
+                    other => return other.map(Told::ReplyResult),
+                }
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    });
+    let replies = replies.buffer_unordered(MAX_REPLIES);
     // The stream ends with what is told or at the first error; a client that only stops talking goes on listening.
     let both = stream::select(told, replies).scan(false, |failed, item| {
         let goes_on = !*failed;
@@ -369,7 +398,7 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
     let worker = match found {
         Ok(worker) => worker,
         // One of them says what becomes of a reply to a prompt that is not there.
-        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any()?,
+        Err(status) if [Code::NotFound, Code::InvalidArgument].contains(&status.code()) => parts.any(caller)?,
         Err(status) => return Err(status),
     };
     let question = ReplyPromptRequest {
@@ -377,6 +406,8 @@ async fn answer(parts: &Parts, caller: &OnBehalf, name: &str, reply: PromptReply
         name: name.to_owned(),
     };
     let path = "/toolgate.v1.PermissionService/ReplyPrompt";
-    let answer: ReplyPromptResponse = worker.ask(path, question, Some(&caller.entry())).await?;
+    let entry = caller.entry();
+    let asked = timeout(REPLY_TIMEOUT, worker.ask(path, question, Some(&entry)));
+    let answer: ReplyPromptResponse = asked.await.unwrap_or_else(|_| Err(gone(&worker.name)))?;
     Ok(answer.result.unwrap_or_default())
 }

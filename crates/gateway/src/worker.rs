@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use anyhow::Context as _;
 use parking_lot::{Mutex, RwLock};
 use prost::Message;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::client::Grpc;
@@ -25,11 +26,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 use toolgate_config::service::WorkerConfig;
-use toolgate_contract::WorkspaceInfo;
+use toolgate_contract::{ErrorReason, WorkspaceInfo};
 use toolgate_model::WorkspaceSet;
 use toolgate_server::app::outgoing::{self, Pems};
 use toolgate_server::app::registration::GRACE;
-use toolgate_server::grpc::auth::ENTRY;
+use toolgate_server::grpc::auth::{ENTRY, OnBehalf};
 use toolgate_server::grpc::status;
 use toolgate_telemetry::WorkerFacts;
 use tower::ServiceExt as _;
@@ -41,6 +42,9 @@ use crate::wire::{Passed, gone};
 const STREAMS: usize = 128;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 40 * 1024 * 1024;
+
+/// Bytes of the digest by which a path names a principal.
+const PRINCIPAL_BYTES: usize = 8;
 
 /// What is about one connection, or is said to the gateway only; and a length, which may change.
 const NOT_SENT_ON: [HeaderName; 12] = [
@@ -128,8 +132,10 @@ pub(crate) struct Worker {
     /// The workspaces that are not served of it, and why.
     pub(crate) not_served: RwLock<Arc<[(String, String)]>>,
     why_lost: Mutex<Option<String>>,
+    /// Requests to opened ports that it has not answered.
+    waiting: Arc<AtomicUsize>,
     /// Bytes of the largest message that is read of it.
-    limit: usize,
+    pub(crate) limit: usize,
 }
 
 /// One connection, made when it is needed, and the streams on it.
@@ -170,6 +176,7 @@ impl Worker {
             facts: RwLock::default(),
             not_served: RwLock::default(),
             why_lost: Mutex::default(),
+            waiting: Arc::default(),
             limit,
         }
     }
@@ -207,6 +214,13 @@ impl Worker {
     pub(crate) fn may_have(&self, workspace: &str) -> bool {
         let registration = self.registration.read();
         registration.as_ref().is_none_or(|one| one.may_have.contains(workspace))
+    }
+
+    /// Says whether a workspace which a caller sees may be one of it.
+    pub(crate) fn may_serve(&self, caller: &OnBehalf) -> bool {
+        let registration = self.registration.read();
+        let may_have = registration.as_ref().map(|one| &one.may_have);
+        may_have.is_none_or(|may_have| !may_have.and(caller.workspaces()).is_empty())
     }
 
     /// Says whether it has said that it takes no more calls.
@@ -319,6 +333,38 @@ impl Worker {
     /// Returns why it could not be reached since this was asked last, if it could not.
     pub(crate) fn why_lost(&self) -> Option<String> {
         self.why_lost.lock().take()
+    }
+
+    /// Returns what names it in the path of an opened port: its name, and for one that has registered itself also whose it is. So one of
+    /// somebody else that takes the name later is sent no secret.
+    pub(crate) fn name_in_paths(&self) -> String {
+        match &*self.registration.read() {
+            None => self.name.clone(),
+            Some(one) => {
+                let digest = Sha256::digest(&one.principal);
+                format!("{}.{}", self.name, hex::encode(&digest[..PRINCIPAL_BYTES]))
+            }
+        }
+    }
+
+    /// Lets one more request wait for an answer of an opened port, unless so many do. What is returned is to be kept until the answer
+    /// is there.
+    pub(crate) fn wait_for_port(&self, most: usize) -> Result<Open, Status> {
+        let open = Open(self.waiting.clone());
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < most {
+            return Ok(open);
+        }
+        let problem = format!(
+            "{most} requests wait for the ports of the worker {}, which is as many as may; try again",
+            self.name
+        );
+        Err(status::exhausted(
+            ErrorReason::TooManyStreams,
+            "limits.max_streams",
+            most as u64,
+            status::RETRY_DELAY,
+            problem,
+        ))
     }
 
     /// Returns where it is.

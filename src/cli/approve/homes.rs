@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* each prompt comes up once and ends once, however many services tell of it, and in whatever order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Prompts that are remembered after their end.
 const MOST_ENDED: usize = 4096;
@@ -16,17 +16,21 @@ struct Home {
 
 /// The prompts that services have told of.
 #[derive(Default)]
-pub(super) struct Homes(HashMap<String, Home>);
+pub(super) struct Homes {
+    known: HashMap<String, Home>,
+    /// Those that have ended, in the order of their ends.
+    ended: VecDeque<String>,
+}
 
 impl Homes {
     /// Returns the service that a reply to a prompt goes to.
     pub(super) fn of(&self, prompt: &str) -> Option<usize> {
-        self.0.get(prompt)?.services.first().copied()
+        self.known.get(prompt)?.services.first().copied()
     }
 
     /// Notes that a service tells of an open prompt; says whether that is news.
     pub(super) fn add(&mut self, prompt: &str, service: usize) -> bool {
-        let home = self.0.entry(prompt.to_owned()).or_default();
+        let home = self.known.entry(prompt.to_owned()).or_default();
         let is_first = home.services.is_empty();
         if !home.services.contains(&service) {
             home.services.push(service);
@@ -41,21 +45,26 @@ impl Homes {
 
     /// Notes that a prompt has ended; says whether that is news.
     pub(super) fn end(&mut self, prompt: &str) -> bool {
-        let Some(home) = self.0.get_mut(prompt) else {
+        let Some(home) = self.known.get_mut(prompt) else {
             return true;
         };
         let is_news = !home.has_ended;
         // A reply that comes too late still finds its service.
         home.has_ended = true;
-        if self.0.len() > MOST_ENDED {
-            self.0.remove(prompt);
+        if is_news {
+            self.ended.push_back(prompt.to_owned());
+            if self.ended.len() > MOST_ENDED
+                && let Some(earliest) = self.ended.pop_front()
+            {
+                self.known.remove(&earliest);
+            }
         }
         is_news
     }
 
     /// Notes that a service is away, and will tell of its prompts again when it is back.
     pub(super) fn forget(&mut self, service: usize) {
-        self.0.retain(|_, home| {
+        self.known.retain(|_, home| {
             if !home.has_ended {
                 home.services.retain(|one| *one != service);
             }
@@ -89,5 +98,11 @@ mod tests {
             "a late reply finds a service"
         );
         assert!(homes.add("q", 0));
+        for number in 0..MOST_ENDED {
+            homes.add(&number.to_string(), 0);
+            homes.end(&number.to_string());
+        }
+        assert_eq!(homes.of("p"), None, "it ended first, and is forgotten first");
+        assert_eq!((homes.of("q"), homes.of("0")), (Some(0), Some(0)));
     }
 }

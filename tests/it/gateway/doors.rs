@@ -1,5 +1,6 @@
 //! What does not speak gRPC, through a gateway: MCP clients and opened ports.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -8,10 +9,13 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
+use tonic::transport::Channel;
 use toolgate_contract::port_service_client::PortServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::watch_prompts_response::Message as Told;
 use toolgate_contract::*;
 
+use super::registered::{Door, assert_calm};
 use super::setup::*;
 use crate::mcp_server::{Client, Form, Person, call, http, text};
 use crate::support::{completed, eventually, everybody, is_output, next_such, test};
@@ -234,21 +238,26 @@ fn an_mcp_client_gets_no_further_than_it_may() {
 
 /// Starts the program that listens, in the workspace `wc`, and opens its port.
 async fn opened(fleet: &Fleet) -> OpenPortResponse {
-    let script = fleet.path("c/own/serve.py");
-    std::fs::write(&script, SERVE).unwrap();
+    opened_at(&fleet.channel, &fleet.path("c/own/serve.py")).await
+}
+
+/// The same at the gateway of this channel.
+async fn opened_at(channel: &Channel, script: &Path) -> OpenPortResponse {
+    std::fs::write(script, SERVE).unwrap();
     let command = format!("exec python3 {} web", script.display());
     let start = ExecuteToolRequest {
         tool: "background".to_owned(),
         on_disconnect: OnDisconnect::Keep.into(),
         ..bash("wc", &command)
     };
-    let mut stream = fleet.tools(ANNA).execute_tool(start).await.unwrap().into_inner();
+    let mut tools = ToolServiceClient::with_interceptor(channel.clone(), Shown(ANNA, None));
+    let mut stream = tools.execute_tool(start).await.unwrap().into_inner();
     let printed = next_such(&mut stream, is_output).await;
     let Some(call_event::Event::Output(output)) = printed.event else {
         unreachable!("it is output")
     };
     let text = String::from_utf8(output.data.to_vec()).unwrap();
-    let mut ports = PortServiceClient::with_interceptor(fleet.channel.clone(), Shown(ANNA, None));
+    let mut ports = PortServiceClient::with_interceptor(channel.clone(), Shown(ANNA, None));
     let open = OpenPortRequest {
         call: None,
         call_id: printed.call_id,
@@ -264,6 +273,29 @@ async fn opened(fleet: &Fleet) -> OpenPortResponse {
     });
     assert_ne!(named.await.unwrap().into_inner().http_path, opened.http_path);
     opened
+}
+
+#[test]
+fn the_path_of_a_port_says_whose_worker_it_is() {
+    test(async {
+        let door = Door::open("").await;
+        std::fs::create_dir_all(door.path("c/wc")).unwrap();
+        put(&door.path("c/wc/opencode.json"), r#"{"permission": "allow"}"#);
+        let worker = door.worker("c", &["wc"]).await;
+        door.ready(&[("c", &["wc"])]).await;
+        let opened = opened_at(&door.channel, &door.path("c/wc/serve.py")).await;
+        let (before, _) = opened.http_path.split_once("~c.").expect("it says more than the name");
+        let client = crate::ports::client();
+        for (path, expected) in [
+            (opened.http_path.clone(), StatusCode::OK),
+            (format!("{before}~c/"), StatusCode::NOT_FOUND),
+            (format!("{before}~c.0000000000000000/"), StatusCode::NOT_FOUND),
+        ] {
+            let url = format!("http://{}{path}headers", door.gateway.address);
+            assert_eq!(client.get(url).send().await.unwrap().status(), expected, "{path}");
+        }
+        assert_calm(&[&door.gateway, &worker]);
+    });
 }
 
 #[test]

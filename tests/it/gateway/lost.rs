@@ -10,7 +10,9 @@ use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{self, check_log, collect, eventually, everybody, is_output, next_such, refused, test, waiting};
+use crate::support::{
+    self, check_log, collect, collect_watch, eventually, everybody, is_output, next_such, refused, test, waiting,
+};
 
 #[test]
 fn a_stream_goes_on_when_its_worker_is_back() {
@@ -88,6 +90,39 @@ fn a_worker_that_hangs_keeps_back_no_prompts_of_others() {
         assert_eq!(snapshot.await.expect("it does not wait for the worker that hangs"), 1);
         assert_eq!(seen, [prompt.prompt_id]);
         fleet.workers[2].send(Signal::CONT);
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_call_outlives_its_gateway_if_its_client_comes_back() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        for signal in [Signal::KILL, Signal::TERM] {
+            let request = ExecuteToolRequest {
+                on_disconnect: OnDisconnect::Cancel.into(),
+                ..bash("wb", "echo begun; sleep 20; echo done")
+            };
+            let mut call = fleet.tools(ANNA).execute_tool(request).await.unwrap().into_inner();
+            let begun = next_such(&mut call, is_output).await;
+            let call_id = begun.call_id;
+            fleet.gateway.signal(signal).await;
+            let home = fleet.home();
+            fleet.gateway.run(&home).await;
+            fleet.channel = support::connect_tcp(&fleet.gateway.address).await.unwrap();
+            drop(call);
+            let watch = WatchCallRequest {
+                call_id,
+                after_sequence: begun.sequence,
+                ..WatchCallRequest::default()
+            };
+            let watched = fleet.tools(ANNA).watch_call(watch).await.unwrap().into_inner();
+            let rest = collect_watch(watched).await.unwrap();
+            assert!(
+                matches!(rest.last().unwrap().event, Some(Event::Completed(_))),
+                "{signal:?}: {rest:?}"
+            );
+        }
         fleet.assert_calm();
     });
 }

@@ -155,6 +155,30 @@ fn a_worker_gets_only_what_is_its_own() {
 }
 
 #[test]
+fn a_worker_that_serves_a_caller_nothing_is_not_asked_for_that_one() {
+    test(async {
+        let door = Door::open("").await;
+        let (a, b) = (door.worker("a", &["wa"]).await, door.worker("b", &["wb"]).await);
+        door.ready(&[("a", &["wa"]), ("b", &["wb"])]).await;
+        a.send(Signal::STOP);
+        let list = ListCallsRequest {
+            workspace: "-".to_owned(),
+            ..ListCallsRequest::default()
+        };
+        // Anna sees the workspace of the worker that hangs, Ben does not.
+        let annas = door.tools(ANNA).list_calls(list.clone()).await;
+        refused(annas, Code::Unavailable, "WORKER_GONE");
+        door.tools(BEN).list_calls(list).await.unwrap();
+        let missing = GetCallRequest {
+            call_id: "call_none".to_owned(),
+        };
+        refused(door.tools(BEN).get_call(missing).await, Code::NotFound, "NOT_FOUND");
+        a.send(Signal::CONT);
+        assert_calm(&[&door.gateway, &a, &b]);
+    });
+}
+
+#[test]
 fn a_stream_has_the_prompts_of_workers_that_come_later() {
     test(async {
         let door = Door::open("").await;

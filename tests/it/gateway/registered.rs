@@ -68,7 +68,8 @@ impl Door {
         self.folder.path().join("home")
     }
 
-    /// Starts a worker with the token of one of [`WORKERS`] and these workspaces, each in a folder of its own.
+    /// Starts a worker with the token of one of [`WORKERS`] and these workspaces, each in a folder of its own; one without rules gets
+    /// [`RULES`].
     pub(super) async fn worker(&self, name: &str, workspaces: &[&str]) -> Process {
         let gateway = format!("http://{}", self.gateway.address);
         self.worker_of(&gateway, name, workspaces).await
@@ -88,7 +89,10 @@ impl Door {
         for workspace in workspaces {
             let folder = place.join(workspace.replace('/', "-"));
             fs::create_dir_all(&folder).unwrap();
-            put(&folder.join("opencode.json"), RULES);
+            let rules = folder.join("opencode.json");
+            if !rules.exists() {
+                put(&rules, RULES);
+            }
             let folder = folder.display();
             text += &format!("[[workspaces]]\nname = \"{workspace}\"\ndirectory = \"{folder}\"\n");
         }

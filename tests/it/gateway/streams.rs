@@ -1,15 +1,20 @@
 //! Prompts and events of all workers as one stream, and replies that find their worker.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::*;
 
 use super::setup::*;
-use crate::support::{check_log, collect, eventually, everybody, list_all, refused, reply, test, waiting, watch_all};
+use crate::support::{
+    check_log, collect, eventually, everybody, failed, list_all, refused, reply, test, waiting, watch_all,
+};
 
 /// The next message but heartbeats.
 async fn next(stream: &mut Streaming<ChannelResponse>) -> Message {
@@ -26,6 +31,109 @@ async fn next(stream: &mut Streaming<ChannelResponse>) -> Message {
             message => return message,
         }
     }
+}
+
+/// Opens the channel of an approver, and reads on until all prompts that are open were told.
+async fn approver(fleet: &Fleet) -> (mpsc::Sender<ChannelRequest>, Streaming<ChannelResponse>) {
+    let open = ChannelOpen {
+        name: "carl".to_owned(),
+        filter: Some(everybody()),
+    };
+    let (replies, requests) = mpsc::channel(8);
+    let open = Some(channel_request::Message::Open(open));
+    replies.send(ChannelRequest { message: open }).await.unwrap();
+    let opened = fleet.prompts(CARL).channel(ReceiverStream::new(requests)).await;
+    let mut channel = opened.unwrap().into_inner();
+    while !matches!(next(&mut channel).await, Message::SnapshotEnd(_)) {}
+    (replies, channel)
+}
+
+/// Makes a call in each of two workspaces, and returns their prompts.
+async fn two_prompts(fleet: &Fleet) -> (Vec<Streaming<ExecuteToolResponse>>, Vec<Prompt>) {
+    let (mut calls, mut prompts) = (Vec::new(), Vec::new());
+    for workspace in ["wa", "wb"] {
+        let request = ExecuteToolRequest {
+            on_disconnect: OnDisconnect::Keep.into(),
+            ..bash(workspace, "echo ask 1")
+        };
+        let call = fleet.tools(ANNA).execute_tool(request).await;
+        calls.push(call.unwrap().into_inner());
+        prompts.push(waiting(calls.last_mut().unwrap()).await);
+    }
+    (calls, prompts)
+}
+
+async fn send_replies(replies: &mpsc::Sender<ChannelRequest>, prompts: &[Prompt]) {
+    for prompt in prompts {
+        let reply = channel_request::Message::Reply(reply(prompt, PromptDecision::Once));
+        replies.send(ChannelRequest { message: Some(reply) }).await.unwrap();
+    }
+}
+
+async fn next_result(channel: &mut Streaming<ChannelResponse>) -> PromptReplyResult {
+    loop {
+        if let Message::ReplyResult(result) = next(channel).await {
+            return result;
+        }
+    }
+}
+
+#[test]
+fn an_approver_that_leaves_is_none_any_more() {
+    test(async {
+        let fleet = Fleet::start().await;
+        let (replies, channel) = approver(&fleet).await;
+        let waits = timeout(Duration::from_secs(2), fleet.run(ANNA, "wa", "echo ask 1")).await;
+        assert!(waits.is_err(), "somebody is there to ask");
+        drop((replies, channel));
+        let ended = timeout(Duration::from_secs(25), fleet.run(ANNA, "wa", "echo ask 2")).await;
+        let call = ended.expect("nobody is there to ask").unwrap();
+        assert_eq!(failed(&call).reason(), FailureReason::PromptExpired);
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_reply_waits_until_its_worker_is_back() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let (_calls, prompts) = two_prompts(&fleet).await;
+        let (replies, mut channel) = approver(&fleet).await;
+        fleet.workers[0].kill9().await;
+        send_replies(&replies, &prompts).await;
+        let result = next_result(&mut channel).await;
+        assert_eq!(
+            (result.result(), &result.prompt_id),
+            (ReplyResult::Accepted, &prompts[1].prompt_id)
+        );
+        let home = fleet.home();
+        fleet.workers[0].run(&home).await;
+        let result = next_result(&mut channel).await;
+        assert_eq!(
+            (result.result(), &result.prompt_id),
+            (ReplyResult::Accepted, &prompts[0].prompt_id)
+        );
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_reply_to_a_worker_that_hangs_holds_up_no_other_one() {
+    test(async {
+        let fleet = Fleet::start().await;
+        let (_calls, prompts) = two_prompts(&fleet).await;
+        let (replies, mut channel) = approver(&fleet).await;
+        fleet.workers[0].send(Signal::STOP);
+        send_replies(&replies, &prompts).await;
+        let result = timeout(Duration::from_secs(4), next_result(&mut channel)).await;
+        let result = result.expect("it does not wait");
+        assert_eq!(
+            (result.result(), result.prompt_id),
+            (ReplyResult::Accepted, prompts[1].prompt_id.clone())
+        );
+        fleet.workers[0].send(Signal::CONT);
+        fleet.assert_calm();
+    });
 }
 
 #[test]

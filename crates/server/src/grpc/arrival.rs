@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -90,6 +90,8 @@ pub(crate) struct Arrival {
     pub(crate) way: Way,
     pub(crate) behind: Behind,
     pub(super) takeover: Takeover,
+    /// Whether the connection is still there.
+    pub(crate) alive: Weak<()>,
 }
 
 /// Returns the address that a request came from; none if that is a Unix socket.
@@ -173,6 +175,7 @@ impl Door for TlsStream<TcpStream> {
 pub(crate) struct Traced {
     connection: Connection,
     arrival: Arrival,
+    _alive: Arc<()>,
 }
 
 /// Traces the connections of a listener, many at a time.
@@ -199,8 +202,9 @@ pub(crate) fn traced<S: Door + Sync>(
                                 traces.spawn(async move {
                                     let behind = connection.trace(tracer.as_ref(), open).await;
                                     let way = connection.way();
-                                    let takeover = Takeover::default();
-                                    Traced { connection: Box::new(connection), arrival: Arrival { way, behind, takeover } }
+                                    let (takeover, alive) = (Takeover::default(), Arc::new(()));
+                                    let arrival = Arrival { way, behind, takeover, alive: Arc::downgrade(&alive) };
+                                    Traced { connection: Box::new(connection), arrival, _alive: alive }
                                 });
                             }
                             Some(Err(error)) => return Some((Err(error), (incoming, traces, ended))),

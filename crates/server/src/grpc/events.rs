@@ -12,7 +12,7 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 use toolgate_contract::{self as proto, call_event::Event};
 use toolgate_engine::prompts::inbox::Inbox;
-use toolgate_engine::{Attached, Cursor, Item};
+use toolgate_engine::{Cursor, Item};
 use toolgate_model::{CallId, EventKind, Queued, Timestamp};
 
 use super::convert::{self, duration, int, int32, timestamp};
@@ -22,16 +22,16 @@ use crate::grpc::convert::{FromCore as _, IntoProto as _};
 /// A response stream.
 pub(crate) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-struct Reader {
+struct Reader<K> {
     id: CallId,
     cursor: Cursor,
     inbox: Arc<Inbox>,
     /// Dropped with the stream: that is how a lost client is noticed.
-    _attached: Option<Attached>,
+    _attached: K,
     deadline: Option<Instant>,
 }
 
-impl Reader {
+impl<K> Reader<K> {
     async fn next(&mut self) -> Result<Option<proto::CallEvent>, Status> {
         let next = self.cursor.next();
         let item = match self.deadline {
@@ -64,12 +64,12 @@ pub(crate) fn deadline(metadata: &MetadataMap) -> Option<Instant> {
     Instant::now().checked_add(wait)
 }
 
-/// Streams what a cursor delivers, each event wrapped by `wrap`, until `deadline`. The stream owns `attached`.
-pub(crate) fn stream_events<T: Send + 'static>(
+/// Streams what a cursor delivers, each event wrapped by `wrap`, until `deadline`. The stream keeps `attached`.
+pub(crate) fn stream_events<T: Send + 'static, K: Send + 'static>(
     id: CallId,
     cursor: Cursor,
     inbox: Arc<Inbox>,
-    attached: Option<Attached>,
+    attached: K,
     deadline: Option<Instant>,
     wrap: fn(proto::CallEvent) -> T,
 ) -> ResponseStream<T> {

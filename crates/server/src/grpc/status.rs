@@ -22,7 +22,7 @@ use super::workspaces::{CloseError, OpenError};
 const DOMAIN: &str = "toolgate";
 
 /// After how long to look again for room that a call, a stream or a prompt may leave at any moment.
-pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
+pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The text for whoever answers a prompt of a call in its own name.
 pub(crate) const SELF_APPROVAL: &str =

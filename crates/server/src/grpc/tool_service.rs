@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,6 +15,7 @@ use toolgate_model::{CallId, CallRecord, Definition, EventKind, PromptId, ToolCa
 use toolgate_store::{CallFilter, PageRequest};
 use toolgate_tool::{Offer, dialect};
 
+use super::arrival::Arrival;
 use super::auth::Caller;
 use super::convert::{self, WireCall, int, int32, non_empty, page_size, unsigned};
 use super::events::{ResponseStream, deadline, stream_events};
@@ -30,6 +31,12 @@ const MAX_CALLS: usize = 500;
 
 /// How long before its deadline a client is told what its call waits for.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
+
+/// How long it takes to find out that the connection to a gateway is gone, and not only a stream on it.
+const GATEWAY_NOTICE: Duration = Duration::from_secs(1);
+
+/// How long a client whose gateway is gone has to come back through another one.
+const GATEWAY_GRACE: Duration = Duration::from_secs(30);
 
 impl Tools {
     async fn begin(
@@ -199,9 +206,18 @@ impl ToolService for Tools {
         request: Request<ExecuteToolRequest>,
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
         let deadline = deadline(request.metadata());
+        let connection = request
+            .extensions()
+            .get()
+            .map(|arrival: &Arrival| arrival.alive.clone());
         let (caller, request) = Caller::of_request(request)?;
         let mode = output_mode(request.output)?;
         let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
+        let attached = HeldForClient {
+            shared: self.0.clone(),
+            attached,
+            connection: connection.filter(|_| caller.is_behind_gateway()),
+        };
         let inbox = self.0.engine.inbox().clone();
         Ok(Response::new(stream_events(
             id,
@@ -257,7 +273,7 @@ impl ToolService for Tools {
             id,
             cursor,
             engine.inbox().clone(),
-            None,
+            (),
             deadline,
             wrap,
         )))
@@ -456,6 +472,35 @@ impl Drop for Hold {
                 drop(attached);
             });
         }
+    }
+}
+
+/// The hold of a client that follows its call. When the stream ends because a gateway is gone, its client may still be there, and goes
+/// on at another one.
+struct HeldForClient {
+    shared: Arc<Shared>,
+    attached: Option<Attached>,
+    /// That of the gateway, if there is one.
+    connection: Option<Weak<()>>,
+}
+
+impl Drop for HeldForClient {
+    fn drop(&mut self) {
+        let attached = self.attached.take().filter(|attached| !attached.is_over());
+        let (Some(attached), Some(connection)) = (attached, self.connection.take()) else {
+            return;
+        };
+        let closing = self.shared.closing.clone();
+        self.shared.tunnels.spawn(async move {
+            let left_or_lost = async {
+                // A gateway that stops may end its streams first.
+                tokio::time::sleep(GATEWAY_NOTICE).await;
+                if connection.strong_count() == 0 {
+                    attached.linger(GATEWAY_GRACE).await;
+                }
+            };
+            closing.run_until_cancelled(left_or_lost).await;
+        });
     }
 }
 

@@ -189,6 +189,11 @@ impl Caller {
         &self.principal
     }
 
+    /// Says whether a gateway calls on its behalf.
+    pub(crate) fn is_behind_gateway(&self) -> bool {
+        self.via.is_some()
+    }
+
     /// Returns the call whose process it is.
     pub(crate) fn within(&self) -> Option<&CallId> {
         self.within.as_ref().map(|call| &call.id)
