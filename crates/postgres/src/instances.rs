@@ -2,6 +2,9 @@
 //!
 //! *Invariant:* a run without a row is dead. One whose lease is over counts as dead only to those who have reached the database
 //! for a whole lease themselves: while it was away nobody could renew.
+//!
+//! *Invariant:* a run is forgotten when no unfinished call is left of it, and its row stays for a day even then: should it come
+//! back, it says how many of its notes are stored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,7 +43,7 @@ impl Instances {
         };
         let sql = "INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = 0
+                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = 0, forgotten = NULL
                    WHERE own.lease_until <= clock_timestamp() RETURNING TRUE";
         let what = "register this run of the service";
         if db
@@ -54,7 +57,7 @@ impl Instances {
         Ok(this)
     }
 
-    pub(crate) fn lease_millis(&self) -> i64 {
+    fn lease_millis(&self) -> i64 {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
@@ -73,24 +76,47 @@ impl Instances {
     }
 
     async fn try_renew(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "INSERT INTO instances (id, lease_until, noted)
-                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until";
-        db.rows(
-            "renew the lease of this run",
-            sql,
-            values![self.id, self.lease_millis()],
-        )
-        .await?;
+        let sql = "WITH old AS (SELECT lease_until <= clock_timestamp() AS is_over FROM instances WHERE id = $1 FOR UPDATE)
+                   UPDATE instances SET lease_until = clock_timestamp() + $2 * interval '1 millisecond', forgotten = NULL
+                   FROM old WHERE id = $1 RETURNING old.is_over";
+        let lease = self.lease_millis();
+        let values = values![self.id, lease];
+        let row = db.row("renew the lease of this run", sql, values).await?;
+        if row.is_none() {
+            // It was away for so long that even its row is gone.
+            let sql = "INSERT INTO instances (id, lease_until, noted)
+                       VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0) ON CONFLICT (id) DO NOTHING";
+            db.rows("register this run again", sql, values).await?;
+        }
+        if row.is_none_or(|row| row.get(0)) {
+            tracing::error!("this run was not heard of for a lease: others may have taken its calls over");
+        }
         if self.trusts_leases() && self.forgets.swap(false, Ordering::AcqRel) {
-            let sql = "DELETE FROM instances WHERE lease_until <= clock_timestamp()";
+            // Not those of which calls are left: nobody would look after them any more.
+            let sql = "UPDATE instances SET forgotten = clock_timestamp()
+                       WHERE lease_until <= clock_timestamp() AND forgotten IS NULL
+                           AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL)";
+            db.rows("forget dead runs", sql, values![]).await?;
+            let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
+                           AND lease_until <= clock_timestamp()";
             db.rows("forget dead runs", sql, values![]).await?;
         }
         self.look(db).await
     }
 
+    /// Returns how many notes of this run are stored; `known` of them at least. The row is made if it is not there any more.
+    pub(crate) async fn noted(&self, db: &Database, known: i64) -> Result<i64, StoreError> {
+        let sql = "INSERT INTO instances AS own (id, lease_until, noted)
+                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', $3)
+                   ON CONFLICT (id) DO UPDATE SET noted = greatest(own.noted, excluded.noted) RETURNING noted";
+        let lease = self.lease_millis();
+        let values = values![self.id, lease, known];
+        let row = db.row("look which notes are stored", sql, values).await?;
+        Ok(row.map_or(known, |row| row.get(0)))
+    }
+
     async fn look(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "SELECT EXISTS (SELECT FROM instances WHERE lease_until <= clock_timestamp())";
+        let sql = "SELECT EXISTS (SELECT FROM instances WHERE lease_until <= clock_timestamp() AND forgotten IS NULL)";
         let row = db.row("look for dead runs", sql, values![]).await?;
         let has_dead = row.is_some_and(|row| row.get(0)) && self.trusts_leases();
         self.has_dead.store(has_dead, Ordering::Release);

@@ -183,11 +183,8 @@ impl Notes {
                 return Ok(());
             }
             if *is_unsure {
-                let sql = "SELECT noted FROM instances WHERE id = $1";
-                let row = db
-                    .row("look which notes are stored", sql, values![instances.id])
-                    .await?;
-                self.stored(row.map_or(0, |row| unsigned(row.get(0))));
+                let known = self.state.lock().done;
+                self.stored(unsigned(instances.noted(db, signed(known)).await?));
                 *is_unsure = false;
                 continue;
             }
@@ -254,9 +251,8 @@ impl Portion {
     }
 }
 
-/// Stores a portion; false if the row of this run says that it does not begin where the last one ended. One of which no answer
-/// came may still be on its way: then this one waits for it here, and is not what comes next. A row that says 0 is a new one, made
-/// because others thought that this run was dead.
+/// Stores a portion; false if the row of this run does not say that it begins where the last one ended. One of which no answer
+/// came may still be on its way: then this one waits for it here, and is not what comes next.
 async fn store(
     db: &Database,
     instances: &Instances,
@@ -277,17 +273,14 @@ async fn store(
     let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
     let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
     let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
-    let sql = "WITH mine AS (INSERT INTO instances AS own (id, lease_until, noted)
-                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', $3)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = excluded.noted
-                   WHERE own.noted IN ($12, 0) RETURNING TRUE),
-               kept AS (INSERT INTO facts (workspace, session, name, full_name, value)
-                   SELECT fact.* FROM mine, unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS fact
-                   ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value),
+    let sql = "WITH mine AS (UPDATE instances SET noted = $2 WHERE id = $1 AND noted = $11 RETURNING TRUE),
+               kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
+                   SELECT fact.*, clock_timestamp() FROM mine, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS fact
+                   ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),
                ended AS (UPDATE outputs SET complete = TRUE, lines = one.lines
-                   FROM mine, unnest($9::text[], $10::bigint[]) AS one (id, lines)
+                   FROM mine, unnest($8::text[], $9::bigint[]) AS one (id, lines)
                    WHERE outputs.id = one.id AND NOT outputs.complete),
-               told AS (INSERT INTO outbox (entries) SELECT $11 FROM mine WHERE $11::text IS NOT NULL)
+               told AS (INSERT INTO outbox (entries) SELECT $10 FROM mine WHERE $10::text IS NOT NULL)
                SELECT TRUE FROM mine";
     let row = db
         .row(
@@ -295,7 +288,6 @@ async fn store(
             sql,
             values![
                 instances.id,
-                instances.lease_millis(),
                 signed(done),
                 workspaces,
                 sessions,

@@ -39,11 +39,24 @@ fn grant(id: &str, owner: &InstanceId) -> Grant {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prompt_that_is_opened_while_another_is_settled_is_seen_or_sees() {
+    let name = database(server().await).await;
+    seen_or_sees(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn and_so_it_is_whatever_the_database_has_as_its_default() {
     let server = server().await;
     let name = database(server).await;
+    let default = format!("ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'");
+    server.run("postgres", &default).await;
+    seen_or_sees(&name).await;
+}
+
+async fn seen_or_sees(name: &str) {
+    let server = server().await;
     let instance = InstanceId::generate();
     let open = async |id: &InstanceId| {
-        let options = PostgresOptions::new(server.address(&name));
+        let options = PostgresOptions::new(server.address(name));
         PostgresStore::open(options, id.clone()).await.unwrap()
     };
     let (asking, deciding) = (open(&instance).await, open(&InstanceId::generate()).await);
