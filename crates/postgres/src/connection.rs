@@ -93,6 +93,12 @@ impl Database {
         Ok(Self { pool, limit, tls })
     }
 
+    /// Has everything take longer, but for getting a connection.
+    pub(crate) fn patient(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Returns a connection, for `what`. Its limit counts from now.
     pub(crate) async fn session(&self, what: &'static str) -> Result<Session, StoreError> {
         let deadline = Instant::now() + self.limit;

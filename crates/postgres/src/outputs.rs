@@ -125,10 +125,15 @@ impl Shared {
             offset += bytes.len() as u64;
         }
         (info.lines, info.sha256) = (lines.count(), hex::encode(digest.finalize()));
-        let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3 WHERE id = $1";
+        let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3 WHERE id = $1 AND bytes = $4";
         let id = key(info.id.as_str());
+        // Not if there is more by now: a run that counted as dead may come back.
         self.db
-            .rows("complete an output", sql, values![id, signed(info.lines), info.sha256])
+            .rows(
+                "complete an output",
+                sql,
+                values![id, signed(info.lines), info.sha256, signed(offset)],
+            )
             .await?;
         Ok(info)
     }

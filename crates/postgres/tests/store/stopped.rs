@@ -82,7 +82,7 @@ async fn a_renewal_that_hangs_does_not_cost_the_lease() {
         ..PostgresOptions::new(proxy.address(&name))
     };
     let store = PostgresStore::open(options, instance).await.unwrap();
-    proxy.stop(&["UPDATE instances SET lease_until"]);
+    proxy.stop(&["SET lease_until"]);
     until("a renewal hangs", async || proxy.has_lost()).await;
     let begun = Instant::now();
     let client = server.connect(&name).await.unwrap();

@@ -47,11 +47,11 @@ async fn a_call_that_is_admitted_while_its_day_goes_stays() {
         running
     };
     let (gone, mut running) = tokio::join!(sweep, meanwhile);
-    assert_eq!(gone.unwrap(), 1);
     assert!(store.prompt(&"p".into()).await.unwrap().is_none());
     let events = grow(&mut running, 1);
     store.append(running.clone(), events).await.unwrap();
     assert_eq!(store.get(&running.id).await.unwrap(), Some(running));
+    assert_eq!(gone.unwrap(), 1);
     assert_eq!(store.get(&CallId::from("old")).await.unwrap(), None);
     // Its id is free again.
     create(&store, of_the_day("old")).await;
@@ -84,7 +84,7 @@ async fn two_who_sweep_outputs_delete_no_more_than_one() {
         max_total_bytes: 800,
     };
     let second = async {
-        tokio::time::sleep(Duration::from_millis(750)).await;
+        tokio::time::sleep(Duration::from_millis(250)).await;
         stores[1].sweep_outputs(keep).await
     };
     let (first, second) = tokio::join!(stores[0].sweep_outputs(keep), second);
