@@ -137,13 +137,13 @@ pub(crate) async fn get(db: &Database, id: &GrantId) -> Result<Option<Grant>, St
 
 /// Deletes the grants that hold for nobody any more: those of dead runs, those that ended by time, and those of sessions of
 /// which no call is left.
-pub(crate) async fn sweep(db: &Database, trusts_leases: bool) -> Result<(), StoreError> {
+pub(crate) async fn sweep(db: &Database, silent: Vec<String>) -> Result<(), StoreError> {
     let what = "delete grants that have ended";
     let sql = format!(
         "DELETE FROM grants WHERE owner <> '' AND {}",
         is_dead("grants.owner", "$1")
     );
-    db.rows(what, &sql, values![trusts_leases]).await?;
+    db.rows(what, &sql, values![silent]).await?;
     let now = Timestamp::now();
     for row in db
         .rows(what, "SELECT content FROM grants ORDER BY number", values![])

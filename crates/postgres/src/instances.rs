@@ -1,11 +1,13 @@
 //! Which runs of the service live: each has a row with a lease, by the clock of the database.
 //!
-//! *Invariant:* a run without a row is dead. One whose lease is over counts as dead only to those who have reached the database
-//! for a whole lease themselves: while it was away nobody could renew.
+//! *Invariant:* a run without a row is dead. One whose lease is over counts as dead only to those who have seen that same lease for
+//! as long as one lasts, by a clock of their own and while they reached the database: when it was away nobody could renew, and
+//! when its clock was put forward all leases were over at once.
 //!
 //! *Invariant:* a run is forgotten when no unfinished call is left of it, and its row stays for a day even then: should it come
 //! back, it says how many of its notes are stored.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -24,8 +26,10 @@ pub(crate) struct Instances {
     /// How statements name this run.
     pub(crate) id: String,
     lease: Duration,
-    /// Since when the database has been reached each time.
-    reached_since: Mutex<Instant>,
+    /// The leases of all runs, and since when each is the same; none from before the database was last away.
+    seen: Mutex<HashMap<String, (String, Instant)>>,
+    /// The runs of those that count as dead here, if their leases are over.
+    silent: Mutex<Vec<String>>,
     has_dead: AtomicBool,
     /// Dead runs are to be forgotten at the next renewal.
     forgets: AtomicBool,
@@ -37,7 +41,8 @@ impl Instances {
         let this = Self {
             id: key(instance.as_str()),
             lease,
-            reached_since: Mutex::new(Instant::now()),
+            seen: Mutex::default(),
+            silent: Mutex::default(),
             has_dead: AtomicBool::new(false),
             forgets: AtomicBool::new(false),
         };
@@ -61,16 +66,17 @@ impl Instances {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Says whether a lease that is over means that its run is dead.
-    pub(crate) fn trusts_leases(&self) -> bool {
-        self.reached_since.lock().elapsed() >= self.lease
+    /// Returns the runs that are dead if their leases are over.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        self.silent.lock().clone()
     }
 
     /// Renews the lease, forgets the dead if that was asked for, and looks for others.
     pub(crate) async fn renew(&self, db: &Database) -> Result<(), StoreError> {
         let renewed = self.try_renew(db).await;
         if renewed.is_err() {
-            *self.reached_since.lock() = Instant::now();
+            self.seen.lock().clear();
+            self.silent.lock().clear();
         }
         renewed
     }
@@ -91,12 +97,12 @@ impl Instances {
         if row.is_none_or(|row| row.get(0)) {
             tracing::error!("this run was not heard of for a lease: others may have taken its calls over");
         }
-        if self.trusts_leases() && self.forgets.swap(false, Ordering::AcqRel) {
+        if self.forgets.swap(false, Ordering::AcqRel) {
             // Not those of which calls are left: nobody would look after them any more.
             let sql = "UPDATE instances SET forgotten = clock_timestamp()
-                       WHERE lease_until <= clock_timestamp() AND forgotten IS NULL
+                       WHERE id = ANY ($1) AND lease_until <= clock_timestamp() AND forgotten IS NULL
                            AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL)";
-            db.rows("forget dead runs", sql, values![]).await?;
+            db.rows("forget dead runs", sql, values![self.silent()]).await?;
             let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
                            AND lease_until <= clock_timestamp()";
             db.rows("forget dead runs", sql, values![]).await?;
@@ -116,9 +122,24 @@ impl Instances {
     }
 
     async fn look(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "SELECT EXISTS (SELECT FROM instances WHERE lease_until <= clock_timestamp() AND forgotten IS NULL)";
-        let row = db.row("look for dead runs", sql, values![]).await?;
-        let has_dead = row.is_some_and(|row| row.get(0)) && self.trusts_leases();
+        let sql = "SELECT id, lease_until::text, lease_until <= clock_timestamp(), forgotten IS NULL FROM instances";
+        let rows = db.rows("look for dead runs", sql, values![]).await?;
+        let (now, mut leases, mut silent, mut has_dead) = (Instant::now(), HashMap::new(), Vec::new(), false);
+        let mut seen = self.seen.lock();
+        for row in rows {
+            let (id, until): (String, String) = (row.get(0), row.get(1));
+            let since = seen
+                .get(&id)
+                .filter(|(same, _)| *same == until)
+                .map_or(now, |(_, since)| *since);
+            if row.get(2) && now - since >= self.lease {
+                silent.push(id.clone());
+                has_dead |= row.get::<_, bool>(3);
+            }
+            leases.insert(id, (until, since));
+        }
+        *seen = leases;
+        *self.silent.lock() = silent;
         self.has_dead.store(has_dead, Ordering::Release);
         Ok(())
     }
@@ -141,10 +162,10 @@ impl Instances {
     }
 }
 
-/// Returns the condition that the run in a column is dead; `trusts` stands for [`Instances::trusts_leases`].
-pub(crate) fn is_dead(column: &str, trusts: &str) -> String {
+/// Returns the condition that the run in a column is dead; `silent` stands for [`Instances::silent`].
+pub(crate) fn is_dead(column: &str, silent: &str) -> String {
     format!(
         "NOT EXISTS (SELECT FROM instances living WHERE living.id = {column}
-             AND (living.lease_until > clock_timestamp() OR NOT {trusts}))"
+             AND (living.lease_until > clock_timestamp() OR NOT living.id = ANY ({silent})))"
     )
 }

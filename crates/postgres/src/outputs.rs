@@ -45,9 +45,9 @@ struct Origin {
     workspace: String,
 }
 
-/// The columns that [`info`] takes, with the number that pages go by; `trusts` as in [`is_dead`].
-fn columns(trusts: &str) -> String {
-    let dead = is_dead("instance", trusts);
+/// The columns that [`info`] takes, with the number that pages go by; `silent` as in [`is_dead`].
+fn columns(silent: &str) -> String {
+    let dead = is_dead("instance", silent);
     format!("number, id, origin, bytes, lines, sha256, complete OR {dead} AS is_complete, created")
 }
 
@@ -91,10 +91,10 @@ impl Shared {
             }));
         }
         let sql = format!("SELECT {} FROM outputs WHERE id = $1", columns("$2"));
-        let trusts = self.instances.trusts_leases();
+        let silent = self.instances.silent();
         let row = self
             .db
-            .row("look at an output", &sql, values![key(id.as_str()), trusts])
+            .row("look at an output", &sql, values![key(id.as_str()), silent])
             .await?;
         let stored = row.as_ref().map(info).transpose()?;
         Ok(stored.map(|info| self.notes.live.complete(info)))
@@ -285,7 +285,7 @@ impl OutputWriter for Appender {
     async fn finish(mut self: Box<Self>) -> Result<OutputInfo, StoreError> {
         self.begin().await?;
         let lines = self.unsure.is_none().then(|| self.lines.count());
-        let trusts = self.shared.instances.trusts_leases();
+        let silent = self.shared.instances.silent();
         let sql = format!(
             "UPDATE outputs SET complete = TRUE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
             columns("$3")
@@ -294,7 +294,7 @@ impl OutputWriter for Appender {
         let row = self
             .shared
             .db
-            .row("complete an output", &sql, values![id, lines, trusts])
+            .row("complete an output", &sql, values![id, lines, silent])
             .await?;
         let row = row.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
         self.shared.notes.live.remove(&self.id);
@@ -360,11 +360,8 @@ impl Outputs for PostgresStore {
     }
 
     async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError> {
-        let trusts = match self.shared.instances.trusts_leases() {
-            true => "TRUE",
-            false => "FALSE",
-        };
-        Query::new(&format!("SELECT {} FROM outputs WHERE TRUE", columns(trusts)))
+        let select = |silent: &str| format!("SELECT {} FROM outputs WHERE TRUE", columns(silent));
+        Query::about(self.shared.instances.silent(), select)
             .within("workspace", &filter.workspaces)
             .is("session", filter.session.as_ref().map(|session| session.as_str()))
             .is("call", filter.call.as_ref().map(|call| call.as_str()))
@@ -387,11 +384,11 @@ impl Outputs for PostgresStore {
             "DELETE FROM outputs WHERE id = $1 AND (complete OR $2 OR {}) RETURNING TRUE",
             is_dead("instance", "$3")
         );
-        let (what, trusts) = ("delete an output", self.shared.instances.trusts_leases());
+        let (what, silent) = ("delete an output", self.shared.instances.silent());
         if self
             .shared
             .db
-            .row(what, &sql, values![key(id.as_str()), ended, trusts])
+            .row(what, &sql, values![key(id.as_str()), ended, silent])
             .await?
             .is_some()
         {
@@ -407,13 +404,13 @@ impl Outputs for PostgresStore {
         self.shared.flush().await?;
         let (db, what) = (&self.shared.db, "delete old outputs");
         let idle = format!("(complete OR {})", is_dead("instance", "$1"));
-        let trusts = self.shared.instances.trusts_leases();
+        let silent = self.shared.instances.silent();
         let by_age = format!(
             "DELETE FROM outputs WHERE number IN (SELECT number FROM outputs WHERE written < $2 AND {idle}
                  ORDER BY written LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING TRUE"
         );
         let (before, mut gone) = (keep.before.millis(), 0);
-        while let Some(some) = delete_some(db, what, &by_age, values![trusts, before, OUTPUTS_PER_DELETE]).await? {
+        while let Some(some) = delete_some(db, what, &by_age, values![silent, before, OUTPUTS_PER_DELETE]).await? {
             gone += some;
             if (some as i64) < OUTPUTS_PER_DELETE {
                 break;
@@ -428,7 +425,7 @@ impl Outputs for PostgresStore {
              WHERE outputs.number = chosen.number AND total.bytes - chosen.older > $3 RETURNING TRUE"
         );
         let most = signed(keep.max_total_bytes);
-        while let Some(some) = delete_some(db, what, &by_size, values![trusts, OUTPUTS_PER_DELETE, most]).await? {
+        while let Some(some) = delete_some(db, what, &by_size, values![silent, OUTPUTS_PER_DELETE, most]).await? {
             gone += some;
             if (some as i64) < OUTPUTS_PER_DELETE {
                 break;

@@ -79,3 +79,35 @@ async fn who_is_silent_for_a_lease_is_dead_but_not_to_newcomers() {
     store.close().await.unwrap();
     assert_eq!(rows().await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_renews_lives_though_the_clock_of_the_database_was_put_forward() {
+    let server = server().await;
+    let name = database(server).await;
+    let (living, observing) = (InstanceId::generate(), InstanceId::generate());
+    let open = async |id: &InstanceId| {
+        let options = PostgresOptions {
+            lease: LEASE,
+            ..PostgresOptions::new(server.address(&name))
+        };
+        PostgresStore::open(options, id.clone()).await.unwrap()
+    };
+    let (store, other) = (open(&living).await, open(&observing).await);
+    create(&store, record("c", &living)).await;
+    // Each lease ends an hour before the present moment, as after such a step.
+    let step = "CREATE FUNCTION step() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    new.lease_until = new.lease_until - interval '1 hour';
+                    RETURN new;
+                END $$;
+                CREATE TRIGGER step BEFORE UPDATE ON instances FOR EACH ROW EXECUTE FUNCTION step()";
+    tokio::time::sleep(2 * LEASE).await;
+    server.run(&name, step).await;
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < 3 * LEASE {
+        assert!(!other.has_dead_runs());
+        assert_eq!(other.adopt_orphans(&observing).await.unwrap(), []);
+        tokio::time::sleep(LEASE / 10).await;
+    }
+    other.close().await.unwrap();
+    store.close().await.unwrap();
+}
