@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use toolgate_model::{CallId, Timestamp};
 use toolgate_store::StoreError;
+use toolgate_store::codec::failed;
 
 use crate::connection::{Database, Session, retrying};
 use crate::error::lacks_partition;
@@ -64,6 +65,13 @@ impl Days {
     pub(crate) async fn make(&self, db: &Database, day: i64) -> Result<(), StoreError> {
         if self.0.lock().contains(&day) {
             return Ok(());
+        }
+        // Each day costs every listing something, and a day that is far off does not go before it has come.
+        if day > day_of(Timestamp::now()) + AHEAD {
+            return Err(failed(
+                "make room for the calls of a day",
+                "it is days ahead of this machine's clock",
+            ));
         }
         retrying(|| make(db, day)).await?;
         self.0.lock().insert(day);
