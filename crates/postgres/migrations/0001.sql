@@ -5,7 +5,8 @@
 CREATE TABLE instances (
     id          text COLLATE "C" PRIMARY KEY,
     lease_until timestamptz NOT NULL,
-    noted       bigint NOT NULL             -- how many of its notes are stored: none is stored twice
+    noted       bigint NOT NULL,            -- how many of its notes are stored: none is stored twice
+    forgotten   timestamptz                 -- when what it left had been looked after; null until then
 );
 
 -- Who may write for a workspace. Of those that were opened while a service ran there is more in `opened_workspaces`: a workspace
@@ -106,6 +107,7 @@ CREATE TABLE facts (
     name      text COLLATE "C" NOT NULL,
     full_name text COLLATE "C",
     value     text NOT NULL,
+    stored    timestamptz NOT NULL,
     PRIMARY KEY (workspace, session, name)
 );
 CREATE INDEX facts_by_session ON facts (session);

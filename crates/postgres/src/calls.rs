@@ -4,10 +4,15 @@
 //! what there is to tell. The first part of it decides; the others take place only with it. There the fence of a workspace has
 //! its place: a part before the first one, which locks the row of `workspaces` with the caller's epoch `FOR SHARE`.
 //!
+//! A change of which no answer came may be stored or not, and its writer cannot tell: it says the same again, with more behind it
+//! perhaps. What of it is there already is recognized then and not stored again. Of another writer's change nothing is: one that
+//! nobody is unsure of is refused if it does not fit.
+//!
 //! How a call ended is stored once, in the record: in the row of events it is a null. Should the record change after the end,
 //! the event is written out first.
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
 use toolgate_store::change::{Change, end_of};
 use toolgate_store::codec::{decode, encode, signed, unsigned};
@@ -16,7 +21,7 @@ use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFil
 
 use crate::connection::{Database, Session, retrying};
 use crate::instances::is_dead;
-use crate::partitions::day_of;
+use crate::partitions::{day_of, place, place_in};
 use crate::query::Query;
 use crate::sequencer::entries;
 use crate::store::PostgresStore;
@@ -29,16 +34,6 @@ const EVENT_ROWS: i64 = 16;
 
 /// So many calls are taken over in one transaction.
 const CALLS_PER_ADOPTION: i64 = 64;
-
-/// Where a call is. It is asked for by itself: a statement that names the day has one partition to be planned with, and one
-/// that finds it in a table has all.
-const PLACE: &str = "SELECT day, number FROM call_days WHERE id = $1";
-
-/// The day and the number of a call.
-async fn place(db: &Database, id: &CallId) -> Result<Option<(i64, i64)>, StoreError> {
-    let row = db.row("find a call", PLACE, values![key(id.as_str())]).await?;
-    Ok(row.map(|row| (row.get(0), row.get(1))))
-}
 
 /// Events as they are stored: one row of a flush.
 struct Batch {
@@ -108,11 +103,12 @@ async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent])
                    SELECT $2, number, $20, $21, $22, $23 FROM place WHERE $23::text IS NOT NULL),
                told AS (INSERT INTO outbox (entries) SELECT $24 FROM place WHERE $24::text IS NOT NULL)
                SELECT number FROM place";
+    let what = "create a call";
     let attempt = || async {
         shared
             .db
             .row(
-                "create a call",
+                what,
                 sql,
                 values![
                     id.key,
@@ -143,14 +139,78 @@ async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent])
             )
             .await
     };
-    let created = shared.days.storing(&shared.db, day, attempt).await?.is_some();
+    let create = async |is_repeated: bool| {
+        let created = shared.days.storing(&shared.db, day, attempt).await?.is_some();
+        if created || !is_repeated {
+            return Ok(created);
+        }
+        // It may be this one that was stored before.
+        let stored = get(&shared.db, &record.id).await?;
+        let stored = stored.map(|stored| encode(what, &stored)).transpose()?;
+        Ok(stored.as_ref() == Some(&change.json))
+    };
+    let created = shared.db.certainly(create).await?;
     if created {
         shared.told();
     }
     Ok(created)
 }
 
-async fn append(store: &PostgresStore, mut change: Change, events: &[CallEvent]) -> Result<(), StoreError> {
+/// Appends; if it is not known what became of the last append to this call, without what that one has stored.
+async fn append(store: &PostgresStore, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
+    let (change, id) = (Change::new(record.clone(), &events)?, record.id.clone());
+    let doubts = &store.shared.unsure.appends;
+    let is_doubtful = doubts.begin(&id);
+    let mut outcome = append_once(store, change, &events).await;
+    if is_doubtful && matches!(outcome, Err(StoreError::Conflict(_))) {
+        outcome = append_rest(store, record, events, outcome).await;
+    }
+    doubts.end(&id, is_doubtful, &outcome);
+    outcome
+}
+
+/// Appends what is not stored yet, if the log ends with the rest; else what came of it stays.
+async fn append_rest(
+    store: &PostgresStore,
+    record: CallRecord,
+    mut events: Vec<CallEvent>,
+    outcome: Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let Some((stored, ahead)) = ahead(store, &record, &events).await? else {
+        return outcome;
+    };
+    events.drain(..ahead);
+    if events.is_empty() && encode("a call", &stored)? == encode("a call", &record)? {
+        return Ok(());
+    }
+    append_once(store, Change::new(record, &events)?, &events).await
+}
+
+/// Returns the stored call and with how many of these events its log ends; none if it ends otherwise.
+async fn ahead(
+    store: &PostgresStore,
+    record: &CallRecord,
+    events: &[CallEvent],
+) -> Result<Option<(CallRecord, usize)>, StoreError> {
+    let db = &store.shared.db;
+    let (Some(first), Some(stored)) = (events.first(), get(db, &record.id).await?) else {
+        return Ok(None);
+    };
+    let follows = first.sequence.saturating_sub(1);
+    let ahead = stored.last_sequence.checked_sub(follows).map(usize::try_from);
+    let Some(Ok(ahead @ 1..)) = ahead.filter(|_| stored.owner == record.owner) else {
+        return Ok(None);
+    };
+    let Some(before) = events.get(..ahead) else {
+        return Ok(None);
+    };
+    let log = events_of(db, &record.id, follows, ahead).await?;
+    // As they are written: what is read back may be the same in other words.
+    let is_same = encode("events", &log)? == encode("events", &before)?;
+    Ok(is_same.then_some((stored, ahead)))
+}
+
+async fn append_once(store: &PostgresStore, mut change: Change, events: &[CallEvent]) -> Result<(), StoreError> {
     let shared = &store.shared;
     let batch = Batch::new(events)?;
     let told = told_by(&mut change, false)?;
@@ -228,10 +288,9 @@ async fn append_in(
 
 /// Writes the event of a call's end out, before the record that it is made from changes.
 async fn keep_end(session: &mut Session, record: &CallRecord) -> Result<(), StoreError> {
-    let Some(place) = session.row(PLACE, values![key(record.id.as_str())]).await? else {
+    let Some((day, number)) = place_in(session, &record.id).await? else {
         return Ok(());
     };
-    let (day, number): (i64, i64) = (place.get(0), place.get(1));
     let sql = "SELECT record FROM calls WHERE day = $1 AND number = $2 FOR UPDATE";
     let Some(call) = session.row(sql, values![day, number]).await? else {
         return Ok(());
@@ -304,8 +363,13 @@ fn select(filter: &CallFilter) -> Query {
     if unfinished { query.also("ended IS NULL") } else { query }
 }
 
-/// Takes over some calls; none when there are no more. Calls that another one is taking over are left to it.
-async fn adopt(store: &PostgresStore, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
+/// Takes over some calls; false when there are no more. Calls that another one is taking over are left to it. Where they are
+/// is added to `taken` before it is certain: they belong to a run that lives then, and nobody would find them again.
+async fn adopt(
+    store: &PostgresStore,
+    new_owner: &InstanceId,
+    taken: &Mutex<&mut Vec<(i64, i64)>>,
+) -> Result<bool, StoreError> {
     let (shared, owner) = (&store.shared, key(new_owner.as_str()));
     let mut session = shared.db.begin("take over calls of a dead instance").await?;
     let adopted = async {
@@ -314,8 +378,8 @@ async fn adopt(store: &PostgresStore, new_owner: &InstanceId) -> Result<Vec<Call
              ORDER BY number LIMIT $3 FOR UPDATE OF c SKIP LOCKED",
             is_dead("c.owner", "$2")
         );
-        let trusts = shared.instances.trusts_leases();
-        let rows = session.rows(&sql, values![owner, trusts, CALLS_PER_ADOPTION]).await?;
+        let silent = shared.instances.silent();
+        let rows = session.rows(&sql, values![owner, silent, CALLS_PER_ADOPTION]).await?;
         let (mut days, mut numbers, mut jsons, mut adopted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             let mut record: CallRecord = decode("a call", row.get(2))?;
@@ -325,15 +389,31 @@ async fn adopt(store: &PostgresStore, new_owner: &InstanceId) -> Result<Vec<Call
             jsons.push(encode("a call", &record)?);
             adopted.push(record);
         }
+        taken.lock().extend(days.iter().copied().zip(numbers.iter().copied()));
         let sql = "UPDATE calls SET owner = $1, record = one.record
                    FROM unnest($2::bigint[], $3::bigint[], $4::text[]) AS one (day, number, record)
                    WHERE calls.day = one.day AND calls.number = one.number";
         session.run(sql, values![owner, days, numbers, jsons]).await?;
         prompts::adopt(&mut session, &adopted, new_owner).await?;
-        Ok(adopted)
+        Ok(!adopted.is_empty())
     }
     .await;
     session.end(adopted).await
+}
+
+/// Returns those of some calls that belong to a run and are unfinished.
+async fn owned(db: &Database, owner: &InstanceId, places: &[(i64, i64)]) -> Result<Vec<CallRecord>, StoreError> {
+    let (days, numbers): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
+    let sql = "SELECT record FROM calls WHERE day = ANY ($1) AND number = ANY ($2) AND owner = $3 AND ended IS NULL
+               ORDER BY number";
+    let rows = db
+        .rows(
+            "read calls that were taken over",
+            sql,
+            values![days, numbers, key(owner.as_str())],
+        )
+        .await?;
+    rows.iter().map(|row| decode("a call", row.get(0))).collect()
 }
 
 #[async_trait]
@@ -351,9 +431,8 @@ impl CallLog for PostgresStore {
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-        let change = Change::new(record, &events)?;
         self.shared.flush().await?;
-        append(self, change, &events).await
+        append(self, record, events).await
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
@@ -392,14 +471,21 @@ impl CallLog for PostgresStore {
     }
 
     async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
-        let mut adopted = Vec::new();
+        let db = &self.shared.db;
+        let mut taken = db.turn("take over calls", &self.shared.unsure.adopted).await?;
         loop {
-            let some = retrying(|| adopt(self, new_owner)).await?;
-            if some.is_empty() {
-                return Ok(adopted);
+            // Kept also if nobody waits for this any more.
+            let taken = Mutex::new(&mut *taken);
+            if !retrying(|| adopt(self, new_owner, &taken)).await? {
+                break;
             }
-            adopted.extend(some);
         }
+        let adopted = match taken.is_empty() {
+            true => Vec::new(),
+            false => owned(db, new_owner, &taken).await?,
+        };
+        taken.clear();
+        Ok(adopted)
     }
 
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {

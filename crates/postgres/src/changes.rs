@@ -18,6 +18,7 @@ use toolgate_store::codec::{failed, signed, unsigned};
 use toolgate_store::{Changes, StoreError};
 
 use crate::connection::Database;
+use crate::partitions::place;
 use crate::store::PostgresStore;
 use crate::text::key;
 use crate::values::values;
@@ -122,7 +123,11 @@ impl Changes for PostgresStore {
         let (paths, shown) = (bytes(|change| &change.path), bytes(|change| &change.shown));
         let before = Side::of(changes.iter().map(|change| change.before.as_ref()));
         let after = Side::of(changes.iter().map(|change| change.after.as_ref()));
-        let sql = "WITH place AS (SELECT day, number FROM call_days WHERE id = $1),
+        let unknown = || StoreError::NotFound(format!("call {call}"));
+        let (day, number) = place(&self.shared.db, call).await?.ok_or_else(unknown)?;
+        // The call stays this run's until the changes are there: who has taken it over goes by what is recorded.
+        let sql =
+            "WITH place AS (SELECT day, number FROM calls WHERE day = $1 AND number = $10 AND owner = $11 FOR SHARE),
                    added AS (INSERT INTO changes (day, call, path, shown, before_sha256, before_bytes, before_mode,
                                                   after_sha256, after_bytes, after_mode)
                        SELECT place.day, place.number, one.path, one.shown, one.b, one.bb, one.bm, one.a, one.ab, one.am
@@ -138,7 +143,7 @@ impl Changes for PostgresStore {
                 "record a change",
                 sql,
                 values![
-                    key(call.as_str()),
+                    day,
                     paths,
                     shown,
                     before.digests,
@@ -146,13 +151,15 @@ impl Changes for PostgresStore {
                     before.modes,
                     after.digests,
                     after.bytes,
-                    after.modes
+                    after.modes,
+                    number,
+                    self.shared.instances.id
                 ],
             )
             .await?;
         match row {
             Some(_) => Ok(()),
-            None => Err(StoreError::NotFound(format!("call {call}"))),
+            None => Err(StoreError::Conflict(format!("call {call} belongs to another instance"))),
         }
     }
 

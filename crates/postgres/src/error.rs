@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* every error says what was attempted; a full disk is always `Full`.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
@@ -11,9 +12,8 @@ use toolgate_store::codec::failed;
 /// Says what was attempted with the database.
 pub(crate) fn doing(what: &str, error: tokio_postgres::Error) -> StoreError {
     let context = format!("{what} in PostgreSQL");
-    let full = [SqlState::DISK_FULL, SqlState::CONFIGURATION_LIMIT_EXCEEDED];
     match error.as_db_error() {
-        Some(told) if full.contains(told.code()) => StoreError::Full(format!("{context}: {}", told.message())),
+        Some(told) if *told.code() == SqlState::DISK_FULL => StoreError::Full(format!("{context}: {}", told.message())),
         Some(_) | None => failed(context, error),
     }
 }
@@ -21,6 +21,42 @@ pub(crate) fn doing(what: &str, error: tokio_postgres::Error) -> StoreError {
 pub(crate) fn too_late(what: &str, limit: Duration) -> StoreError {
     let context = format!("{what} in PostgreSQL");
     failed(context, format!("there was no answer for {} ms", limit.as_millis()))
+}
+
+/// Why there was no answer: what was asked may be done or not, now or in a moment.
+#[derive(Debug)]
+struct Unanswered(String);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+/// As [`too_late`], of what the server was asked to do.
+pub(crate) fn unanswered(what: &str, limit: Duration) -> StoreError {
+    let why = format!("there was no answer for {} ms", limit.as_millis());
+    failed(format!("{what} in PostgreSQL"), Unanswered(why))
+}
+
+/// As [`doing`], of what the server was asked to do: a connection that is lost meanwhile says nothing about it.
+pub(crate) fn outcome_of(what: &str, error: tokio_postgres::Error) -> StoreError {
+    let ended = [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+    ];
+    match error.code() {
+        Some(code) if !ended.contains(code) => doing(what, error),
+        _ => failed(format!("{what} in PostgreSQL"), Unanswered(error.to_string())),
+    }
+}
+
+/// Says whether it is not known what became of what was asked.
+pub(crate) fn is_unanswered(error: &StoreError) -> bool {
+    matches!(error, StoreError::Failed { source, .. } if source.is::<Unanswered>())
 }
 
 fn state(error: &StoreError) -> Option<&SqlState> {

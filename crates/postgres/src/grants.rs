@@ -12,6 +12,9 @@ use crate::instances::is_dead;
 use crate::text::key;
 use crate::values::values;
 
+/// A grant of a session stays for so long, even if no call of it is found: one may be on its way.
+const YOUNG_MILLIS: i64 = 3_600_000;
+
 /// The owner of the grants that outlast any run.
 const NOBODY: &str = "";
 
@@ -134,13 +137,13 @@ pub(crate) async fn get(db: &Database, id: &GrantId) -> Result<Option<Grant>, St
 
 /// Deletes the grants that hold for nobody any more: those of dead runs, those that ended by time, and those of sessions of
 /// which no call is left.
-pub(crate) async fn sweep(db: &Database, trusts_leases: bool) -> Result<(), StoreError> {
+pub(crate) async fn sweep(db: &Database, silent: Vec<String>) -> Result<(), StoreError> {
     let what = "delete grants that have ended";
     let sql = format!(
         "DELETE FROM grants WHERE owner <> '' AND {}",
         is_dead("grants.owner", "$1")
     );
-    db.rows(what, &sql, values![trusts_leases]).await?;
+    db.rows(what, &sql, values![silent]).await?;
     let now = Timestamp::now();
     for row in db
         .rows(what, "SELECT content FROM grants ORDER BY number", values![])
@@ -148,7 +151,8 @@ pub(crate) async fn sweep(db: &Database, trusts_leases: bool) -> Result<(), Stor
     {
         let grant = read(&row)?;
         let mut is_over = grant.is_over(now);
-        if !is_over && grant.scope.reach == GrantReach::Session {
+        let is_young = now.millis().saturating_sub(grant.created.millis()) < YOUNG_MILLIS;
+        if !is_over && !is_young && grant.scope.reach == GrantReach::Session {
             let sql = "SELECT EXISTS (SELECT FROM calls WHERE session = $1)";
             let row = db.row(what, sql, values![key(grant.session.as_str())]).await?;
             is_over = !row.is_some_and(|row| row.get(0));

@@ -1,8 +1,13 @@
 //! Which runs of the service live: each has a row with a lease, by the clock of the database.
 //!
-//! *Invariant:* a run without a row is dead. One whose lease is over counts as dead only to those who have reached the database
-//! for a whole lease themselves: while it was away nobody could renew.
+//! *Invariant:* a run without a row is dead. One whose lease is over counts as dead only to those who have seen that same lease for
+//! as long as one lasts, by a clock of their own and while they reached the database: when it was away nobody could renew, and
+//! when its clock was put forward all leases were over at once.
+//!
+//! *Invariant:* a run is forgotten when no unfinished call is left of it, and its row stays for a day even then: should it come
+//! back, it says how many of its notes are stored.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,8 +26,10 @@ pub(crate) struct Instances {
     /// How statements name this run.
     pub(crate) id: String,
     lease: Duration,
-    /// Since when the database has been reached each time.
-    reached_since: Mutex<Instant>,
+    /// The leases of all runs, and since when each is the same; none from before the database was last away.
+    seen: Mutex<HashMap<String, (String, Instant)>>,
+    /// The runs of those that count as dead here, if their leases are over.
+    silent: Mutex<Vec<String>>,
     has_dead: AtomicBool,
     /// Dead runs are to be forgotten at the next renewal.
     forgets: AtomicBool,
@@ -34,13 +41,14 @@ impl Instances {
         let this = Self {
             id: key(instance.as_str()),
             lease,
-            reached_since: Mutex::new(Instant::now()),
+            seen: Mutex::default(),
+            silent: Mutex::default(),
             has_dead: AtomicBool::new(false),
             forgets: AtomicBool::new(false),
         };
         let sql = "INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = 0
+                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = 0, forgotten = NULL
                    WHERE own.lease_until <= clock_timestamp() RETURNING TRUE";
         let what = "register this run of the service";
         if db
@@ -54,45 +62,84 @@ impl Instances {
         Ok(this)
     }
 
-    pub(crate) fn lease_millis(&self) -> i64 {
+    fn lease_millis(&self) -> i64 {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Says whether a lease that is over means that its run is dead.
-    pub(crate) fn trusts_leases(&self) -> bool {
-        self.reached_since.lock().elapsed() >= self.lease
+    /// Returns the runs that are dead if their leases are over.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        self.silent.lock().clone()
     }
 
     /// Renews the lease, forgets the dead if that was asked for, and looks for others.
     pub(crate) async fn renew(&self, db: &Database) -> Result<(), StoreError> {
         let renewed = self.try_renew(db).await;
         if renewed.is_err() {
-            *self.reached_since.lock() = Instant::now();
+            self.seen.lock().clear();
+            self.silent.lock().clear();
         }
         renewed
     }
 
     async fn try_renew(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "INSERT INTO instances (id, lease_until, noted)
-                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until";
-        db.rows(
-            "renew the lease of this run",
-            sql,
-            values![self.id, self.lease_millis()],
-        )
-        .await?;
-        if self.trusts_leases() && self.forgets.swap(false, Ordering::AcqRel) {
-            let sql = "DELETE FROM instances WHERE lease_until <= clock_timestamp()";
+        let sql = "WITH old AS (SELECT lease_until <= clock_timestamp() AS is_over FROM instances WHERE id = $1 FOR UPDATE)
+                   UPDATE instances SET lease_until = clock_timestamp() + $2 * interval '1 millisecond', forgotten = NULL
+                   FROM old WHERE id = $1 RETURNING old.is_over";
+        let lease = self.lease_millis();
+        let values = values![self.id, lease];
+        let row = db.row("renew the lease of this run", sql, values).await?;
+        if row.is_none() {
+            // It was away for so long that even its row is gone.
+            let sql = "INSERT INTO instances (id, lease_until, noted)
+                       VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0) ON CONFLICT (id) DO NOTHING";
+            db.rows("register this run again", sql, values).await?;
+        }
+        if row.is_none_or(|row| row.get(0)) {
+            tracing::error!("this run was not heard of for a lease: others may have taken its calls over");
+        }
+        if self.forgets.swap(false, Ordering::AcqRel) {
+            // Not those of which calls are left: nobody would look after them any more.
+            let sql = "UPDATE instances SET forgotten = clock_timestamp()
+                       WHERE id = ANY ($1) AND lease_until <= clock_timestamp() AND forgotten IS NULL
+                           AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL)";
+            db.rows("forget dead runs", sql, values![self.silent()]).await?;
+            let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
+                           AND lease_until <= clock_timestamp()";
             db.rows("forget dead runs", sql, values![]).await?;
         }
         self.look(db).await
     }
 
+    /// Returns how many notes of this run are stored; `known` of them at least. The row is made if it is not there any more.
+    pub(crate) async fn noted(&self, db: &Database, known: i64) -> Result<i64, StoreError> {
+        let sql = "INSERT INTO instances AS own (id, lease_until, noted)
+                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', $3)
+                   ON CONFLICT (id) DO UPDATE SET noted = greatest(own.noted, excluded.noted) RETURNING noted";
+        let lease = self.lease_millis();
+        let values = values![self.id, lease, known];
+        let row = db.row("look which notes are stored", sql, values).await?;
+        Ok(row.map_or(known, |row| row.get(0)))
+    }
+
     async fn look(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "SELECT EXISTS (SELECT FROM instances WHERE lease_until <= clock_timestamp())";
-        let row = db.row("look for dead runs", sql, values![]).await?;
-        let has_dead = row.is_some_and(|row| row.get(0)) && self.trusts_leases();
+        let sql = "SELECT id, lease_until::text, lease_until <= clock_timestamp(), forgotten IS NULL FROM instances";
+        let rows = db.rows("look for dead runs", sql, values![]).await?;
+        let (now, mut leases, mut silent, mut has_dead) = (Instant::now(), HashMap::new(), Vec::new(), false);
+        let mut seen = self.seen.lock();
+        for row in rows {
+            let (id, until): (String, String) = (row.get(0), row.get(1));
+            let since = seen
+                .get(&id)
+                .filter(|(same, _)| *same == until)
+                .map_or(now, |(_, since)| *since);
+            if row.get(2) && now - since >= self.lease {
+                silent.push(id.clone());
+                has_dead |= row.get::<_, bool>(3);
+            }
+            leases.insert(id, (until, since));
+        }
+        *seen = leases;
+        *self.silent.lock() = silent;
         self.has_dead.store(has_dead, Ordering::Release);
         Ok(())
     }
@@ -115,10 +162,10 @@ impl Instances {
     }
 }
 
-/// Returns the condition that the run in a column is dead; `trusts` stands for [`Instances::trusts_leases`].
-pub(crate) fn is_dead(column: &str, trusts: &str) -> String {
+/// Returns the condition that the run in a column is dead; `silent` stands for [`Instances::silent`].
+pub(crate) fn is_dead(column: &str, silent: &str) -> String {
     format!(
         "NOT EXISTS (SELECT FROM instances living WHERE living.id = {column}
-             AND (living.lease_until > clock_timestamp() OR NOT {trusts}))"
+             AND (living.lease_until > clock_timestamp() OR NOT living.id = ANY ({silent})))"
     )
 }

@@ -9,6 +9,7 @@
 //!
 //! - `options`, `text`, `values`, `error`: how a database is used, how texts and values are written for it, what its failures mean;
 //! - `connection`: the pool, statements and transactions with a bounded time, what is tried again;
+//! - `doubts`: what is known of changes without an answer;
 //! - `schema` with `migrations/`, `partitions`: the tables, their versions, and the days that calls are kept by;
 //! - `instances`: which runs of the service are alive;
 //! - `sequencer`: from the outbox to audit and journal;
@@ -22,6 +23,7 @@ mod audit;
 mod calls;
 mod changes;
 mod connection;
+mod doubts;
 mod error;
 mod facts;
 mod grants;

@@ -178,29 +178,28 @@ impl Notes {
             state.done + state.notes.len() as u64
         };
         loop {
-            let mut is_unsure = self.storing.lock().await;
+            let mut is_unsure = db.turn("wait for notes to be stored", &self.storing).await?;
             if self.state.lock().done >= until {
                 return Ok(());
             }
             if *is_unsure {
-                let sql = "SELECT noted FROM instances WHERE id = $1";
-                let row = db
-                    .row("look which notes are stored", sql, values![instances.id])
-                    .await?;
-                self.stored(row.map_or(0, |row| unsigned(row.get(0))));
+                let known = self.state.lock().done;
+                self.stored(unsigned(instances.noted(db, signed(known)).await?));
                 *is_unsure = false;
                 continue;
             }
-            let (done, portion) = {
+            let (from, portion) = {
                 let state = self.state.lock();
                 let portion: Vec<Note> = state.notes.iter().take(NOTES_PER_PORTION).cloned().collect();
-                (state.done + portion.len() as u64, portion)
+                (state.done, portion)
             };
+            let done = from + portion.len() as u64;
             // Until it is known to be stored: also if whoever waits for it goes away.
             *is_unsure = true;
-            store(db, instances, done, portion).await?;
-            *is_unsure = false;
-            self.stored(done);
+            if store(db, instances, from, done, portion).await? {
+                *is_unsure = false;
+                self.stored(done);
+            }
         }
     }
 
@@ -252,7 +251,15 @@ impl Portion {
     }
 }
 
-async fn store(db: &Database, instances: &Instances, done: u64, notes: Vec<Note>) -> Result<(), StoreError> {
+/// Stores a portion; false if the row of this run does not say that it begins where the last one ended. One of which no answer
+/// came may still be on its way: then this one waits for it here, and is not what comes next.
+async fn store(
+    db: &Database,
+    instances: &Instances,
+    from: u64,
+    done: u64,
+    notes: Vec<Note>,
+) -> Result<bool, StoreError> {
     let Portion {
         facts,
         told,
@@ -266,34 +273,33 @@ async fn store(db: &Database, instances: &Instances, done: u64, notes: Vec<Note>
     let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
     let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
     let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
-    let sql = "WITH mine AS (INSERT INTO instances AS own (id, lease_until, noted)
-                   VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', $3)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = excluded.noted
-                   WHERE own.noted < excluded.noted RETURNING TRUE),
-               kept AS (INSERT INTO facts (workspace, session, name, full_name, value)
-                   SELECT fact.* FROM mine, unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS fact
-                   ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value),
+    let sql = "WITH mine AS (UPDATE instances SET noted = $2 WHERE id = $1 AND noted = $11 RETURNING TRUE),
+               kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
+                   SELECT fact.*, clock_timestamp() FROM mine, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS fact
+                   ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),
                ended AS (UPDATE outputs SET complete = TRUE, lines = one.lines
-                   FROM mine, unnest($9::text[], $10::bigint[]) AS one (id, lines)
-                   WHERE outputs.id = one.id AND NOT outputs.complete)
-               INSERT INTO outbox (entries) SELECT $11 FROM mine WHERE $11::text IS NOT NULL";
-    db.rows(
-        "store notes",
-        sql,
-        values![
-            instances.id,
-            instances.lease_millis(),
-            signed(done),
-            workspaces,
-            sessions,
-            names,
-            full,
-            jsons,
-            outputs,
-            lines,
-            told
-        ],
-    )
-    .await
-    .map(drop)
+                   FROM mine, unnest($8::text[], $9::bigint[]) AS one (id, lines)
+                   WHERE outputs.id = one.id AND NOT outputs.complete),
+               told AS (INSERT INTO outbox (entries) SELECT $10 FROM mine WHERE $10::text IS NOT NULL)
+               SELECT TRUE FROM mine";
+    let row = db
+        .row(
+            "store notes",
+            sql,
+            values![
+                instances.id,
+                signed(done),
+                workspaces,
+                sessions,
+                names,
+                full,
+                jsons,
+                outputs,
+                lines,
+                told,
+                signed(from)
+            ],
+        )
+        .await?;
+    Ok(row.is_some())
 }

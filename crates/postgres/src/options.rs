@@ -9,13 +9,15 @@ use toolgate_store::audit::Recorder;
 /// How a database is used.
 pub struct PostgresOptions {
     /// Where it is and who connects, as `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or as pairs `host=… user=…`. Of `sslmode`
-    /// there are `disable`, `prefer` and `require`; with TLS the server is verified in any case, as [`Self::tls`] says.
+    /// there are `disable`, `prefer`, `require`, `verify-ca` and `verify-full`. With [`Self::tls`] all but the first are the same:
+    /// nobody logs in without TLS, and the server is verified as that says.
     pub address: String,
     /// TLS, by a provider of the caller's choice; none connects without.
     pub tls: Option<ClientConfig>,
     /// Connections at once, at most; at least 2.
     pub connections: usize,
-    /// How long a change or a question may take, with waiting for a connection, before it fails.
+    /// How long a change or a question may take, with waiting for a connection, before it fails. A call or a prompt that was to
+    /// be stored and had no answer is asked for again, for as long once more.
     pub time_limit: Duration,
     /// How long a run of the service counts as alive that is not heard of.
     pub lease: Duration,

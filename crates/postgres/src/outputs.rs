@@ -1,7 +1,8 @@
 //! Stored outputs: a row each; where its bytes are, `parts` knows.
 //!
 //! *Invariant:* an output is complete when its row says so, or when the run that wrote it is dead: nobody has to come and say it.
-//! What an append returned for can be read by everybody. No file has an output here, so its path is empty.
+//! What an append returned for can be read by everybody, and is there once: a piece of which no answer came is looked for before
+//! anything is written. No file has an output here, so its path is empty.
 
 use std::sync::Arc;
 
@@ -17,13 +18,15 @@ use toolgate_store::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, Page, PageRequest, StoreError,
 };
 
+use crate::connection::{Database, retrying};
+use crate::error::is_unanswered;
 use crate::instances::is_dead;
 use crate::notes::Note;
 use crate::parts::{self, End, NOW};
 use crate::query::Query;
 use crate::store::{PostgresStore, Shared};
 use crate::text::key;
-use crate::values::values;
+use crate::values::{Values, values};
 
 /// One read brings no more into memory, whatever is asked for.
 const MAX_READ_BYTES: usize = 16 << 20;
@@ -42,9 +45,9 @@ struct Origin {
     workspace: String,
 }
 
-/// The columns that [`info`] takes, with the number that pages go by; `trusts` as in [`is_dead`].
-fn columns(trusts: &str) -> String {
-    let dead = is_dead("instance", trusts);
+/// The columns that [`info`] takes, with the number that pages go by; `silent` as in [`is_dead`].
+fn columns(silent: &str) -> String {
+    let dead = is_dead("instance", silent);
     format!("number, id, origin, bytes, lines, sha256, complete OR {dead} AS is_complete, created")
 }
 
@@ -88,10 +91,10 @@ impl Shared {
             }));
         }
         let sql = format!("SELECT {} FROM outputs WHERE id = $1", columns("$2"));
-        let trusts = self.instances.trusts_leases();
+        let silent = self.instances.silent();
         let row = self
             .db
-            .row("look at an output", &sql, values![key(id.as_str()), trusts])
+            .row("look at an output", &sql, values![key(id.as_str()), silent])
             .await?;
         let stored = row.as_ref().map(info).transpose()?;
         Ok(stored.map(|info| self.notes.live.complete(info)))
@@ -122,13 +125,43 @@ impl Shared {
             offset += bytes.len() as u64;
         }
         (info.lines, info.sha256) = (lines.count(), hex::encode(digest.finalize()));
-        let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3 WHERE id = $1";
+        let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3 WHERE id = $1 AND bytes = $4";
         let id = key(info.id.as_str());
+        // Not if there is more by now: a run that counted as dead may come back.
         self.db
-            .rows("complete an output", sql, values![id, signed(info.lines), info.sha256])
+            .rows(
+                "complete an output",
+                sql,
+                values![id, signed(info.lines), info.sha256, signed(offset)],
+            )
             .await?;
         Ok(info)
     }
+}
+
+/// Runs a statement that deletes some outputs and returns how many went; none if another one is at it. Two at once would each
+/// delete what is too much, and so twice that. The lock is a statement before it, so that it sees what the other one has done.
+async fn delete_some(
+    db: &Database,
+    what: &'static str,
+    sql: &str,
+    values: Values<'_>,
+) -> Result<Option<usize>, StoreError> {
+    retrying(|| async {
+        let mut session = db.begin(what).await?;
+        let gone = async {
+            let row = session
+                .row("SELECT pg_try_advisory_xact_lock(74, 3)", values![])
+                .await?;
+            match row.is_some_and(|row| row.get(0)) {
+                true => session.rows(sql, values).await.map(|rows| Some(rows.len())),
+                false => Ok(None),
+            }
+        }
+        .await;
+        session.end(gone).await
+    })
+    .await
 }
 
 struct Appender {
@@ -137,11 +170,10 @@ struct Appender {
     owner: OutputOwner,
     created: Timestamp,
     end: End,
-    /// None when a piece may be there that was not counted.
-    lines: Option<Lines>,
+    lines: Lines,
     is_stored: bool,
-    /// It is not known what became of the last piece: its caller went away, or there was no answer.
-    is_unsure: bool,
+    /// The last piece if it is not known what became of it: its caller went away, or there was no answer.
+    unsure: Option<Bytes>,
     is_finished: bool,
 }
 
@@ -181,6 +213,30 @@ impl Appender {
         self.is_stored = true;
         Ok(())
     }
+
+    /// Looks what became of a piece of which that is not known; returns it if it is there. It stays unsure else: only
+    /// once something else was written, one that is still on its way finds another end than it expects.
+    async fn find_out(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let Some(piece) = &self.unsure else {
+            return Ok(None);
+        };
+        let end = End::read(&self.shared.db, &self.id).await?;
+        let end = end.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
+        let grown = end.bytes.saturating_sub(self.end.bytes);
+        let is_there = grown == piece.len() as u64;
+        if grown > 0 && !is_there {
+            return Err(StoreError::Conflict(format!(
+                "another one writes to output {}",
+                self.id
+            )));
+        }
+        if !is_there {
+            return Ok(None);
+        }
+        self.end = end;
+        self.lines.add(piece);
+        Ok(self.unsure.take())
+    }
 }
 
 #[async_trait]
@@ -198,27 +254,38 @@ impl OutputWriter for Appender {
             return Ok(());
         }
         self.begin().await?;
-        if self.is_unsure {
-            let end = End::read(&self.shared.db, &self.id).await?;
-            let end = end.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
-            if end.bytes != self.end.bytes {
-                self.lines = None;
+        match self.find_out().await? {
+            Some(piece) if piece == bytes => return Ok(()),
+            Some(_) => {
+                let why = format!("the piece before is in output {} after all", self.id);
+                return Err(StoreError::Conflict(why));
             }
-            self.end = end;
+            None => {}
         }
-        self.is_unsure = true;
-        self.end = parts::append(&self.shared.db, &self.id, self.end, &bytes).await?;
-        self.is_unsure = false;
-        if let Some(lines) = &mut self.lines {
-            lines.add(&bytes);
-        }
+        let before = self.unsure.replace(bytes.clone());
+        let end = match parts::append(&self.shared.db, &self.id, self.end, &bytes).await {
+            // Looked for at once: whoever is told of a failure may go on with another piece.
+            Err(error) if is_unanswered(&error) => match self.find_out().await? {
+                Some(_) => return Ok(()),
+                None => return Err(error),
+            },
+            Err(error) => {
+                // The database says that it is not there; of the one before it may be known next time.
+                self.unsure = before;
+                return Err(error);
+            }
+            Ok(end) => end,
+        };
+        self.unsure = None;
+        self.end = end;
+        self.lines.add(&bytes);
         Ok(())
     }
 
     async fn finish(mut self: Box<Self>) -> Result<OutputInfo, StoreError> {
         self.begin().await?;
-        let lines = self.lines.filter(|_| !self.is_unsure).map(Lines::count);
-        let trusts = self.shared.instances.trusts_leases();
+        let lines = self.unsure.is_none().then(|| self.lines.count());
+        let silent = self.shared.instances.silent();
         let sql = format!(
             "UPDATE outputs SET complete = TRUE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
             columns("$3")
@@ -227,7 +294,7 @@ impl OutputWriter for Appender {
         let row = self
             .shared
             .db
-            .row("complete an output", &sql, values![id, lines, trusts])
+            .row("complete an output", &sql, values![id, lines, silent])
             .await?;
         let row = row.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
         self.shared.notes.live.remove(&self.id);
@@ -247,7 +314,7 @@ impl Drop for Appender {
             notes.live.remove(&self.id);
             return;
         }
-        let lines = self.lines.filter(|_| !self.is_unsure).map(Lines::count);
+        let lines = self.unsure.is_none().then(|| self.lines.count());
         notes
             .live
             .change(&self.id, |live| live.ended = Some(lines.unwrap_or(0)));
@@ -270,9 +337,9 @@ impl Outputs for PostgresStore {
             owner,
             created,
             end: End::default(),
-            lines: Some(Lines::default()),
+            lines: Lines::default(),
             is_stored: false,
-            is_unsure: false,
+            unsure: None,
             is_finished: false,
         }))
     }
@@ -293,11 +360,8 @@ impl Outputs for PostgresStore {
     }
 
     async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError> {
-        let trusts = match self.shared.instances.trusts_leases() {
-            true => "TRUE",
-            false => "FALSE",
-        };
-        Query::new(&format!("SELECT {} FROM outputs WHERE TRUE", columns(trusts)))
+        let select = |silent: &str| format!("SELECT {} FROM outputs WHERE TRUE", columns(silent));
+        Query::about(self.shared.instances.silent(), select)
             .within("workspace", &filter.workspaces)
             .is("session", filter.session.as_ref().map(|session| session.as_str()))
             .is("call", filter.call.as_ref().map(|call| call.as_str()))
@@ -320,11 +384,11 @@ impl Outputs for PostgresStore {
             "DELETE FROM outputs WHERE id = $1 AND (complete OR $2 OR {}) RETURNING TRUE",
             is_dead("instance", "$3")
         );
-        let (what, trusts) = ("delete an output", self.shared.instances.trusts_leases());
+        let (what, silent) = ("delete an output", self.shared.instances.silent());
         if self
             .shared
             .db
-            .row(what, &sql, values![key(id.as_str()), ended, trusts])
+            .row(what, &sql, values![key(id.as_str()), ended, silent])
             .await?
             .is_some()
         {
@@ -340,18 +404,15 @@ impl Outputs for PostgresStore {
         self.shared.flush().await?;
         let (db, what) = (&self.shared.db, "delete old outputs");
         let idle = format!("(complete OR {})", is_dead("instance", "$1"));
-        let trusts = self.shared.instances.trusts_leases();
+        let silent = self.shared.instances.silent();
         let by_age = format!(
             "DELETE FROM outputs WHERE number IN (SELECT number FROM outputs WHERE written < $2 AND {idle}
                  ORDER BY written LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING TRUE"
         );
-        let mut gone = 0;
-        loop {
-            let rows = db
-                .rows(what, &by_age, values![trusts, keep.before.millis(), OUTPUTS_PER_DELETE])
-                .await?;
-            gone += rows.len();
-            if (rows.len() as i64) < OUTPUTS_PER_DELETE {
+        let (before, mut gone) = (keep.before.millis(), 0);
+        while let Some(some) = delete_some(db, what, &by_age, values![silent, before, OUTPUTS_PER_DELETE]).await? {
+            gone += some;
+            if (some as i64) < OUTPUTS_PER_DELETE {
                 break;
             }
         }
@@ -363,15 +424,13 @@ impl Outputs for PostgresStore {
              DELETE FROM outputs USING chosen, total
              WHERE outputs.number = chosen.number AND total.bytes - chosen.older > $3 RETURNING TRUE"
         );
-        loop {
-            let most = signed(keep.max_total_bytes);
-            let rows = db
-                .rows(what, &by_size, values![trusts, OUTPUTS_PER_DELETE, most])
-                .await?;
-            gone += rows.len();
-            if (rows.len() as i64) < OUTPUTS_PER_DELETE {
-                return Ok(gone);
+        let most = signed(keep.max_total_bytes);
+        while let Some(some) = delete_some(db, what, &by_size, values![silent, OUTPUTS_PER_DELETE, most]).await? {
+            gone += some;
+            if (some as i64) < OUTPUTS_PER_DELETE {
+                break;
             }
         }
+        Ok(gone)
     }
 }

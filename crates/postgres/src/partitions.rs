@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
-use toolgate_model::Timestamp;
+use toolgate_model::{CallId, Timestamp};
 use toolgate_store::StoreError;
+use toolgate_store::codec::failed;
 
-use crate::connection::{Database, retrying};
+use crate::connection::{Database, Session, retrying};
 use crate::error::lacks_partition;
+use crate::text::key;
 use crate::values::values;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
@@ -20,6 +22,10 @@ const AHEAD: i64 = 2;
 
 /// The tables that are partitioned.
 pub(crate) const TABLES: [&str; 2] = ["calls", "events"];
+
+/// Where a call is. It is asked for by itself: a statement that names the day has one partition to be planned with, and one
+/// that finds it in a table has all.
+const PLACE: &str = "SELECT day, number FROM call_days WHERE id = $1";
 
 /// Returns the day of a moment, in days since 1970.
 pub(crate) fn day_of(moment: Timestamp) -> i64 {
@@ -59,6 +65,13 @@ impl Days {
     pub(crate) async fn make(&self, db: &Database, day: i64) -> Result<(), StoreError> {
         if self.0.lock().contains(&day) {
             return Ok(());
+        }
+        // Each day costs every listing something, and a day that is far off does not go before it has come.
+        if day > day_of(Timestamp::now()) + AHEAD {
+            return Err(failed(
+                "make room for the calls of a day",
+                "it is days ahead of this machine's clock",
+            ));
         }
         retrying(|| make(db, day)).await?;
         self.0.lock().insert(day);
@@ -114,6 +127,18 @@ async fn make(db: &Database, day: i64) -> Result<(), StoreError> {
     }
     .await;
     session.end(made).await
+}
+
+/// The day and the number of a call.
+pub(crate) async fn place(db: &Database, id: &CallId) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = db.row("find a call", PLACE, values![key(id.as_str())]).await?;
+    Ok(row.map(|row| (row.get(0), row.get(1))))
+}
+
+/// As [`place`], within a transaction.
+pub(crate) async fn place_in(session: &mut Session, id: &CallId) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = session.row(PLACE, values![key(id.as_str())]).await?;
+    Ok(row.map(|row| (row.get(0), row.get(1))))
 }
 
 /// Returns the days that have partitions, the oldest first.

@@ -140,5 +140,7 @@ pub(crate) async fn read(db: &Database, id: &OutputId, offset: u64, max: usize) 
         };
         read.extend_from_slice(&content[within(from)..within(until).max(within(from))]);
     }
-    Ok(Some(read))
+    // It was deleted between the two statements if not all is there.
+    let is_whole = read.len() as u64 == until - offset;
+    Ok(Some(read).filter(|_| is_whole))
 }

@@ -4,6 +4,10 @@
 //! held in between. Locks are taken in one order: the workspace, its prompts by their ids, grants by theirs. Who opens a prompt
 //! and who settles one hold the workspace: neither misses what the other one does at the same moment.
 //!
+//! A prompt is opened for a call that still is its owner's: a run that stood still for longer than its lease finds that others
+//! have taken the call over. One that is opened
+//! again because there was no answer is open.
+//!
 //! The workspace is locked by its name, not by a row of `workspaces`: prompts are opened for workspaces that have none yet.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +25,7 @@ use toolgate_store::{AskedPrompt, PromptFilter, Prompts, Settled, Settlement, St
 
 use crate::connection::{Session, retrying};
 use crate::grants;
+use crate::partitions::place_in;
 use crate::query::Query;
 use crate::sequencer::entries;
 use crate::store::{PostgresStore, Shared};
@@ -42,13 +47,62 @@ async fn tell(session: &mut Session, mut outbox: Outbox) -> Result<(), StoreErro
     Ok(())
 }
 
+/// Makes sure that the call of a prompt stays its owner's until the transaction ends, if there is such a call.
+async fn hold_call(session: &mut Session, prompt: &Prompt) -> Result<(), StoreError> {
+    let Some((day, number)) = place_in(session, &prompt.call).await? else {
+        return Ok(());
+    };
+    let sql = "SELECT owner FROM calls WHERE day = $1 AND number = $2 FOR SHARE";
+    let row = session.row(sql, values![day, number]).await?;
+    let owner = row.map(|row| row.get::<_, String>(0));
+    match owner.is_none_or(|owner| owner == key(prompt.owner.as_str())) {
+        true => Ok(()),
+        false => Err(StoreError::Conflict(format!(
+            "call {} belongs to another instance by now",
+            prompt.call
+        ))),
+    }
+}
+
+fn exists(prompt: &Prompt) -> StoreError {
+    StoreError::Conflict(format!("prompt {} exists", prompt.id))
+}
+
+/// Says whether exactly this prompt is stored, whatever came of it since.
+///
+/// # Errors
+/// `Conflict` if another one of the same id is.
+async fn is_stored(session: &mut Session, prompt: &Prompt, json: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT prompt FROM prompts WHERE id = $1";
+    let Some(row) = session.row(sql, values![key(prompt.id.as_str())]).await? else {
+        return Ok(false);
+    };
+    let stored = Prompt {
+        state: prompt.state,
+        decision: prompt.decision.clone(),
+        approvals: prompt.approvals.clone(),
+        ..decode("a prompt", row.get(0))?
+    };
+    match encode("a prompt", &stored)? == json {
+        true => Ok(true),
+        false => Err(exists(prompt)),
+    }
+}
+
 async fn open_in(
     session: &mut Session,
     prompt: &Prompt,
     asker: Option<&str>,
     judged_by: Option<&BTreeSet<GrantId>>,
+    is_doubtful: bool,
 ) -> Result<Vec<Grant>, StoreError> {
+    hold_call(session, prompt).await?;
     hold_workspace(session, &prompt.workspace).await?;
+    let json = encode("a prompt", prompt)?;
+    // Before it is judged anew: what is open is not to be forgotten because a grant has come since.
+    if is_doubtful && is_stored(session, prompt, &json).await? {
+        return Ok(Vec::new());
+    }
     if let Some(known) = judged_by {
         let others = grants::others(session, &prompt.owner, known).await?;
         if !others.is_empty() {
@@ -68,13 +122,13 @@ async fn open_in(
                 key(prompt.session.as_str()),
                 key(&prompt.workspace),
                 prompt.state.as_str(),
-                encode("a prompt", prompt)?,
+                json,
                 asker
             ],
         )
         .await?;
     if added == 0 {
-        return Err(StoreError::Conflict(format!("prompt {} exists", prompt.id)));
+        return Err(exists(prompt));
     }
     let mut outbox = Outbox::default();
     outbox.tell(Fact::prompted(prompt));
@@ -265,12 +319,19 @@ impl Prompts for PostgresStore {
         judged_by: Option<BTreeSet<GrantId>>,
     ) -> Result<Vec<Grant>, StoreError> {
         let (db, asker) = (&self.shared.db, asker.map(|asker| asker.to_string()));
-        let opened = retrying(|| async {
+        let open = async |is_doubtful: bool| {
             let mut session = db.begin("store a prompt").await?;
-            let opened = open_in(&mut session, &prompt, asker.as_deref(), judged_by.as_ref()).await;
+            let opened = open_in(&mut session, &prompt, asker.as_deref(), judged_by.as_ref(), is_doubtful);
+            let opened = opened.await;
             session.end(opened).await
-        })
-        .await?;
+        };
+        let doubts = &self.shared.unsure.prompts;
+        let was_doubtful = doubts.begin(&prompt.id);
+        let opened = db
+            .certainly(|is_repeated| retrying(move || open(was_doubtful || is_repeated)))
+            .await;
+        doubts.end(&prompt.id, was_doubtful, &opened);
+        let opened = opened?;
         self.shared.told();
         Ok(opened)
     }

@@ -44,6 +44,13 @@ impl Query {
         }
     }
 
+    /// As [`Self::new`], with texts in the statement; `sql` is given what stands for them.
+    pub(crate) fn about(texts: Vec<String>, sql: impl FnOnce(&str) -> String) -> Self {
+        let mut query = Self::new("");
+        query.sql = sql(&query.number(Value::Texts(texts)));
+        query
+    }
+
     /// Adds to the statement what is no condition.
     pub(crate) fn then(mut self, sql: &str) -> Self {
         self.sql.push_str(sql);

@@ -3,6 +3,8 @@
 //! *Invariant:* a migration that was released is never changed, only followed by another one, and it only adds: services of the
 //! version before go on with the tables of this one. What contracts comes a release later.
 
+use std::time::Duration;
+
 use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 
@@ -11,6 +13,9 @@ use crate::options::PostgresOptions;
 use crate::values::values;
 
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001.sql")];
+
+/// How long a migration may take, with waiting for another one that is at it.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// Keeps two from migrating at once. Held by a transaction, as a pooler takes the session away.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(74, 1)";
@@ -56,7 +61,7 @@ pub async fn check(options: &PostgresOptions) -> Result<SchemaState, StoreError>
 /// # Errors
 /// As [`check`]; and the tables cannot be made.
 pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
-    let db = Database::new(options)?;
+    let db = Database::new(options)?.patient(TIME_LIMIT);
     retrying(|| async {
         let mut session = db.begin("bring the tables up to date").await?;
         let migrated = migrate_in(&mut session).await;

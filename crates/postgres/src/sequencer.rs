@@ -24,9 +24,6 @@ use crate::values::values;
 /// Rows of the outbox that one transaction takes.
 const ROWS_PER_BATCH: i64 = 500;
 
-/// So many batches are made for one who reads: what comes meanwhile is for later ones.
-const MAX_BATCHES_PER_READ: usize = 40;
-
 const END: &str = "SELECT chain, sequence, hash, key, seal, removed, journal FROM ends";
 
 /// What became of an attempt to sequence.
@@ -34,8 +31,8 @@ const END: &str = "SELECT chain, sequence, hash, key, seal, removed, journal FRO
 pub(crate) enum Turn {
     /// Somebody else is at it.
     Taken,
-    /// There may be more.
-    Some,
+    /// There may be more behind this row of the outbox.
+    Some(i64),
     /// There was no more.
     Done,
 }
@@ -95,15 +92,18 @@ impl Sequencer {
     /// Has all sequenced that is in the outbox; waits for who is at it.
     pub(crate) async fn catch_up(&self, db: &Database) -> Result<(), StoreError> {
         let own = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut served = self.served.lock().await;
+        let mut served = db.turn("wait for what is told", &self.served).await?;
         if *served >= own {
             return Ok(());
         }
         let asked = self.asked.load(Ordering::Acquire);
-        for _ in 0..MAX_BATCHES_PER_READ {
-            if self.attempt(db, " FOR UPDATE").await? == Turn::Done {
-                break;
-            }
+        // However much it is: what was told before is to be seen. What comes meanwhile is for later ones.
+        let sql = "SELECT max(number) FROM outbox";
+        let row = db.row("look what there is to tell", sql, values![]).await?;
+        if let Some(until) = row.and_then(|row| row.get::<_, Option<i64>>(0)) {
+            while let Turn::Some(last) = self.attempt(db, " FOR UPDATE").await?
+                && last < until
+            {}
         }
         *served = asked;
         Ok(())
@@ -137,7 +137,8 @@ impl Sequencer {
         }
         let journal = self.add(session, end, entries, numbers).await?;
         let is_full = rows.len() as i64 == ROWS_PER_BATCH;
-        Ok((if is_full { Turn::Some } else { Turn::Done }, journal))
+        let last = rows.last().filter(|_| is_full).map(|row| Turn::Some(row.get(0)));
+        Ok((last.unwrap_or(Turn::Done), journal))
     }
 
     /// Adds entries behind the end, which is held, and takes rows out of the outbox. Returns the last number of the journal.

@@ -16,6 +16,7 @@ use toolgate_store::output::Names;
 use toolgate_store::{StoreError, Upkeep};
 
 use crate::connection::Database;
+use crate::doubts::Unsure;
 use crate::instances::Instances;
 use crate::notes::Notes;
 use crate::options::PostgresOptions;
@@ -35,6 +36,12 @@ const GATHERING: Duration = Duration::from_millis(5);
 /// How long to leave a failing database alone.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
+/// How long to wait at most until a lease that was not renewed is renewed.
+const RENEWAL_DELAY: Duration = Duration::from_secs(1);
+
+/// One renewal may take such a part of the lease: then there is time for others before it is over.
+const TRIES_PER_LEASE: u32 = 6;
+
 /// How often partitions are made ahead.
 const AHEAD_INTERVAL: Duration = Duration::from_secs(3_600);
 
@@ -51,11 +58,14 @@ pub struct PostgresStore {
 /// What the store and its tasks work with.
 pub(crate) struct Shared {
     pub(crate) db: Database,
+    /// For renewals of the lease: they must not wait behind what the service is busy with.
+    renewals: Database,
     pub(crate) days: Days,
     pub(crate) instances: Instances,
     pub(crate) notes: Notes,
     pub(crate) sequencer: Sequencer,
     pub(crate) names: Names,
+    pub(crate) unsure: Unsure,
     /// Why the end of the tasks was not clean.
     failure: Mutex<Option<StoreError>>,
 }
@@ -78,7 +88,7 @@ impl Shared {
     }
 
     /// Stores notes and sequences what there is; says whether somebody else is at it.
-    async fn work(&self) -> Result<bool, StoreError> {
+    async fn work(&self, stop: &CancellationToken) -> Result<bool, StoreError> {
         self.flush().await?;
         let sql = "SELECT journal, EXISTS (SELECT FROM outbox) FROM ends";
         let Some(row) = self
@@ -94,7 +104,9 @@ impl Shared {
         }
         loop {
             match self.sequencer.turn(&self.db).await? {
-                Turn::Some => {}
+                // Others do the rest, or the next run.
+                Turn::Some(_) if stop.is_cancelled() => return Ok(false),
+                Turn::Some(_) => {}
                 Turn::Done => return Ok(false),
                 Turn::Taken => return Ok(true),
             }
@@ -113,7 +125,7 @@ impl Shared {
                 () = self.notes.wake.notified() => sleep(GATHERING).await,
                 () = sleep(interval.max(pause)) => {}
             }
-            match self.work().await {
+            match self.work(&stop).await {
                 Ok(is_taken) => {
                     (has_failed, pause) = (false, Duration::ZERO);
                     if is_taken {
@@ -138,12 +150,15 @@ impl Shared {
 
     async fn keep(&self, lease: Duration, stop: CancellationToken) {
         let mut ahead = Instant::now() + AHEAD_INTERVAL;
+        let mut pause = lease / 3;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = sleep(lease / 3) => {}
+                () = sleep(pause) => {}
             }
-            if let Err(error) = self.instances.renew(&self.db).await {
+            pause = lease / 3;
+            if let Err(error) = self.instances.renew(&self.renewals).await {
+                pause = RENEWAL_DELAY.min(lease / TRIES_PER_LEASE);
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "the lease of this run is not renewed"
@@ -171,9 +186,23 @@ impl Shared {
         };
         self.notes.give_up();
         self.db.close();
+        self.renewals.close();
         if let Err(error) = ended {
             *self.failure.lock() = Some(error);
         }
+    }
+}
+
+/// Makes sure that what is committed is not lost when the server is: a database can be told not to wait for its disk.
+async fn is_durable(db: &Database) -> Result<(), StoreError> {
+    let what = "open the database";
+    let sql = "SELECT current_setting('synchronous_commit')";
+    match db.row(what, sql, values![]).await? {
+        Some(row) if row.get::<_, &str>(0) == "off" => Err(failed(
+            what,
+            "its synchronous_commit is off: what was answered would be lost in a crash",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -181,10 +210,12 @@ impl PostgresStore {
     /// Opens a database for one run of the service. Its tables must be there: see [`crate::migrate`].
     ///
     /// # Errors
-    /// The database cannot be reached or its tables are of an earlier version; the audit has been kept with a key, and there is
+    /// The database cannot be reached, its tables are of an earlier version, or it does not wait for its disk; the audit has been kept with a key, and there is
     /// none; an instance of the same id is running.
     pub async fn open(options: PostgresOptions, instance: InstanceId) -> Result<Self, StoreError> {
         let db = Database::new(&options)?;
+        let renewals = Database::with(&options, 1, options.time_limit.min(options.lease / TRIES_PER_LEASE))?;
+        is_durable(&db).await?;
         if let SchemaState::Older { version } = schema::state(&db).await? {
             return Err(failed(
                 "open the database",
@@ -199,11 +230,13 @@ impl PostgresStore {
         days.make_ahead(&db).await?;
         let shared = Arc::new(Shared {
             db,
+            renewals,
             days,
             instances,
             notes: Notes::default(),
             sequencer,
             names: Names::default(),
+            unsure: Unsure::default(),
             failure: Mutex::default(),
         });
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());

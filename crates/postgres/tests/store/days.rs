@@ -5,7 +5,7 @@ use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_store::{CallLog as _, Changes as _, Prompts as _, Upkeep as _};
 
 use crate::fixture::{database, server};
-use crate::store::{create, end, prompt, record};
+use crate::store::{create, end, grow, prompt, record};
 
 const DAY: i64 = 86_400_000;
 
@@ -56,5 +56,21 @@ async fn a_day_goes_when_all_of_it_may() {
     call.created = Timestamp(3 * DAY);
     create(&store, call).await;
     assert_eq!(partitions().await, ["calls_d3", "calls_d4", "events_d3", "events_d4"]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_room_is_made_for_days_far_off() {
+    let server = server().await;
+    let name = database(server).await;
+    let instance = InstanceId::generate();
+    let store = PostgresStore::open(PostgresOptions::new(server.address(&name)), instance.clone());
+    let store = store.await.unwrap();
+    for (days, is_stored) in [(1, true), (30, false), (i64::MAX / DAY - 30_000, false)] {
+        let mut call = record(&format!("in {days} days"), &instance);
+        call.created = Timestamp(Timestamp::now().millis() + days * DAY);
+        let events = grow(&mut call, 1);
+        assert_eq!(store.create_call(call, events).await.is_ok(), is_stored, "{days}");
+    }
     store.close().await.unwrap();
 }

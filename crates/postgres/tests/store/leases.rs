@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_millis(900);
 /// A bound for what takes a lease or two.
 const SOON: Duration = Duration::from_secs(20);
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(SOON, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -42,7 +42,8 @@ async fn who_is_silent_for_a_lease_is_dead_but_not_to_newcomers() {
     writer.append("text".into()).await.unwrap();
     let id = writer.id().clone();
     store.close().await.unwrap();
-    let row = "INSERT INTO instances VALUES ('silent', clock_timestamp() - interval '1 hour', 0)";
+    let row =
+        "INSERT INTO instances (id, lease_until, noted) VALUES ('silent', clock_timestamp() - interval '1 hour', 0)";
     server.run(&name, row).await;
 
     let store = PostgresStore::open(options(), instance.clone()).await.unwrap();
@@ -66,7 +67,8 @@ async fn who_is_silent_for_a_lease_is_dead_but_not_to_newcomers() {
     store.forget_dead_runs().unwrap();
     let rows = async || {
         let client = server.connect(&name).await.unwrap();
-        client.query_typed("SELECT FROM instances", &[]).await.unwrap().len()
+        let sql = "SELECT FROM instances WHERE forgotten IS NULL";
+        client.query_typed(sql, &[]).await.unwrap().len()
     };
     until("the dead one is forgotten", async || rows().await == 1).await;
     assert!(!store.has_dead_runs());
@@ -76,4 +78,36 @@ async fn who_is_silent_for_a_lease_is_dead_but_not_to_newcomers() {
     assert_eq!(store.sweep_outputs(keep).await.unwrap(), 1);
     store.close().await.unwrap();
     assert_eq!(rows().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_renews_lives_though_the_clock_of_the_database_was_put_forward() {
+    let server = server().await;
+    let name = database(server).await;
+    let (living, observing) = (InstanceId::generate(), InstanceId::generate());
+    let open = async |id: &InstanceId| {
+        let options = PostgresOptions {
+            lease: LEASE,
+            ..PostgresOptions::new(server.address(&name))
+        };
+        PostgresStore::open(options, id.clone()).await.unwrap()
+    };
+    let (store, other) = (open(&living).await, open(&observing).await);
+    create(&store, record("c", &living)).await;
+    // Each lease ends an hour before the present moment, as after such a step.
+    let step = "CREATE FUNCTION step() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    new.lease_until = new.lease_until - interval '1 hour';
+                    RETURN new;
+                END $$;
+                CREATE TRIGGER step BEFORE UPDATE ON instances FOR EACH ROW EXECUTE FUNCTION step()";
+    tokio::time::sleep(2 * LEASE).await;
+    server.run(&name, step).await;
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < 3 * LEASE {
+        assert!(!other.has_dead_runs());
+        assert_eq!(other.adopt_orphans(&observing).await.unwrap(), []);
+        tokio::time::sleep(LEASE / 10).await;
+    }
+    other.close().await.unwrap();
+    store.close().await.unwrap();
 }

@@ -12,9 +12,14 @@ mod fixture;
 mod hanging;
 mod leases;
 mod migrations;
+mod proxy;
+mod races;
 mod retries;
 mod server;
+mod stopped;
+mod sweeps;
 mod tls;
+mod unanswered;
 
 #[path = "../../../../tests/it/store"]
 mod store {

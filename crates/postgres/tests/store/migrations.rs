@@ -57,6 +57,11 @@ async fn one_run_of_an_id_and_one_encoding() {
     let again = PostgresStore::open(options(), instance).await.unwrap();
     again.close().await.unwrap();
 
+    let careless = "ALTER DATABASE once SET synchronous_commit = off";
+    server.run("postgres", careless).await;
+    let refused = PostgresStore::open(options(), InstanceId::generate()).await;
+    assert!(refused.is_err(), "a crash would lose what was answered");
+
     let latin = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'";
     server.run("postgres", latin).await;
     let refused = check(&PostgresOptions::new(server.address("latin"))).await.unwrap_err();

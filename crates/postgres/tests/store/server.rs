@@ -192,6 +192,11 @@ impl Server {
         keeper.wait().unwrap();
     }
 
+    /// Returns the file that the server listens on.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join(format!(".s.PGSQL.{}", self.port))
+    }
+
     /// Returns the address of a database.
     pub(crate) fn address(&self, database: &str) -> String {
         let (folder, port) = (self.folder.display(), self.port);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use toolgate_model::InstanceId;
 use toolgate_postgres::{PostgresOptions, PostgresStore, check, migrate};
 use toolgate_store::Upkeep as _;
@@ -43,5 +45,45 @@ async fn the_server_is_verified() {
     store.close().await.unwrap();
     for (host, tls) in [("127.0.0.1", &trusting), ("localhost", &distrusting)] {
         assert!(check(&options(host, tls)).await.is_err(), "{host}");
+    }
+}
+
+/// A server that says that it has no TLS. Returns its port, and whether it was sent anything after that.
+async fn without_tls() -> (u16, tokio::task::JoinHandle<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let is_sent_more = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut asked = [0; 8];
+        stream.read_exact(&mut asked).await.unwrap();
+        stream.write_all(b"N").await.unwrap();
+        stream.read_u8().await.is_ok()
+    });
+    (port, is_sent_more)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_logs_in_without_tls_who_has_configured_it() {
+    let (.., tls) = certificate();
+    for mode in [
+        "",
+        "?sslmode=prefer",
+        "?sslmode=verify-full",
+        "?sslmode=verify-ca",
+        "?sslmode=require",
+    ] {
+        let (port, is_sent_more) = without_tls().await;
+        let address = format!("postgres://toolgate:secret@127.0.0.1:{port}/postgres{mode}");
+        let options = PostgresOptions {
+            tls: Some(tls.clone()),
+            ..PostgresOptions::new(address.clone())
+        };
+        assert!(check(&options).await.is_err(), "{mode}");
+        assert!(!is_sent_more.await.unwrap(), "{mode}: a login in plain text");
+        if !mode.is_empty() && mode != "?sslmode=prefer" {
+            let refused = check(&PostgresOptions::new(address)).await.unwrap_err();
+            let why = std::error::Error::source(&refused).unwrap().to_string();
+            assert_eq!(why, "it asks for TLS, and none is configured");
+        }
     }
 }
