@@ -179,7 +179,7 @@ impl Failure {
                 let more = details(&status.get_error_details(), status.message(), verbose);
                 text.push_str(&more);
                 if status.code() == Code::Unauthenticated {
-                    text.push_str("\nSet TOOLGATE_TOKEN to your token, or name a file that has it with --token-file.");
+                    text.push_str("\nCheck the token in TOOLGATE_TOKEN, or in the file that --token-file names.");
                 }
             }
             Self::Client(Error::Lost { call_id, .. }) => {

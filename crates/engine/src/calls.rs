@@ -3,7 +3,7 @@
 //! *Invariant:* a call is found by its id from the moment the id is taken until the call has its end. Whether new calls are
 //! taken is looked at under the lock of the map, so a call is either there when a drain begins, or refused.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,7 +42,7 @@ pub struct Calls {
     /// There is a next run of the service, which goes on with what this one leaves.
     has_successor: AtomicBool,
     /// Calls of runs that are dead, which this run has adopted and not looked after yet.
-    pub(crate) adopted: Mutex<VecDeque<CallId>>,
+    pub(crate) adopted: Mutex<Vec<CallId>>,
     /// A call came to a question or went on from it, or does not run any more.
     changed: Notify,
 }
@@ -100,6 +100,11 @@ impl Calls {
         gate.close();
         let of_workspace = live.values().filter(|call| call.record().origin.workspace == workspace);
         of_workspace.cloned().collect()
+    }
+
+    /// Says whether there are calls of runs that are dead which this run has adopted and could not look after yet.
+    pub fn has_adopted(&self) -> bool {
+        !self.adopted.lock().is_empty()
     }
 
     /// Returns this run of the service.

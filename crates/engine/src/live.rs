@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, JsonMap, OnDisconnect, Resources};
 use toolgate_telemetry::{CallTrace, Span};
@@ -18,6 +19,9 @@ use crate::log::ring::Ring;
 use crate::program::Program;
 use crate::scheduler::Ticket;
 use crate::stdin::Stdin;
+
+/// How often it is looked whether a client has come back.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a call that was asked to stop may take before its tool is dropped.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -71,6 +75,8 @@ pub(crate) struct LiveCall {
     pub(crate) stopping_below: watch::Sender<usize>,
     /// Streams of ExecuteTool and RunTool that are attached.
     owners: AtomicUsize,
+    /// Those of them whose clients are gone and may come back.
+    lingering: AtomicUsize,
 }
 
 impl LiveCall {
@@ -98,6 +104,7 @@ impl LiveCall {
             childless: AtomicBool::new(false),
             stopping_below: watch::Sender::new(0),
             owners: AtomicUsize::new(0),
+            lingering: AtomicUsize::new(0),
         }
     }
 
@@ -142,9 +149,9 @@ impl LiveCall {
         self.progress.subscribe()
     }
 
-    /// Returns whether the log has a reader besides the one that asks.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.progress.receiver_count() > 1
+    /// Returns whether the log has a reader besides those that only wait for a client to come back.
+    fn is_watched(&self) -> bool {
+        self.progress.receiver_count() > self.lingering.load(Ordering::Acquire)
     }
 
     /// Makes durable events visible. Called by the log writer only.
@@ -216,8 +223,8 @@ impl LiveCall {
     }
 }
 
-/// Kept by a response stream of ExecuteTool or RunTool. When the last one of a call is dropped before the call's end,
-/// the call is stopped, unless its policy is to keep it.
+/// Kept by a response stream of ExecuteTool or RunTool, or for a client that may come back. When the last one of a call is dropped
+/// before the call's end, the call is stopped, unless its policy is to keep it.
 pub struct Attached {
     call: Arc<LiveCall>,
     is_released: bool,
@@ -241,10 +248,22 @@ impl Attached {
     /// Gives this client time to come back, or to watch the call instead: as long as somebody watches, it goes on, also if its policy
     /// is to end with its client.
     pub async fn linger(self, grace: Duration) {
-        let mut progress = self.call.watch();
+        let call = self.call.clone();
+        let _one = Lingering::at(&call);
+        let mut progress = call.watch();
+        let mut seen = Instant::now();
         loop {
             let ended = progress.wait_for(|progress| progress.ended);
-            if tokio::time::timeout(grace, ended).await.is_ok() || !self.call.is_watched() {
+            if tokio::time::timeout(LOOK_INTERVAL, ended).await.is_ok() {
+                return;
+            }
+            // Somebody is there whose leaving counts at once.
+            if call.owners.load(Ordering::Acquire) > call.lingering.load(Ordering::Acquire) {
+                return;
+            }
+            if call.is_watched() {
+                seen = Instant::now();
+            } else if seen.elapsed() >= grace {
                 return;
             }
         }
@@ -253,6 +272,22 @@ impl Attached {
     /// Notes that this client cannot come back to the call when the service is another one.
     pub fn cannot_come_back(&self) {
         self.call.handover.keep_here();
+    }
+}
+
+/// One whose client is gone and may come back.
+struct Lingering(Arc<LiveCall>);
+
+impl Lingering {
+    fn at(call: &Arc<LiveCall>) -> Self {
+        call.lingering.fetch_add(1, Ordering::AcqRel);
+        Self(call.clone())
+    }
+}
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.0.lingering.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

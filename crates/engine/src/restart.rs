@@ -41,23 +41,28 @@ pub struct Recovered {
     pub folders: BTreeSet<PathBuf>,
 }
 
-/// Looks after calls that an earlier run of the service left unfinished. After an error the next time goes on with the rest.
+/// Looks after calls that an earlier run of the service left unfinished. What fails is left to the next time: see [`Calls::has_adopted`].
+///
+/// [`Calls::has_adopted`]: crate::calls::Calls::has_adopted
 pub(crate) async fn recover(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>) -> Result<Recovered, StoreError> {
     parts.calls.expect_successor();
     let orphans = parts.store.adopt_orphans(&parts.calls.instance).await?;
     let ids = orphans.into_iter().map(|orphan| orphan.id);
-    parts.calls.adopted.lock().extend(ids);
+    let ids: Vec<CallId> = parts.calls.adopted.lock().drain(..).chain(ids).collect();
     let mut recovered = Recovered::default();
-    loop {
-        let Some(id) = parts.calls.adopted.lock().pop_front() else {
-            return Ok(recovered);
-        };
+    for id in ids {
         if let Err(error) = look_after(parts, children, &id, &mut recovered).await {
-            // Nobody else does: they are this run's now.
-            parts.calls.adopted.lock().push_back(id);
-            return Err(error);
+            leave_for_later(parts, id, &error);
         }
     }
+    Ok(recovered)
+}
+
+/// Keeps a call in mind that could not be looked after: only this run can, it owns the call.
+fn leave_for_later(parts: &Parts, id: CallId, error: &StoreError) {
+    let error: &(dyn std::error::Error + 'static) = error;
+    tracing::error!(call = %id, error, "a call of an earlier run could not be looked after; it is tried again");
+    parts.calls.adopted.lock().push(id);
 }
 
 async fn look_after(
@@ -98,7 +103,7 @@ fn resume_later(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>, record: 
         let resumed = resume_or_end(&owner, &children, record);
         let ended = owner.log.closing().run_until_cancelled(resumed).await;
         if let Some(Err(error)) = ended {
-            tracing::error!(call = %id, error = &error as &dyn std::error::Error, "a call could not be taken up");
+            leave_for_later(&owner, id, &error);
         }
     });
     true

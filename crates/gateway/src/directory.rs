@@ -128,8 +128,10 @@ impl Directory {
         known.young.insert(key, home);
     }
 
-    fn recall(&self, kind: Kind, id: &str, caller: &OnBehalf) -> Option<Arc<str>> {
-        let (worker, workspace) = self.look_up(kind, id)?.place?;
+    /// Returns where an id was, if its worker is known. Somebody else may have taken the name of one that was forgotten.
+    fn recall(&self, registry: &Registry, caller: &OnBehalf, kind: Kind, id: &str) -> Option<Arc<Worker>> {
+        let (name, workspace) = self.look_up(kind, id)?.place?;
+        let worker = registry.named(&name).filter(|worker| worker.may_have(&workspace))?;
         caller.sees(&workspace).then_some(worker)
     }
 
@@ -150,8 +152,7 @@ impl Directory {
                 found => return found.map(|(worker, _)| worker),
             }
         }
-        let remembered = self.recall(kind, id, caller);
-        if let Some(worker) = remembered.and_then(|name| registry.named(&name)) {
+        if let Some(worker) = self.recall(registry, caller, kind, id) {
             self.metrics.gateway_looked_up("remembered");
             return Ok(worker);
         }

@@ -108,11 +108,12 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     };
     // Whose port it is the worker knows, and counts for that one. Here each port counts by itself.
     let principal = format!("port:{:016x}", parts.hasher.hash_one(&secret));
-    // That the secret is one is known when the worker answers. Until then strangers share what may wait for this worker.
+    // Only the worker knows whether the secret is valid. Until it answers, all who ask share what may wait for this worker.
     let most = (parts.traffic.limits().streams / WAITING_PART).max(1);
-    let admitted = worker
+    let waiting = worker
         .wait_for_port(most)
-        .and_then(|waiting| Ok((waiting, parts.traffic.admit(&principal, &request)?)));
+        .inspect_err(|_| parts.metrics.refused("limits.max_streams"));
+    let admitted = waiting.and_then(|waiting| Ok((waiting, parts.traffic.admit(&principal, &request)?)));
     let (waiting, counted) = match admitted {
         Ok(admitted) => admitted,
         Err(status) => return guarded(refused(status)),

@@ -253,6 +253,9 @@ impl Parts {
     {
         let (question, entry): (Q, _) = (decode(first)?, caller.entry());
         let workers = self.registry.workers_for(caller);
+        if workers.is_empty() {
+            self.any(caller)?;
+        }
         let asked = workers.iter().map(|worker| {
             let asked = timeout(ASK_TIMEOUT, worker.ask::<Q, A>(path, question.clone(), Some(&entry)));
             async { asked.await.unwrap_or_else(|_| Err(gone(&worker.name))) }

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use toolgate_config::Config;
-use toolgate_contract::ErrorReason;
 use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
@@ -56,12 +55,11 @@ impl Parts {
             .or_else(|| workers.iter().find(is_usable))
             .or(workers.first())
             .cloned();
-        there.ok_or_else(|| match self.registry.workers().is_empty() {
-            true => status::worker_gone("no worker has registered at this gateway"),
-            false => {
-                let problem = "no worker of this gateway may have a workspace that you may see";
-                status::refused(ErrorReason::ScopeMissing, problem)
-            }
+        there.ok_or_else(|| {
+            status::worker_gone(match self.registry.workers().is_empty() {
+                true => "no worker has registered at this gateway",
+                false => "no worker that may have your workspaces has registered at this gateway",
+            })
         })
     }
 }

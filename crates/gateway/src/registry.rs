@@ -282,7 +282,7 @@ impl Registry {
         if let Some(found) = self.known(caller, named) {
             return Ok(found);
         }
-        self.all_are_there()?;
+        self.all_are_there(caller)?;
         Err(missing)
     }
 
@@ -300,9 +300,9 @@ impl Registry {
         })
     }
 
-    /// Says so if a worker is away, which may have what is not found elsewhere.
-    pub(crate) fn all_are_there(&self) -> Result<(), Status> {
-        let workers = self.workers();
+    /// Says so if a worker is away, which may have what a caller does not find elsewhere.
+    fn all_are_there(&self, caller: &OnBehalf) -> Result<(), Status> {
+        let workers = self.workers_for(caller);
         let away = workers.iter().find(|worker| !worker.facts.read().is_there);
         away.map_or(Ok(()), |worker| Err(gone(&worker.name)))
     }

@@ -31,7 +31,7 @@ const MAX_HELD: usize = 1000;
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Replies of one client that are under way, or wait for a worker that is away; more are not read.
-const MAX_REPLIES: usize = 64;
+const MAX_REPLIES: usize = 1000;
 
 /// How long to wait before a reply is sent to its worker again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -281,7 +281,7 @@ fn told(
     watches_only: bool,
 ) -> impl Stream<Item = Result<Told, Status>> + Send + use<> {
     // Counted before they are followed: the first ones have these numbers.
-    let inbox = Inbox::new(parts.registry.workers_for(caller).len());
+    let mut inbox = Inbox::new(parts.registry.workers_for(caller).len());
     let (receiver, tasks) = of_all(parts, caller, move |_| WorkersPrompts {
         open: open.clone(),
         watches_only,
@@ -293,7 +293,11 @@ fn told(
     });
     let closing = parts.closing.clone();
     let patience = Instant::now() + SNAPSHOT_PATIENCE;
-    let state = (receiver, tasks, inbox, VecDeque::from([opened]));
+    let mut ready = VecDeque::from([opened]);
+    if inbox.awaited.is_empty() {
+        ready.extend(inbox.end_snapshot());
+    }
+    let state = (receiver, tasks, inbox, ready);
     stream::try_unfold(state, move |(mut receiver, tasks, mut inbox, mut ready)| {
         let closing = closing.clone();
         async move {
@@ -373,9 +377,9 @@ pub(crate) fn channel(
             let mut pause = PAUSES.0;
             loop {
                 match answer(parts, caller, name, reply.clone()).await {
-                    // It stays with the client's stream until the worker is back. The same reply once more is taken as this one, if the
-                    // worker has it already.
-                    Err(status) if status.code() == Code::Unavailable => sleep(pause).await,
+                    // It stays with the client's stream until the worker is back and knows the gateway. By its id it is taken as the same
+                    // one, if the worker has it already.
+                    Err(status) if is_passing(&status) && !reply.reply_id.is_empty() => sleep(pause).await,
                     other => return other.map(Told::ReplyResult),
                 }
                 pause = (pause * 2).min(PAUSES.1);
@@ -392,6 +396,11 @@ pub(crate) fn channel(
     Ok(streaming(both.map(|told| {
         told.map(|told| framed(&ChannelResponse { message: Some(told) }))
     })))
+}
+
+/// Says whether a worker may take later what it has not taken now.
+fn is_passing(status: &Status) -> bool {
+    [Code::Unavailable, Code::Unauthenticated, Code::ResourceExhausted].contains(&status.code())
 }
 
 /// Sends a reply to the worker of its prompt.

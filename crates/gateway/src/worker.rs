@@ -344,7 +344,7 @@ impl Worker {
         }
     }
 
-    /// Lets one more request wait for an answer of an opened port, unless so many do. What is returned is to be kept until the answer
+    /// Lets one more request wait for an answer of an opened port, unless `most` wait already. What is returned is to be kept until the answer
     /// is there.
     pub(crate) fn wait_for_port(&self, most: usize) -> Result<Open, Status> {
         let open = Open(self.waiting.clone());

@@ -128,6 +128,44 @@ fn a_call_outlives_its_gateway_if_its_client_comes_back() {
 }
 
 #[test]
+fn a_call_ends_when_its_gateway_is_gone_and_its_client_stays_away() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let request = ExecuteToolRequest {
+            call_id: "mine".to_owned(),
+            on_disconnect: OnDisconnect::Cancel.into(),
+            ..bash("wb", "echo begun; sleep 300")
+        };
+        // The second time the client has come back, and is lost with the gateway once more.
+        for _ in 0..2 {
+            let mut call = fleet
+                .tools(ANNA)
+                .execute_tool(request.clone())
+                .await
+                .unwrap()
+                .into_inner();
+            next_such(&mut call, is_output).await;
+            fleet.gateway.kill9().await;
+            let home = fleet.home();
+            fleet.gateway.run(&home).await;
+            fleet.channel = support::connect_tcp(&fleet.gateway.address).await.unwrap();
+        }
+        let state = async || {
+            let get = GetCallRequest {
+                call_id: "mine".to_owned(),
+            };
+            let call = fleet.tools(ANNA).get_call(get).await.unwrap().into_inner().call;
+            call.unwrap().state()
+        };
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(state().await, CallState::Running, "its client may still come back");
+        let ended = eventually("it is cancelled", async || state().await == CallState::Failed);
+        timeout(Duration::from_secs(60), ended).await.unwrap();
+        fleet.assert_calm();
+    });
+}
+
+#[test]
 fn a_stream_whose_worker_stays_away_ends_without_an_end_of_the_call() {
     test(async {
         let mut fleet = Fleet::start().await;

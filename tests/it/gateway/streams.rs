@@ -65,7 +65,10 @@ async fn two_prompts(fleet: &Fleet) -> (Vec<Streaming<ExecuteToolResponse>>, Vec
 
 async fn send_replies(replies: &mpsc::Sender<ChannelRequest>, prompts: &[Prompt]) {
     for prompt in prompts {
-        let reply = channel_request::Message::Reply(reply(prompt, PromptDecision::Once));
+        let reply = channel_request::Message::Reply(PromptReply {
+            reply_id: format!("r-{}", prompt.prompt_id),
+            ..reply(prompt, PromptDecision::Once)
+        });
         replies.send(ChannelRequest { message: Some(reply) }).await.unwrap();
     }
 }

@@ -94,7 +94,8 @@ pub fn cause(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let said = innermost.to_string();
     // What rustls says of a server that answers without TLS.
     Some(match said.contains("InvalidContentType") {
-        true => "there is no TLS at this address: write http:// for https://".to_owned(),
+        true => "this address answers without TLS: turn it on there, or, on this machine only, write http:// here"
+            .to_owned(),
         false => said,
     })
 }

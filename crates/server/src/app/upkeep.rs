@@ -105,10 +105,8 @@ pub(super) async fn look_after_dead_runs(
     let pause = || tokio::time::sleep(DEAD_RUNS_INTERVAL);
     while stop.run_until_cancelled(pause()).await.is_some() {
         let looked = store.clone();
-        if !matches!(
-            tokio::task::spawn_blocking(move || looked.has_dead_runs()).await,
-            Ok(true)
-        ) {
+        let dead = tokio::task::spawn_blocking(move || looked.has_dead_runs());
+        if !matches!(dead.await, Ok(true)) && !engine.calls().has_adopted() {
             continue;
         }
         if let Err(error) = take_over(&engine).await {
