@@ -22,7 +22,7 @@ use toolgate_contract::{
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_telemetry::Metrics;
 
-use crate::wire::{PREFIX_BYTES, framed, gone, streaming, whole_frames};
+use crate::wire::{framed, gone, streaming, whole_frames};
 use crate::worker::Worker;
 
 /// The RPC that makes a call.
@@ -30,6 +30,8 @@ pub(crate) const EXECUTE: &str = "/toolgate.v1.ToolService/ExecuteTool";
 const WATCH: &str = "/toolgate.v1.ToolService/WatchCall";
 const REVERT: &str = "/toolgate.v1.ToolService/RevertCall";
 
+/// Bytes of a message that has not come whole: more than any event has.
+const MAX_PART_BYTES: usize = 256 * 1024 * 1024;
 /// How long a worker may stay away.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before a worker is tried again: at first, and at most.
@@ -145,7 +147,7 @@ impl Following {
                             (self.last, self.lost) = (Some(last), None);
                             return Ok(Some(frames));
                         }
-                        if self.read.len() > self.worker.limit.saturating_add(PREFIX_BYTES) {
+                        if self.read.len() > MAX_PART_BYTES {
                             return Err(Status::out_of_range("a message of the worker is too large"));
                         }
                     }

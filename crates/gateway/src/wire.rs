@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use toolgate_server::grpc::status;
 
 /// Bytes before each message: whether it is compressed, and its size.
-pub(crate) const PREFIX_BYTES: usize = 5;
+const PREFIX_BYTES: usize = 5;
 
 /// The messages of a request, one after the other.
 pub(crate) struct Messages {

@@ -135,7 +135,7 @@ pub(crate) struct Worker {
     /// Requests to opened ports that it has not answered.
     waiting: Arc<AtomicUsize>,
     /// Bytes of the largest message that is read of it.
-    pub(crate) limit: usize,
+    limit: usize,
 }
 
 /// One connection, made when it is needed, and the streams on it.
