@@ -6,7 +6,6 @@
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
-use toolgate_model::{CallRecord, CallState};
 
 /// Whether the next run of the service could go on with a call.
 #[derive(Default)]
@@ -99,10 +98,4 @@ impl Handover {
     pub(crate) fn could_be_left(&self) -> bool {
         self.state.lock().may_be_left()
     }
-}
-
-/// Returns whether all that a call does is to wait for a person. The maker of a call that another
-/// call or a subagent made is lost with the service, so there would be nobody for its result.
-pub(crate) fn only_waits(record: &CallRecord) -> bool {
-    record.state == CallState::Waiting && !record.made_by_call && !record.in_task
 }

@@ -10,14 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde_json::json;
-use toolgate_model::{CallId, CallRecord, CallState, EndReason, Ending, EventKind, Prompt, PromptState};
+use toolgate_model::{CallId, CallRecord, EndReason, Prompt, PromptState, Timestamp};
+use toolgate_store::lost::{self, only_waits};
 use toolgate_store::{PromptFilter, StoreError};
 
 use crate::catalogs::Restart;
-use crate::handover::only_waits;
 use crate::live::LiveCall;
-use crate::log::event::apply;
 use crate::parts::Parts;
 use crate::prompts::exchange::DOOM_LOOP;
 use crate::run::Run;
@@ -195,20 +193,6 @@ async fn resume(
 }
 
 async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {
-    // Before a tool starts, that is stored.
-    let has_started = record.started.is_some() || record.state != CallState::Pending;
-    let text = if has_started {
-        "The service ended while this call was running, so its result is lost and what it did is not known. Look at \
-         the present state before you repeat it."
-    } else {
-        "The service ended before this call was started. Nothing was done: it can be repeated."
-    };
-    let mut ending = Ending::failed(EndReason::Lost, text);
-    ending.title.clone_from(&record.title);
-    ending.metadata.insert("interrupted".to_owned(), json!(true));
-    if !has_started {
-        ending.metadata.insert("started".to_owned(), json!(false));
-    }
     // Before the end: a call without an end is looked after again, should this be interrupted.
     let filter = PromptFilter {
         call: Some(record.id.clone()),
@@ -216,14 +200,13 @@ async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreE
         ..Default::default()
     };
     for prompt in parts.store.prompts(&filter, usize::MAX).await? {
-        parts
-            .prompts
-            .withdraw(&prompt.id, "the service ended while the call was running")
-            .await?;
+        parts.prompts.withdraw(&prompt.id, lost::WITHDRAWN).await?;
     }
-    metrics::count_end(&parts.telemetry.metrics, &record.tool, &ending);
-    let events = apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
-    parts.store.append(record, events).await
+    let end = lost::end(&mut record, Timestamp::now());
+    if let Some(ending) = &record.ending {
+        metrics::count_end(&parts.telemetry.metrics, &record.tool, ending);
+    }
+    parts.store.append(record, vec![end]).await
 }
 
 /// Returns how many calls were left when none does anything but wait, or what is left of them after `grace`; the others

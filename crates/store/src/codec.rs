@@ -31,6 +31,8 @@ pub fn again(error: &StoreError) -> StoreError {
         StoreError::NotFound(text) => StoreError::NotFound(text.clone()),
         StoreError::BadPage(text) => StoreError::BadPage(text.clone()),
         StoreError::Full(text) => StoreError::Full(text.clone()),
+        StoreError::Fenced(what) => StoreError::Fenced(what.clone()),
+        StoreError::Unavailable(what) => StoreError::Unavailable(what.clone()),
         StoreError::Failed { context, source } => failed(context.clone(), source.to_string()),
     }
 }

@@ -13,6 +13,7 @@
 //!   verifies an export;
 //! - [`events`]: what the journal has of calls and prompts;
 //! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
+//! - [`ledger`]: a store that others write to who have none; [`lost`]: the end of a call whose run died;
 //! - [`change`], [`overlay`], [`output`], [`codec`]: what every store does alike with calls, facts, outputs, JSON and pages;
 //! - [`local`]: the embedded store. Its files in `local/`:
 //!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
@@ -31,16 +32,20 @@ pub mod audit;
 pub mod change;
 pub mod codec;
 pub mod events;
+pub mod ledger;
 pub mod local;
+pub mod lost;
 pub mod outbox;
 pub mod output;
 pub mod overlay;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::sync::Notify;
 use toolgate_model::{
     Approval, CallEvent, CallId, CallRecord, CallState, Decision, EndReason, Facts, FileChange, Grant, GrantId,
     InstanceId, OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp, WorkspaceSet,
@@ -54,6 +59,9 @@ pub enum StoreError {
     /// Two writers: what was to be changed is not what it was when it was read.
     #[error("conflict: {0}")]
     Conflict(String),
+    /// Another run has taken the workspace over: whoever gets this stops its calls and programs.
+    #[error("taken over: {0}")]
+    Fenced(String),
     /// What was to be changed is not there.
     #[error("not found: {0}")]
     NotFound(String),
@@ -63,6 +71,9 @@ pub enum StoreError {
     /// No space left, or a quota.
     #[error("no space left: {0}")]
     Full(String),
+    /// The store cannot be reached at this moment. What was to be changed is not changed, or is found changed when it is tried again.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
     /// The store itself failed.
     #[error("{context}")]
     Failed {
@@ -438,6 +449,12 @@ pub trait Prompts: Send + Sync + 'static {
 
     /// Deletes a grant, which `by` takes back; returns it, or `None` if there is none. `by` may be empty.
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
+
+    /// Returns what is notified when another process may have changed a prompt or a grant; none if the store cannot tell. It is a
+    /// help only: whoever waits looks at the store now and then all the same.
+    fn changed_elsewhere(&self) -> Option<Arc<Notify>> {
+        None
+    }
 }
 
 /// Facts of sessions that outlive a call. A session of the same id in another workspace has its own.

@@ -498,9 +498,12 @@ impl ChangesHandle for RunContext {
             StoreError::Full(what) => ToolError::Quota(format!(
                 "The files were left as they are, because what they were before could not be kept: {what}."
             )),
-            StoreError::Conflict(_) | StoreError::NotFound(_) | StoreError::BadPage(_) | StoreError::Failed { .. } => {
-                ToolError::Internal(Box::new(error))
-            }
+            StoreError::Conflict(_)
+            | StoreError::Fenced(_)
+            | StoreError::NotFound(_)
+            | StoreError::BadPage(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Failed { .. } => ToolError::Internal(Box::new(error)),
         })
     }
 

@@ -362,6 +362,11 @@ pub(crate) fn store(error: StoreError) -> Status {
         StoreError::NotFound(name) => not_found("resource", &name),
         StoreError::Conflict(problem) => precondition(ErrorReason::Conflict, "resource", problem),
         StoreError::Full(problem) => storage_full(format!("no space left: {problem}"), problem),
+        StoreError::Unavailable(_) | StoreError::Fenced(_) => {
+            let mut details = details(ErrorReason::StoreUnavailable);
+            details.set_retry_info(Some(RETRY_DELAY));
+            Status::with_error_details(Code::Unavailable, error.to_string(), details)
+        }
         StoreError::Failed { .. } => internal("the store failed", &error),
     }
 }

@@ -193,6 +193,9 @@ const (
 	ErrorReason_ERROR_REASON_WORKER_GONE ErrorReason = 76
 	// FAILED_PRECONDITION: each worker behind a gateway keeps this by itself, as its audit, and there are several. Ask the worker.
 	ErrorReason_ERROR_REASON_SEVERAL_WORKERS ErrorReason = 77
+	// UNAVAILABLE: the database that several services share, or a gateway to it, cannot be reached. What runs goes on. Try again after the
+	// RetryInfo.
+	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 78
 )
 
 // Enum value maps for ErrorReason.
@@ -276,6 +279,7 @@ var (
 		75: "ERROR_REASON_FOREIGN_CALL",
 		76: "ERROR_REASON_WORKER_GONE",
 		77: "ERROR_REASON_SEVERAL_WORKERS",
+		78: "ERROR_REASON_STORE_UNAVAILABLE",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -356,6 +360,7 @@ var (
 		"ERROR_REASON_FOREIGN_CALL":          75,
 		"ERROR_REASON_WORKER_GONE":           76,
 		"ERROR_REASON_SEVERAL_WORKERS":       77,
+		"ERROR_REASON_STORE_UNAVAILABLE":     78,
 	}
 )
 
@@ -390,7 +395,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xea\x13\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\x8e\x14\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -470,7 +475,8 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x16ERROR_REASON_CALL_LOST\x10J\x12\x1d\n" +
 	"\x19ERROR_REASON_FOREIGN_CALL\x10K\x12\x1c\n" +
 	"\x18ERROR_REASON_WORKER_GONE\x10L\x12 \n" +
-	"\x1cERROR_REASON_SEVERAL_WORKERS\x10MB\x98\x01\n" +
+	"\x1cERROR_REASON_SEVERAL_WORKERS\x10M\x12\"\n" +
+	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10NB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -190,6 +190,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_SEVERAL_WORKERS: _ErrorReason.ValueType  # 77
     """FAILED_PRECONDITION: each worker behind a gateway keeps this by itself, as its audit, and there are several. Ask the worker."""
+    ERROR_REASON_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 78
+    """UNAVAILABLE: the database that several services share, or a gateway to it, cannot be reached. What runs goes on. Try again after the
+    RetryInfo.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -367,4 +371,8 @@ Try again after the RetryInfo.
 """
 ERROR_REASON_SEVERAL_WORKERS: ErrorReason.ValueType  # 77
 """FAILED_PRECONDITION: each worker behind a gateway keeps this by itself, as its audit, and there are several. Ask the worker."""
+ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 78
+"""UNAVAILABLE: the database that several services share, or a gateway to it, cannot be reached. What runs goes on. Try again after the
+RetryInfo.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -221,7 +221,11 @@ fn store(error: StoreError) -> ErrorData {
     match error {
         StoreError::BadPage(problem) => ErrorData::invalid_params(problem, None),
         StoreError::NotFound(name) => ErrorData::resource_not_found(format!("there is no {name}"), None),
-        StoreError::Conflict(_) | StoreError::Full(_) | StoreError::Failed { .. } => {
+        StoreError::Conflict(_)
+        | StoreError::Fenced(_)
+        | StoreError::Full(_)
+        | StoreError::Unavailable(_)
+        | StoreError::Failed { .. } => {
             tracing::error!(error = &error as &dyn std::error::Error, "an output could not be read");
             ErrorData::internal_error("the output could not be read", None)
         }

@@ -1,0 +1,164 @@
+//! What a store does for runs of the service that have none: workers write through a gateway, which has the database.
+//!
+//! *Invariant:* every change names who holds the workspace that it is about, and takes place only if that is still so in the same
+//! transaction: a run whose workspace another one has taken over changes nothing any more. Nothing that a run says of itself widens
+//! what it may change: what belongs to another workspace is [`StoreError::NotFound`] or [`StoreError::Conflict`] to it.
+//!
+//! A change of which no answer came is said again, perhaps to another process that shares the store: `again` says that it is. What of
+//! it is there already is not stored twice then.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use toolgate_model::{
+    CallEvent, CallId, CallRecord, FileChange, Grant, GrantId, InstanceId, OutputId, Prompt, PromptId, ServiceEvent,
+    SessionKey, Timestamp,
+};
+
+use crate::audit::Fact;
+use crate::{Created, OutputInfo, OutputOwner, Settled, Settlement, Store, StoreError};
+
+/// That a run has a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The workspace.
+    pub workspace: String,
+    /// The run that has it.
+    pub run: InstanceId,
+    /// How many times it has been taken over: what was written with an earlier number is not taken any more.
+    pub epoch: u64,
+}
+
+/// What became of an attempt to take workspaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The run has all of them.
+    Now(Vec<Hold>),
+    /// It got none: another run has one of them, which may still live.
+    Held {
+        /// Which.
+        workspace: String,
+        /// By which run.
+        by: InstanceId,
+        /// After how long it is worth trying again.
+        retry: Duration,
+    },
+}
+
+/// Something to store that is no change of a call or a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Note {
+    /// A fact of a session: see [`crate::SessionFacts::remember`].
+    Fact {
+        /// The session.
+        session: SessionKey,
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: Value,
+    },
+    /// An event of the journal: see [`crate::Journal::record`].
+    Event(ServiceEvent),
+    /// A record of the audit: see [`crate::Audit::audit`].
+    Audit(Fact),
+}
+
+/// A store that others write to through this process. What they may read they read as any other reader does: see [`Store`].
+#[async_trait]
+pub trait Ledger: Store {
+    /// Gives workspaces to a run: all or none. A workspace is free if no run has it, if the run that had it is dead, or if that one has
+    /// released it. `address` is where the run can be reached, for people. Said again by the same run it gives what the run has.
+    async fn bind(&self, run: &InstanceId, address: &str, workspaces: &[String]) -> Result<Bound, StoreError>;
+
+    /// Renews the leases of runs, many at once. Returns those that have none any more: what they had may be taken over.
+    async fn renew_leases(&self, runs: &[InstanceId]) -> Result<Vec<InstanceId>, StoreError>;
+
+    /// Says that the connection to a run broke: it is dead unless its lease is renewed within a moment.
+    async fn doubt(&self, run: &InstanceId) -> Result<(), StoreError>;
+
+    /// Gives up what a run has, because it ends: as [`crate::Upkeep::close`].
+    async fn release(&self, run: &InstanceId) -> Result<(), StoreError>;
+
+    /// As [`crate::CallLog::create_call`].
+    async fn create_call_for(
+        &self,
+        hold: &Hold,
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<Created, StoreError>;
+
+    /// As [`crate::CallLog::append`].
+    async fn append_for(
+        &self,
+        hold: &Hold,
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<(), StoreError>;
+
+    /// As [`crate::CallLog::adopt_orphans`], of one workspace: takes over the unfinished calls that earlier holders left, and their open
+    /// prompts. Said again it returns those of this run that it had not ended.
+    async fn adopt_for(&self, hold: &Hold) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// As [`crate::Changes::record_changes`].
+    async fn record_changes_for(&self, hold: &Hold, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError>;
+
+    /// As [`crate::Prompts::open`].
+    async fn open_for(
+        &self,
+        hold: &Hold,
+        prompt: Prompt,
+        asker: Option<Value>,
+        judged_by: Option<BTreeSet<GrantId>>,
+        again: bool,
+    ) -> Result<Vec<Grant>, StoreError>;
+
+    /// As [`crate::Prompts::replace_asker`].
+    async fn replace_asker_for(&self, hold: &Hold, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError>;
+
+    /// Ends a prompt that nobody has decided: it expired, or its call has gone. It never decides one.
+    ///
+    /// # Errors
+    /// `Conflict` if the settlement decides.
+    async fn end_prompt_for(&self, hold: &Hold, end: Settlement) -> Result<Settled, StoreError>;
+
+    /// As [`crate::Prompts::use_grants`]. What is counted once more because there was no answer is a use too many, never one too few.
+    async fn use_grants_for(&self, hold: &Hold, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError>;
+
+    /// As [`crate::Prompts::revoke`], of a grant of the workspace.
+    async fn revoke_for(&self, hold: &Hold, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
+
+    /// Stores notes in their order, durably. `first` is the number of the first one: a run numbers its notes from 1 without gaps, and
+    /// those that are stored already are not stored twice.
+    async fn note_for(&self, hold: &Hold, first: u64, notes: Vec<Note>) -> Result<(), StoreError>;
+
+    /// As [`crate::SessionFacts::forget`].
+    async fn forget_for(&self, hold: &Hold, session: &SessionKey) -> Result<usize, StoreError>;
+
+    /// Begins an output, whose id the run chose. Begun again by the same run, it is the same output.
+    async fn begin_output_for(
+        &self,
+        hold: &Hold,
+        id: &OutputId,
+        owner: OutputOwner,
+        created: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Appends bytes to an output that ends at `offset`. Bytes that are there already are not stored twice.
+    ///
+    /// # Errors
+    /// `Conflict` if it ends elsewhere.
+    async fn append_output_for(&self, hold: &Hold, id: &OutputId, offset: u64, bytes: Bytes) -> Result<(), StoreError>;
+
+    /// Ends an output, of which the writer has counted the lines.
+    async fn finish_output_for(&self, hold: &Hold, id: &OutputId, lines: u64) -> Result<OutputInfo, StoreError>;
+
+    /// Ends as lost what dead runs have left and nobody waits for, and takes their workspaces from them, so that what they still write
+    /// is not taken. What waits for a person waits for the next run that has the workspace. Returns the calls that it has ended. Two
+    /// processes that do this at once end each call once.
+    async fn reap(&self) -> Result<Vec<CallRecord>, StoreError>;
+}

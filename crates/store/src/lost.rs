@@ -1,0 +1,43 @@
+//! The end of a call whose run died, and which calls do not end then.
+//!
+//! *Invariant:* pure. Who looks after what a dead run left, the next run or another process that shares the store, does the same.
+
+use serde_json::json;
+use toolgate_model::{CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, Timestamp};
+
+/// Returns whether all that a call does is to wait for a person: it goes on in the next run. The maker of a call that another call or
+/// a subagent made is lost with its run, so there would be nobody for its result.
+pub fn only_waits(record: &CallRecord) -> bool {
+    record.state == CallState::Waiting && !record.made_by_call && !record.in_task
+}
+
+/// Says why an open prompt of a lost call is withdrawn.
+pub const WITHDRAWN: &str = "the service ended while the call was running";
+
+/// Ends a call as lost; returns the event.
+pub fn end(record: &mut CallRecord, now: Timestamp) -> CallEvent {
+    // Before a tool starts, that is stored.
+    let has_started = record.started.is_some() || record.state != CallState::Pending;
+    let text = if has_started {
+        "The service ended while this call was running, so its result is lost and what it did is not known. Look at \
+         the present state before you repeat it."
+    } else {
+        "The service ended before this call was started. Nothing was done: it can be repeated."
+    };
+    let mut ending = Ending::failed(EndReason::Lost, text);
+    ending.title.clone_from(&record.title);
+    ending.metadata.insert("interrupted".to_owned(), json!(true));
+    if !has_started {
+        ending.metadata.insert("started".to_owned(), json!(false));
+    }
+    record.state = ending.state();
+    record.ended = Some(now);
+    record.waiting_on = None;
+    record.ending = Some(ending.clone());
+    record.last_sequence += 1;
+    CallEvent {
+        sequence: record.last_sequence,
+        time: now,
+        kind: EventKind::Ended(Box::new(ending)),
+    }
+}
