@@ -63,7 +63,7 @@ pub enum Note {
     /// An event of the journal: see [`crate::Journal::record`].
     Event(ServiceEvent),
     /// A record of the audit: see [`crate::Audit::audit`].
-    Audit(Fact),
+    Audit(Box<Fact>),
 }
 
 /// A store that others write to through this process. What they may read they read as any other reader does: see [`Store`].

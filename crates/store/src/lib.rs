@@ -8,11 +8,12 @@
 //!
 //! In reading order:
 //!
-//! - this file: the traits of a store, and the data that they take and return;
+//! - this file and `outputs`: the traits of a store, and the data that they take and return;
 //! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
 //!   verifies an export;
 //! - [`events`]: what the journal has of calls and prompts;
 //! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
+//! - `interest`: what approvers listen to, as processes tell each other;
 //! - [`ledger`]: a store that others write to who have none; [`lost`]: the end of a call whose run died;
 //! - [`change`], [`overlay`], [`output`], [`codec`]: what every store does alike with calls, facts, outputs, JSON and pages;
 //! - [`local`]: the embedded store. Its files in `local/`:
@@ -32,11 +33,13 @@ pub mod audit;
 pub mod change;
 pub mod codec;
 pub mod events;
+mod interest;
 pub mod ledger;
 pub mod local;
 pub mod lost;
 pub mod outbox;
 pub mod output;
+mod outputs;
 pub mod overlay;
 
 use std::collections::BTreeSet;
@@ -48,10 +51,12 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use toolgate_model::{
     Approval, CallEvent, CallId, CallRecord, CallState, Decision, EndReason, Facts, FileChange, Grant, GrantId,
-    InstanceId, OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp, WorkspaceSet,
+    InstanceId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp, WorkspaceSet,
 };
 
 use crate::audit::{Fact, Head};
+pub use crate::interest::Interest;
+pub use crate::outputs::{OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs};
 
 /// Why a store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -216,118 +221,6 @@ pub trait CallLog: Send + Sync + 'static {
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError>;
 }
 
-/// To whom a stored output belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputOwner {
-    /// The call that writes it.
-    pub call: CallId,
-    /// Its session.
-    pub session: SessionId,
-    /// Its workspace.
-    pub workspace: String,
-}
-
-impl From<&CallRecord> for OutputOwner {
-    fn from(record: &CallRecord) -> Self {
-        Self {
-            call: record.id.clone(),
-            session: record.origin.session.clone(),
-            workspace: record.origin.workspace.clone(),
-        }
-    }
-}
-
-/// What is known of a stored output.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OutputInfo {
-    /// The output's id; the name of its file.
-    pub id: OutputId,
-    /// To whom it belongs.
-    pub owner: OutputOwner,
-    /// Where the service's own tools can read it.
-    pub path: String,
-    /// Bytes so far.
-    pub bytes: u64,
-    /// Lines, as editors count them: a last line without a line feed counts. 0 while the output is being written.
-    pub lines: u64,
-    /// SHA-256, hexadecimal; empty while the output is being written, and until the first [`Outputs::stat`] after that:
-    /// to compute it takes longer than to write the output.
-    pub sha256: String,
-    /// Whether the writer finished.
-    pub complete: bool,
-    /// When it was begun.
-    pub created: Timestamp,
-}
-
-/// Which outputs to list. `None` matches all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutputFilter {
-    /// The workspaces.
-    pub workspaces: WorkspaceSet,
-    /// The session.
-    pub session: Option<SessionId>,
-    /// The call.
-    pub call: Option<CallId>,
-}
-
-/// What a clean-up keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputRetention {
-    /// Outputs last written before this moment go.
-    pub before: Timestamp,
-    /// Beyond this total the oldest go.
-    pub max_total_bytes: u64,
-}
-
-/// The truncation store: whole outputs, readable by range while and after they are written.
-#[async_trait]
-pub trait Outputs: Send + Sync + 'static {
-    /// Begins an output.
-    async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError>;
-
-    /// Returns what is known of an output without reading it: of a complete one, what would have to be counted first may
-    /// be 0 or empty.
-    async fn look(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
-
-    /// Returns what is known of an output; for a complete one that is everything. The first time takes as long as it takes
-    /// to read the output.
-    async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
-
-    /// Returns at most `max` bytes from `offset` on; possibly fewer, and empty only at the end.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such output.
-    async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError>;
-
-    /// Lists outputs, newest first; what would have to be counted first may be 0 or empty.
-    async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError>;
-
-    /// Deletes an output; `false` if there is none. An output being written is a `Conflict`.
-    async fn delete(&self, id: &OutputId) -> Result<bool, StoreError>;
-
-    /// Deletes what `keep` does not keep; outputs being written stay, and so do files that are not outputs. Returns how many went.
-    async fn sweep_outputs(&self, keep: OutputRetention) -> Result<usize, StoreError>;
-}
-
-/// The one writer of an output. Dropped without `finish`, what was written stays readable and becomes complete.
-#[async_trait]
-pub trait OutputWriter: Send + Sync {
-    /// Returns the output's id.
-    fn id(&self) -> &OutputId;
-
-    /// Returns where the service's own tools can read it.
-    fn path(&self) -> &str;
-
-    /// Appends bytes; when it returns they are readable at the offset that was the length before.
-    ///
-    /// # Errors
-    /// `Full` if there is no space left. What was there before stays, and a shorter piece may still have room.
-    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError>;
-
-    /// Ends the output and returns what is known of it.
-    async fn finish(self: Box<Self>) -> Result<OutputInfo, StoreError>;
-}
-
 /// Which prompts to list. Empty lists and `None` match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptFilter {
@@ -449,6 +342,17 @@ pub trait Prompts: Send + Sync + 'static {
 
     /// Deletes a grant, which `by` takes back; returns it, or `None` if there is none. `by` may be empty.
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
+
+    /// Says to other processes what those listen to here who may answer prompts. It replaces what was said before, and holds as long
+    /// as this run lives. A store that tells nobody keeps nothing.
+    async fn attend(&self, _interests: Vec<Interest>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Returns what those listen to in other processes who may answer prompts.
+    async fn attended_elsewhere(&self) -> Result<Vec<Interest>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// Returns what is notified when another process may have changed a prompt or a grant; none if the store cannot tell. It is a
     /// help only: whoever waits looks at the store now and then all the same.

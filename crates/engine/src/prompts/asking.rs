@@ -114,6 +114,7 @@ impl Asking {
         if let Verdict::Allowed { grants } = self.decide(ask, origin, rights).await? {
             return Ok(Asked::Allowed { grants });
         }
+        self.find_approvers(origin).await;
         let gate = Arc::new(self.board.pass().await);
         for _ in 0..MAX_ROUNDS {
             let judged_by = self.board.state().grants.ids();
@@ -149,6 +150,7 @@ impl Asking {
         rights: &Rights,
         make: impl Fn(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Opened, Refusal> {
+        self.find_approvers(origin).await;
         let gate = Arc::new(self.board.pass().await);
         let prompt = self.prepare(request, origin, &make)?;
         match self.store(&gate, prompt, rights, None).await? {

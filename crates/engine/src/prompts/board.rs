@@ -10,14 +10,14 @@ mod looking;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::{Decision, Grant, InstanceId, Prompt, PromptId, PromptOutcome, PromptState};
-use toolgate_store::{Settled, Settlement, Store, StoreError};
+use toolgate_store::{Interest, Settled, Settlement, Store, StoreError};
 use tracing::Instrument as _;
 
 use super::exchange::{Change, Subscription};
@@ -26,6 +26,9 @@ use super::presence::Presence;
 
 /// How many changes a slow listener may be behind before it must open again.
 const CHANGES_KEPT: usize = 4096;
+
+/// Others are told of each approver who comes, but of many who come at once together.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A prompt as it was last seen.
 struct Shown {
@@ -74,6 +77,8 @@ pub struct Board {
     state: Mutex<State>,
     /// An approver came or left.
     pub(super) visits: Notify,
+    /// What other processes were last told of those who listen here, and when.
+    told: tokio::sync::Mutex<Option<(Vec<Interest>, Instant)>>,
     changes: broadcast::Sender<Change>,
     /// Changes under way; each is done to its end.
     tasks: TaskTracker,
@@ -121,6 +126,7 @@ impl Board {
                 is_looking: false,
             }),
             visits: Notify::new(),
+            told: tokio::sync::Mutex::default(),
             changes,
             tasks: TaskTracker::new(),
             over: CancellationToken::new(),
@@ -286,6 +292,7 @@ impl Board {
             }
         };
         self.visits.notify_waiters();
+        self.tell_who_listens(LEAST_PAUSE).await;
         self.keep_looking();
         Ok(listener)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use toolgate_model::{Ask, Principal, Prompt, PromptId, Reply, SessionId, Unanswered, WorkspaceSet};
 
 pub use toolgate_permission::Unattended;
+use toolgate_store::Interest;
 
 /// The permission that the third identical call in a row asks for.
 pub const DOOM_LOOP: &str = "doom_loop";
@@ -99,6 +100,35 @@ impl Subscription {
 
     fn is_about_all(&self) -> bool {
         self.sessions.is_empty() && self.clients.is_empty()
+    }
+}
+
+impl From<&Subscription> for Interest {
+    fn from(subscription: &Subscription) -> Self {
+        Self {
+            workspaces: subscription.workspaces.clone(),
+            sessions: subscription.sessions.clone(),
+            forms: subscription.forms,
+            clients: subscription.clients.clone(),
+        }
+    }
+}
+
+impl From<Interest> for Subscription {
+    fn from(interest: Interest) -> Self {
+        let Interest {
+            workspaces,
+            sessions,
+            forms,
+            clients,
+        } = interest;
+        Self {
+            workspaces,
+            sessions,
+            forms,
+            clients,
+            only_watches: false,
+        }
     }
 }
 

@@ -10,16 +10,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use toolgate_model::{Prompt, PromptId};
+use toolgate_store::Interest;
 
 use super::exchange::Subscription;
 
 /// Interests of approvers who left that are remembered; beyond that the earliest to leave are forgotten.
 const REMEMBERED: usize = 256;
 
-/// The approvers of one run of the service.
+/// The approvers at one run of the service, and those at others that share its store.
 #[derive(Debug)]
 pub(super) struct Presence {
     here: Vec<(u64, Subscription)>,
+    /// Those at other processes that share the store, as they were last looked for.
+    elsewhere: Vec<Subscription>,
     /// Prompts whose form was dismissed, and when.
     dismissed: BTreeMap<PromptId, Instant>,
     /// In the order in which they left.
@@ -33,6 +36,7 @@ impl Presence {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             here: Vec::new(),
+            elsewhere: Vec::new(),
             dismissed: BTreeMap::new(),
             left: Vec::new(),
             next: 0,
@@ -54,11 +58,34 @@ impl Presence {
             return;
         };
         let (_, interest) = self.here.remove(place);
+        self.remember(interest, now);
+    }
+
+    fn remember(&mut self, interest: Subscription, now: Instant) {
         self.left.retain(|(before, _)| *before != interest);
         if self.left.len() >= REMEMBERED {
             self.left.remove(0);
         }
         self.left.push((interest, now));
+    }
+
+    /// Returns what those listen to who are here.
+    pub(super) fn interests(&self) -> Vec<Interest> {
+        self.here.iter().map(|(_, interest)| interest.into()).collect()
+    }
+
+    /// Notes who is at other processes; says whether that is new.
+    pub(super) fn found_elsewhere(&mut self, interests: Vec<Interest>, now: Instant) -> bool {
+        let found: Vec<Subscription> = interests.into_iter().map(Subscription::from).collect();
+        if found == self.elsewhere {
+            return false;
+        }
+        for before in std::mem::replace(&mut self.elsewhere, found) {
+            if !self.elsewhere.contains(&before) {
+                self.remember(before, now);
+            }
+        }
+        true
     }
 
     /// Notes that the form of a prompt was dismissed without an answer.
@@ -75,9 +102,9 @@ impl Presence {
     pub(super) fn count(&self, prompt: &Prompt) -> usize {
         // A form is shown for the calls of its own client only, so no other client's form shows this prompt either.
         let by_form = !self.dismissed.contains_key(&prompt.id);
-        self.here
-            .iter()
-            .filter(|(_, interest)| (by_form || !interest.forms) && interest.covers(prompt))
+        let here = self.here.iter().map(|(_, interest)| interest);
+        here.chain(&self.elsewhere)
+            .filter(|interest| (by_form || !interest.forms) && interest.covers(prompt))
             .count()
     }
 
@@ -188,6 +215,27 @@ mod tests {
             presence.leave(visit, at(400));
         }
         assert_eq!(presence.left.len(), 2, "each interest is remembered once");
+    }
+
+    #[test]
+    fn approvers_elsewhere_count_as_those_here() {
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let within = Duration::from_secs(10);
+        let mut presence = Presence::new(begun);
+        let prompt = prompt("mine");
+        let of_session = |session: &str| {
+            Interest::from(&Subscription {
+                sessions: vec![SessionId::from(session)],
+                ..Subscription::default()
+            })
+        };
+        assert!(presence.found_elsewhere(vec![of_session("mine"), of_session("other")], at(1)));
+        assert_eq!((presence.count(&prompt), presence.interests()), (1, Vec::new()));
+        assert!(!presence.found_elsewhere(vec![of_session("mine"), of_session("other")], at(2)));
+        assert!(presence.found_elsewhere(vec![of_session("other")], at(20)));
+        assert_eq!(presence.count(&prompt), 0);
+        assert!(presence.was_here(&prompt, within, at(29)) && !presence.was_here(&prompt, within, at(30)));
     }
 
     #[test]

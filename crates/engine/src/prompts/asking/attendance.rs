@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use toolgate_model::{Prompt, Unanswered};
+use toolgate_model::{Origin, Prompt, Unanswered};
 use toolgate_permission::Refusal;
 
 use super::super::exchange::Unattended;
@@ -14,6 +14,13 @@ use super::Asking;
 const COME_BACK: Duration = Duration::from_secs(10);
 
 impl Asking {
+    /// Finds out who is at other processes, where a prompt that nobody sees is not to wait.
+    pub(super) async fn find_approvers(&self, origin: &Origin) {
+        if self.policy.for_call(origin.unanswered).unattended != Unattended::Wait {
+            self.board.look_for_approvers().await;
+        }
+    }
+
     /// Refuses a prompt that nobody sees, if it is not to wait then.
     pub(super) fn check_attended(&self, prompt: &Prompt, unattended: Unattended) -> Result<(), Refusal> {
         let is_attended = match unattended {

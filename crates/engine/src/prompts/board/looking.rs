@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
 use toolgate_store::StoreError;
 
@@ -15,6 +16,18 @@ use super::Board;
 
 /// How long what another process did may go unnoticed.
 const PERIOD: Duration = Duration::from_millis(500);
+
+/// Waits until it is time to look again, or until the store says that another process has changed something.
+async fn wait(changed: Option<&Notify>) {
+    let period = tokio::time::sleep(PERIOD);
+    match changed {
+        Some(changed) => tokio::select! {
+            () = changed.notified() => {}
+            () = period => {}
+        },
+        None => period.await,
+    }
+}
 
 /// What is to be read from the store.
 #[derive(Default)]
@@ -33,12 +46,16 @@ impl Board {
         }
         let (board, over) = (Arc::downgrade(self), self.over.clone());
         self.tasks.spawn(async move {
-            // Where the store says by itself that another process has written, the wait can be ended by that.
-            while over.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_some() {
+            let changed = match board.upgrade() {
+                Some(board) => board.store.changed_elsewhere(),
+                None => return,
+            };
+            while over.run_until_cancelled(wait(changed.as_deref())).await.is_some() {
                 let Some(board) = board.upgrade() else { return };
-                let Some(everything) = board.what_to_look_at() else {
-                    return;
-                };
+                let everything = board.what_to_look_at();
+                board.tell_who_listens(Duration::ZERO).await;
+                let Some(everything) = everything else { return };
+                board.look_for_approvers().await;
                 let _gate = board.pass().await;
                 if let Err(error) = board.look(everything).await {
                     tracing::warn!(
@@ -48,6 +65,42 @@ impl Board {
                 }
             }
         });
+    }
+
+    /// Tells other processes who listens here, if that is new to them and they were told nothing for this long.
+    pub(super) async fn tell_who_listens(&self, pause: Duration) {
+        let mut told = self.told.lock().await;
+        let interests = self.state().presence.interests();
+        let is_known = match &*told {
+            Some((before, when)) => *before == interests || when.elapsed() < pause,
+            None => interests.is_empty(),
+        };
+        if is_known {
+            return;
+        }
+        match self.store.attend(interests.clone()).await {
+            Ok(()) => *told = Some((interests, Instant::now())),
+            // It is tried again soon; until then the approvers count here only.
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "other processes could not be told of the approvers here"
+            ),
+        }
+    }
+
+    /// Finds out who listens at other processes.
+    pub(in crate::prompts) async fn look_for_approvers(&self) {
+        match self.store.attended_elsewhere().await {
+            Ok(interests) => {
+                if self.state().presence.found_elsewhere(interests, Instant::now()) {
+                    self.visits.notify_waiters();
+                }
+            }
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the approvers at other processes could not be found"
+            ),
+        }
     }
 
     /// Says whether all prompts are to be looked at, or only those on which calls wait; none if nobody needs to know.
