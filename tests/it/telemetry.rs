@@ -135,6 +135,7 @@ fn metrics_follow_calls_of_every_kind() {
                 ("toolgate_calls_running", 1.0),
                 ("toolgate_calls_queued", 0.0),
                 ("toolgate_prompts_open", 1.0),
+                ("toolgate_prompts_unseen", 1.0),
                 ("toolgate_streams{rpc=\"toolgate.v1.ToolService/ExecuteTool\"}", 1.0),
                 ("toolgate_draining", 0.0),
             ],
@@ -184,6 +185,7 @@ fn metrics_follow_calls_of_every_kind() {
                 ("toolgate_call_duration_seconds_count{tool=\"bash\",phase=\"ran\"}", 3.0),
                 ("toolgate_calls_running", 0.0),
                 ("toolgate_prompts_open", 0.0),
+                ("toolgate_prompts_unseen", 0.0),
                 ("toolgate_prompt_wait_seconds_count", 1.0),
                 (
                     "toolgate_rpc_seconds_count{rpc=\"toolgate.v1.ToolService/ExecuteTool\",code=\"OK\"}",

@@ -95,6 +95,7 @@ impl Watched for Ready {
             running: 0,
             queued: 0,
             prompts_open: 0,
+            prompts_unseen: 0,
             free_bytes: None,
             draining: self.0.is_cancelled(),
         }

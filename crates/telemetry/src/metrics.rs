@@ -61,6 +61,8 @@ pub struct Snapshot {
     pub queued: u64,
     /// Prompts that wait for somebody.
     pub prompts_open: u64,
+    /// Those among them that no connected approver is shown.
+    pub prompts_unseen: u64,
     /// Free bytes where outputs are kept; none if that cannot be told.
     pub free_bytes: Option<u64>,
     /// Whether new calls are refused.
@@ -389,6 +391,12 @@ fn observe_snapshot(meter: &Meter, now: &Arc<Mutex<Snapshot>>) {
         Some(now.prompts_open)
     });
     gauge(
+        "toolgate.prompts.unseen",
+        "Open prompts that no connected approver is shown",
+        "",
+        |now| Some(now.prompts_unseen),
+    );
+    gauge(
         "toolgate.spool.free",
         "Free bytes on the disk where outputs are kept",
         "By",
@@ -428,6 +436,7 @@ mod tests {
             running: 3,
             queued: 4,
             prompts_open: 5,
+            prompts_unseen: 2,
             free_bytes: Some(6),
             draining: true,
         });
@@ -441,6 +450,7 @@ mod tests {
             "toolgate_calls_running 3",
             "toolgate_calls_queued 4",
             "toolgate_prompts_open 5",
+            "toolgate_prompts_unseen 2",
             "toolgate_prompt_wait_seconds_count 1",
             "toolgate_streams{rpc=\"toolgate.v1.ToolService/ExecuteTool\"} 1",
             "toolgate_rpc_seconds_count{code=\"OK\",rpc=\"toolgate.v1.ToolService/ExecuteTool\"} 1",

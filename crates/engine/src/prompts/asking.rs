@@ -87,6 +87,13 @@ impl Asking {
         self.board.state().waits()
     }
 
+    /// Returns how many of them no connected approver is shown.
+    pub fn unseen_prompts(&self) -> usize {
+        let state = self.board.state();
+        let unseen = state.waiting().filter(|prompt| state.presence.count(prompt) == 0);
+        unseen.count()
+    }
+
     /// Returns how prompts end when nobody answers.
     pub fn policy(&self) -> PromptPolicy {
         self.policy

@@ -74,6 +74,7 @@ impl Watched for Watch {
             running: count(running),
             queued: count(queued),
             prompts_open: count(self.engine.prompts().open_prompts()),
+            prompts_unseen: count(self.engine.prompts().unseen_prompts()),
             free_bytes: self.store.free_bytes().await,
             draining: self.engine.calls().is_draining(),
         }
