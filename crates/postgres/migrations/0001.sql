@@ -9,6 +9,11 @@ CREATE TABLE instances (
     forgotten   timestamptz                 -- when what it left had been looked after; null until then
 );
 
+CREATE TABLE approvers (
+    instance  text COLLATE "C" PRIMARY KEY REFERENCES instances (id) ON DELETE CASCADE,
+    interests text NOT NULL                 -- what those who may answer prompts listen to there, as JSON
+);
+
 -- Who may write for a workspace. Of those that were opened while a service ran there is more in `opened_workspaces`: a workspace
 -- that is closed keeps its epoch.
 CREATE TABLE workspaces (

@@ -15,10 +15,11 @@
 //! - `sequencer`: from the outbox to audit and journal;
 //! - `notes` with `live`: what is stored without anybody waiting for it;
 //! - `store`: one run's view of a database, and the tasks that work for it;
-//! - `calls` with `sessions`, `prompts` with `grants`, `facts`, `journal`, `audit`, `workspaces`, `changes`: one file for each trait;
+//! - `calls` with `sessions`, `prompts` with `grants` and `approvers`, `facts`, `journal`, `audit`, `workspaces`, `changes`: one file for each trait;
 //! - `outputs` with `parts`: stored outputs, and where their bytes are;
 //! - `query`, `retention`: listings by pages, and how old calls go.
 
+mod approvers;
 mod audit;
 mod calls;
 mod changes;

@@ -21,16 +21,16 @@ use toolgate_model::{
 use toolgate_store::audit::Fact;
 use toolgate_store::codec::{decode, encode, unsigned};
 use toolgate_store::outbox::{Entry, Outbox};
-use toolgate_store::{AskedPrompt, PromptFilter, Prompts, Settled, Settlement, StoreError, events};
+use toolgate_store::{AskedPrompt, Interest, PromptFilter, Prompts, Settled, Settlement, StoreError, events};
 
 use crate::connection::{Session, retrying};
-use crate::grants;
 use crate::partitions::place_in;
 use crate::query::Query;
 use crate::sequencer::entries;
 use crate::store::{PostgresStore, Shared};
 use crate::text::{Key, key, plain};
 use crate::values::values;
+use crate::{approvers, grants};
 
 /// Holds a workspace's prompts until the transaction ends.
 async fn hold_workspace(session: &mut Session, workspace: &str) -> Result<(), StoreError> {
@@ -334,6 +334,14 @@ impl Prompts for PostgresStore {
         let opened = opened?;
         self.shared.told();
         Ok(opened)
+    }
+
+    async fn attend(&self, interests: Vec<Interest>) -> Result<(), StoreError> {
+        approvers::attend(&self.shared.db, &self.shared.instances, &interests).await
+    }
+
+    async fn attended_elsewhere(&self) -> Result<Vec<Interest>, StoreError> {
+        approvers::elsewhere(&self.shared.db, &self.shared.instances).await
     }
 
     async fn replace_asker(&self, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {

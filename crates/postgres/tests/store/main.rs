@@ -6,6 +6,7 @@
 #![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod approvers;
 mod crash;
 mod days;
 mod fixture;
