@@ -5,6 +5,8 @@
 CREATE TABLE instances (
     id          text COLLATE "C" PRIMARY KEY,
     lease_until timestamptz NOT NULL,
+    doubted     boolean NOT NULL DEFAULT false, -- its connection broke, and its lease was not renewed since
+    is_bound    boolean NOT NULL DEFAULT false, -- it has no database: it writes for the workspaces that it holds
     noted       bigint NOT NULL,            -- how many of its notes are stored: none is stored twice
     forgotten   timestamptz                 -- when what it left had been looked after; null until then
 );
@@ -14,15 +16,19 @@ CREATE TABLE approvers (
     interests text NOT NULL                 -- what those who may answer prompts listen to there, as JSON
 );
 
--- Who may write for a workspace. Of those that were opened while a service ran there is more in `opened_workspaces`: a workspace
--- that is closed keeps its epoch.
+-- Who may write for a workspace. Each change for one begins by locking its row FOR SHARE, so who takes it over waits for those that
+-- have begun, and those that come later find another epoch. The lease is that of the owner in `instances`: one renewal is enough
+-- for all workspaces of a run, and it changes no row that its writers hold. Of workspaces that were opened while a service ran
+-- there is more in `opened_workspaces`: one that is closed keeps its epoch.
 CREATE TABLE workspaces (
-    id          text COLLATE "C" PRIMARY KEY,
-    owner       text COLLATE "C",           -- null of one that nobody has
-    epoch       bigint NOT NULL DEFAULT 0,  -- grows by 1 with each owner
-    lease_until timestamptz,
-    address     text
+    id      text COLLATE "C" PRIMARY KEY,
+    owner   text COLLATE "C",               -- a run; null of one that nobody has
+    epoch   bigint NOT NULL DEFAULT 0,      -- grows by 1 with each owner, and when an owner is found dead
+    address text,                           -- where the owner can be reached, for people
+    is_left boolean NOT NULL DEFAULT false  -- what an owner that is gone ran here is still to be ended
 );
+CREATE INDEX workspaces_by_owner ON workspaces (owner) WHERE owner IS NOT NULL;
+CREATE INDEX workspaces_left ON workspaces (id) WHERE is_left;
 
 CREATE TABLE opened_workspaces (
     name      text COLLATE "C" PRIMARY KEY,

@@ -1,8 +1,7 @@
 //! Calls and their logs.
 //!
 //! *Invariant:* a change of a call is one statement, and so one transaction and one round trip: the record, a row of events, and
-//! what there is to tell. The first part of it decides; the others take place only with it. There the fence of a workspace has
-//! its place: a part before the first one, which locks the row of `workspaces` with the caller's epoch `FOR SHARE`.
+//! what there is to tell. The first part of it is the fence, the second one decides; the others take place only with it.
 //!
 //! A change of which no answer came may be stored or not, and its writer cannot tell: it says the same again, with more behind it
 //! perhaps. What of it is there already is recognized then and not stored again. Of another writer's change nothing is: one that
@@ -12,7 +11,6 @@
 //! the event is written out first.
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
 use toolgate_store::change::{Change, end_of};
 use toolgate_store::codec::{decode, encode, signed, unsigned};
@@ -20,20 +18,17 @@ use toolgate_store::outbox::Outbox;
 use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 use crate::connection::{Database, Session, retrying};
-use crate::instances::is_dead;
+use crate::fence::{self, Fence};
 use crate::partitions::{day_of, place, place_in};
 use crate::query::Query;
 use crate::sequencer::entries;
 use crate::store::PostgresStore;
 use crate::text::{Key, escaped, key, plain};
 use crate::values::values;
-use crate::{prompts, retention, sessions};
+use crate::{adoption, retention, sessions};
 
 /// Rows of events that one statement brings, each of one flush.
 const EVENT_ROWS: i64 = 16;
-
-/// So many calls are taken over in one transaction.
-const CALLS_PER_ADOPTION: i64 = 64;
 
 /// Events as they are stored: one row of a flush.
 struct Batch {
@@ -79,7 +74,14 @@ fn told_by(change: &mut Change, is_new: bool) -> Result<Option<String>, StoreErr
     entries(outbox.take())
 }
 
-async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent]) -> Result<bool, StoreError> {
+/// Creates a call; false if its id is taken. `is_repeated` says that the same may have been created before.
+pub(crate) async fn create(
+    store: &PostgresStore,
+    mut change: Change,
+    events: &[CallEvent],
+    fence: Option<&Fence>,
+    is_repeated: bool,
+) -> Result<bool, StoreError> {
     let shared = &store.shared;
     let batch = Batch::new(events)?;
     let told = told_by(&mut change, true)?;
@@ -94,8 +96,8 @@ async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent])
     let (agent, requester) = (escaped(&origin.agent), escaped(&origin.requester));
     let parent = origin.parent.as_ref().map(|parent| key(parent.as_str()));
     let day = day_of(record.created);
-    let sql = "WITH place AS (INSERT INTO call_days (id, full_id, day, number) VALUES ($1, $3, $2, nextval('call_numbers'))
-                   ON CONFLICT (id) DO NOTHING RETURNING number),
+    let sql = "place AS (INSERT INTO call_days (id, full_id, day, number)
+                   SELECT $1, $3, $2, nextval('call_numbers') FROM held ON CONFLICT (id) DO NOTHING RETURNING number),
                created AS (INSERT INTO calls (day, number, id, owner, workspace, full_workspace, session, full_session, tool,
                        state, created, ended, last_sequence, agent, requester, parent, reason, words, record)
                    SELECT $2, number, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
@@ -105,41 +107,42 @@ async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent])
                SELECT number FROM place";
     let what = "create a call";
     let attempt = || async {
-        shared
-            .db
-            .row(
-                what,
-                sql,
-                values![
-                    id.key,
-                    day,
-                    id.full,
-                    owner,
-                    workspace.key,
-                    workspace.full,
-                    session.key,
-                    session.full,
-                    tool,
-                    record.state.as_str(),
-                    record.created.millis(),
-                    change.ended(),
-                    signed(record.last_sequence),
-                    agent,
-                    requester,
-                    parent,
-                    change.reason(),
-                    words,
-                    change.json,
-                    batch.first,
-                    batch.last,
-                    batch.ends,
-                    batch.json,
-                    told
-                ],
-            )
-            .await
+        fence::row_of(
+            &shared.db,
+            what,
+            fence,
+            sql,
+            values![
+                id.key,
+                day,
+                id.full,
+                owner,
+                workspace.key,
+                workspace.full,
+                session.key,
+                session.full,
+                tool,
+                record.state.as_str(),
+                record.created.millis(),
+                change.ended(),
+                signed(record.last_sequence),
+                agent,
+                requester,
+                parent,
+                change.reason(),
+                words,
+                change.json,
+                batch.first,
+                batch.last,
+                batch.ends,
+                batch.json,
+                told
+            ],
+        )
+        .await
     };
-    let create = async |is_repeated: bool| {
+    let create = async |is_repeated_here: bool| {
+        let is_repeated = is_repeated || is_repeated_here;
         let created = shared.days.storing(&shared.db, day, attempt).await?.is_some();
         if created || !is_repeated {
             return Ok(created);
@@ -156,15 +159,27 @@ async fn create(store: &PostgresStore, mut change: Change, events: &[CallEvent])
     Ok(created)
 }
 
-/// Appends; if it is not known what became of the last append to this call, without what that one has stored.
-async fn append(store: &PostgresStore, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-    let (change, id) = (Change::new(record.clone(), &events)?, record.id.clone());
-    let doubts = &store.shared.unsure.appends;
-    let is_doubtful = doubts.begin(&id);
-    let mut outcome = append_once(store, change, &events).await;
-    if is_doubtful && matches!(outcome, Err(StoreError::Conflict(_))) {
-        outcome = append_rest(store, record, events, outcome).await;
+/// Appends; if it is not known what became of the last append to this call, without what that one has stored. Of a run without a
+/// database, only it knows that: `is_repeated`.
+pub(crate) async fn append(
+    store: &PostgresStore,
+    record: CallRecord,
+    events: Vec<CallEvent>,
+    fence: Option<&Fence>,
+    is_repeated: bool,
+) -> Result<(), StoreError> {
+    let change = Change::new(record.clone(), &events)?;
+    let outcome = append_once(store, change, &events, fence).await;
+    match outcome {
+        Err(StoreError::Conflict(_)) if is_repeated => append_rest(store, record, events, fence, outcome).await,
+        other => other,
     }
+}
+
+async fn append_own(store: &PostgresStore, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
+    let (doubts, id) = (&store.shared.unsure.appends, record.id.clone());
+    let is_doubtful = doubts.begin(&id);
+    let outcome = append(store, record, events, None, is_doubtful).await;
     doubts.end(&id, is_doubtful, &outcome);
     outcome
 }
@@ -174,6 +189,7 @@ async fn append_rest(
     store: &PostgresStore,
     record: CallRecord,
     mut events: Vec<CallEvent>,
+    fence: Option<&Fence>,
     outcome: Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let Some((stored, ahead)) = ahead(store, &record, &events).await? else {
@@ -183,7 +199,7 @@ async fn append_rest(
     if events.is_empty() && encode("a call", &stored)? == encode("a call", &record)? {
         return Ok(());
     }
-    append_once(store, Change::new(record, &events)?, &events).await
+    append_once(store, Change::new(record, &events)?, &events, fence).await
 }
 
 /// Returns the stored call and with how many of these events its log ends; none if it ends otherwise.
@@ -210,7 +226,12 @@ async fn ahead(
     Ok(is_same.then_some((stored, ahead)))
 }
 
-async fn append_once(store: &PostgresStore, mut change: Change, events: &[CallEvent]) -> Result<(), StoreError> {
+async fn append_once(
+    store: &PostgresStore,
+    mut change: Change,
+    events: &[CallEvent],
+    fence: Option<&Fence>,
+) -> Result<(), StoreError> {
     let shared = &store.shared;
     let batch = Batch::new(events)?;
     let told = told_by(&mut change, false)?;
@@ -218,8 +239,11 @@ async fn append_once(store: &PostgresStore, mut change: Change, events: &[CallEv
         retrying(|| async {
             let mut session = shared.db.begin("append to a call").await?;
             let appended = async {
-                keep_end(&mut session, &change.record).await?;
-                append_in(&mut session, &change, &batch, told.as_deref()).await
+                if let Some(fence) = fence {
+                    fence.hold(&mut session).await?;
+                }
+                keep_end(&mut session, &change.record, fence).await?;
+                append_in(&mut session, fence, &change, &batch, told.as_deref()).await
             }
             .await;
             session.end(appended).await
@@ -229,6 +253,7 @@ async fn append_once(store: &PostgresStore, mut change: Change, events: &[CallEv
         retrying(|| async {
             append_in(
                 &mut shared.db.session("append to a call").await?,
+                fence,
                 &change,
                 &batch,
                 told.as_deref(),
@@ -241,58 +266,76 @@ async fn append_once(store: &PostgresStore, mut change: Change, events: &[CallEv
         shared.told();
         return Ok(());
     }
+    fence::check(fence, &shared.db).await?;
     let stored = get(&shared.db, &change.record.id).await?;
+    let workspace = &change.record.origin.workspace;
+    let stored = stored.filter(|stored| fence.is_none() || stored.origin.workspace == *workspace);
     Err(change.why_not(stored.as_ref()))
 }
 
 async fn append_in(
     session: &mut Session,
+    fence: Option<&Fence>,
     change: &Change,
     batch: &Batch,
     told: Option<&str>,
 ) -> Result<bool, StoreError> {
     let record = &change.record;
-    let sql = "WITH changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
+    let sql = "changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
                        reason = $9, words = $10
-                   FROM call_days place WHERE place.id = $1 AND calls.number = place.number AND calls.day = $2
+                   FROM held, call_days place WHERE coalesce(held.workspace, calls.workspace) = calls.workspace AND place.id = $1 AND calls.number = place.number AND calls.day = $2
                        AND calls.owner = $3 AND calls.last_sequence = $11 RETURNING calls.number),
                log AS (INSERT INTO events (day, call, first, last, ends, batch)
                    SELECT $2, number, $12, $13, $14, $15 FROM changed WHERE $15::text IS NOT NULL),
                told AS (INSERT INTO outbox (entries) SELECT $16 FROM changed WHERE $16::text IS NOT NULL)
                SELECT number FROM changed";
-    let row = session
-        .row(
-            sql,
-            values![
-                key(record.id.as_str()),
-                day_of(record.created),
-                key(record.owner.as_str()),
-                key(&record.tool),
-                record.state.as_str(),
-                change.ended(),
-                signed(record.last_sequence),
-                change.json,
-                change.reason(),
-                escaped(&change.words),
-                signed(change.follows),
-                batch.first,
-                batch.last,
-                batch.ends,
-                batch.json,
-                told
-            ],
-        )
-        .await?;
+    let row = fence::row(
+        session,
+        fence,
+        sql,
+        values![
+            key(record.id.as_str()),
+            day_of(record.created),
+            key(record.owner.as_str()),
+            key(&record.tool),
+            record.state.as_str(),
+            change.ended(),
+            signed(record.last_sequence),
+            change.json,
+            change.reason(),
+            escaped(&change.words),
+            signed(change.follows),
+            batch.first,
+            batch.last,
+            batch.ends,
+            batch.json,
+            told
+        ],
+    )
+    .await?;
     Ok(row.is_some())
 }
 
+/// Ends a call whose record and last event say so, within a transaction that holds it.
+pub(crate) async fn end_in(session: &mut Session, record: CallRecord, end: CallEvent) -> Result<(), StoreError> {
+    let events = [end];
+    let mut change = Change::new(record, &events)?;
+    let (batch, told) = (Batch::new(&events)?, told_by(&mut change, false)?);
+    match append_in(session, None, &change, &batch, told.as_deref()).await? {
+        true => Ok(()),
+        false => Err(change.why_not(None)),
+    }
+}
+
 /// Writes the event of a call's end out, before the record that it is made from changes.
-async fn keep_end(session: &mut Session, record: &CallRecord) -> Result<(), StoreError> {
+async fn keep_end(session: &mut Session, record: &CallRecord, fence: Option<&Fence>) -> Result<(), StoreError> {
     let Some((day, number)) = place_in(session, &record.id).await? else {
         return Ok(());
     };
-    let sql = "SELECT record FROM calls WHERE day = $1 AND number = $2 FOR UPDATE";
-    let Some(call) = session.row(sql, values![day, number]).await? else {
+    let sql =
+        "SELECT record FROM calls WHERE day = $1 AND number = $2 AND workspace = coalesce($3, workspace) FOR UPDATE";
+    let workspace = fence.map(|fence| fence.workspace.as_str());
+    let Some(call) = session.row(sql, values![day, number, workspace]).await? else {
         return Ok(());
     };
     let json: String = call.get(0);
@@ -307,7 +350,8 @@ async fn keep_end(session: &mut Session, record: &CallRecord) -> Result<(), Stor
     Ok(())
 }
 
-async fn get(db: &Database, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+/// Returns the record of a call.
+pub(crate) async fn get(db: &Database, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
     let Some((day, number)) = place(db, id).await? else {
         return Ok(None);
     };
@@ -363,66 +407,13 @@ fn select(filter: &CallFilter) -> Query {
     if unfinished { query.also("ended IS NULL") } else { query }
 }
 
-/// Takes over some calls; false when there are no more. Calls that another one is taking over are left to it. Where they are
-/// is added to `taken` before it is certain: they belong to a run that lives then, and nobody would find them again.
-async fn adopt(
-    store: &PostgresStore,
-    new_owner: &InstanceId,
-    taken: &Mutex<&mut Vec<(i64, i64)>>,
-) -> Result<bool, StoreError> {
-    let (shared, owner) = (&store.shared, key(new_owner.as_str()));
-    let mut session = shared.db.begin("take over calls of a dead instance").await?;
-    let adopted = async {
-        let sql = format!(
-            "SELECT day, number, record FROM calls c WHERE ended IS NULL AND owner <> $1 AND {}
-             ORDER BY number LIMIT $3 FOR UPDATE OF c SKIP LOCKED",
-            is_dead("c.owner", "$2")
-        );
-        let silent = shared.instances.silent();
-        let rows = session.rows(&sql, values![owner, silent, CALLS_PER_ADOPTION]).await?;
-        let (mut days, mut numbers, mut jsons, mut adopted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for row in rows {
-            let mut record: CallRecord = decode("a call", row.get(2))?;
-            record.owner = new_owner.clone();
-            days.push(row.get::<_, i64>(0));
-            numbers.push(row.get::<_, i64>(1));
-            jsons.push(encode("a call", &record)?);
-            adopted.push(record);
-        }
-        taken.lock().extend(days.iter().copied().zip(numbers.iter().copied()));
-        let sql = "UPDATE calls SET owner = $1, record = one.record
-                   FROM unnest($2::bigint[], $3::bigint[], $4::text[]) AS one (day, number, record)
-                   WHERE calls.day = one.day AND calls.number = one.number";
-        session.run(sql, values![owner, days, numbers, jsons]).await?;
-        prompts::adopt(&mut session, &adopted, new_owner).await?;
-        Ok(!adopted.is_empty())
-    }
-    .await;
-    session.end(adopted).await
-}
-
-/// Returns those of some calls that belong to a run and are unfinished.
-async fn owned(db: &Database, owner: &InstanceId, places: &[(i64, i64)]) -> Result<Vec<CallRecord>, StoreError> {
-    let (days, numbers): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
-    let sql = "SELECT record FROM calls WHERE day = ANY ($1) AND number = ANY ($2) AND owner = $3 AND ended IS NULL
-               ORDER BY number";
-    let rows = db
-        .rows(
-            "read calls that were taken over",
-            sql,
-            values![days, numbers, key(owner.as_str())],
-        )
-        .await?;
-    rows.iter().map(|row| decode("a call", row.get(0))).collect()
-}
-
 #[async_trait]
 impl CallLog for PostgresStore {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
         let id = record.id.clone();
         let change = Change::creation(record, &events)?;
         self.shared.flush().await?;
-        if create(self, change, &events).await? {
+        if create(self, change, &events, None, false).await? {
             return Ok(Created::New);
         }
         let taken = get(&self.shared.db, &id).await?;
@@ -432,7 +423,7 @@ impl CallLog for PostgresStore {
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
         self.shared.flush().await?;
-        append(self, record, events).await
+        append_own(self, record, events).await
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
@@ -471,21 +462,7 @@ impl CallLog for PostgresStore {
     }
 
     async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
-        let db = &self.shared.db;
-        let mut taken = db.turn("take over calls", &self.shared.unsure.adopted).await?;
-        loop {
-            // Kept also if nobody waits for this any more.
-            let taken = Mutex::new(&mut *taken);
-            if !retrying(|| adopt(self, new_owner, &taken)).await? {
-                break;
-            }
-        }
-        let adopted = match taken.is_empty() {
-            true => Vec::new(),
-            false => owned(db, new_owner, &taken).await?,
-        };
-        taken.clear();
-        Ok(adopted)
+        adoption::adopt_orphans(self, new_owner).await
     }
 
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {

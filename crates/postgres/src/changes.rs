@@ -18,8 +18,9 @@ use toolgate_store::codec::{failed, signed, unsigned};
 use toolgate_store::{Changes, StoreError};
 
 use crate::connection::Database;
+use crate::fence::{self, Fence};
 use crate::partitions::place;
-use crate::store::PostgresStore;
+use crate::store::{PostgresStore, Shared};
 use crate::text::key;
 use crate::values::values;
 
@@ -114,53 +115,7 @@ impl Changes for PostgresStore {
     }
 
     async fn record_changes(&self, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError> {
-        let bytes = |path: fn(&FileChange) -> &Path| -> Vec<&[u8]> {
-            changes
-                .iter()
-                .map(|change| path(change).as_os_str().as_bytes())
-                .collect()
-        };
-        let (paths, shown) = (bytes(|change| &change.path), bytes(|change| &change.shown));
-        let before = Side::of(changes.iter().map(|change| change.before.as_ref()));
-        let after = Side::of(changes.iter().map(|change| change.after.as_ref()));
-        let unknown = || StoreError::NotFound(format!("call {call}"));
-        let (day, number) = place(&self.shared.db, call).await?.ok_or_else(unknown)?;
-        // The call stays this run's until the changes are there: who has taken it over goes by what is recorded.
-        let sql =
-            "WITH place AS (SELECT day, number FROM calls WHERE day = $1 AND number = $10 AND owner = $11 FOR SHARE),
-                   added AS (INSERT INTO changes (day, call, path, shown, before_sha256, before_bytes, before_mode,
-                                                  after_sha256, after_bytes, after_mode)
-                       SELECT place.day, place.number, one.path, one.shown, one.b, one.bb, one.bm, one.a, one.ab, one.am
-                       FROM place, unnest($2::bytea[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
-                                          $8::bigint[], $9::bigint[])
-                           WITH ORDINALITY AS one (path, shown, b, bb, bm, a, ab, am, place)
-                       ORDER BY one.place)
-                   SELECT FROM place";
-        let row = self
-            .shared
-            .db
-            .row(
-                "record a change",
-                sql,
-                values![
-                    day,
-                    paths,
-                    shown,
-                    before.digests,
-                    before.bytes,
-                    before.modes,
-                    after.digests,
-                    after.bytes,
-                    after.modes,
-                    number,
-                    self.shared.instances.id
-                ],
-            )
-            .await?;
-        match row {
-            Some(_) => Ok(()),
-            None => Err(StoreError::Conflict(format!("call {call} belongs to another instance"))),
-        }
+        record(&self.shared, call, changes, None).await
     }
 
     async fn changes(&self, call: &CallId) -> Result<Vec<FileChange>, StoreError> {
@@ -173,4 +128,61 @@ impl Changes for PostgresStore {
             .await?;
         Ok(rows.iter().map(change).collect())
     }
+}
+
+/// Adds to the changes of a call of this run, or of the one that has the workspace of the fence.
+pub(crate) async fn record(
+    shared: &Shared,
+    call: &CallId,
+    changes: Vec<FileChange>,
+    fence: Option<&Fence>,
+) -> Result<(), StoreError> {
+    let bytes = |path: fn(&FileChange) -> &Path| -> Vec<&[u8]> {
+        changes
+            .iter()
+            .map(|change| path(change).as_os_str().as_bytes())
+            .collect()
+    };
+    let (paths, shown) = (bytes(|change| &change.path), bytes(|change| &change.shown));
+    let before = Side::of(changes.iter().map(|change| change.before.as_ref()));
+    let after = Side::of(changes.iter().map(|change| change.after.as_ref()));
+    let unknown = || StoreError::NotFound(format!("call {call}"));
+    let (day, number) = place(&shared.db, call).await?.ok_or_else(unknown)?;
+    // The call stays this run's until the changes are there: who has taken it over goes by what is recorded.
+    let sql = "place AS (SELECT day, number FROM held, calls WHERE day = $1 AND number = $10 AND owner = $11
+                       AND coalesce(held.workspace, calls.workspace) = calls.workspace FOR SHARE OF calls),
+               added AS (INSERT INTO changes (day, call, path, shown, before_sha256, before_bytes, before_mode,
+                                              after_sha256, after_bytes, after_mode)
+                   SELECT place.day, place.number, one.path, one.shown, one.b, one.bb, one.bm, one.a, one.ab, one.am
+                   FROM place, unnest($2::bytea[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
+                                      $8::bigint[], $9::bigint[])
+                       WITH ORDINALITY AS one (path, shown, b, bb, bm, a, ab, am, place)
+                   ORDER BY one.place)
+               SELECT FROM place";
+    let owner = fence.map_or(&shared.instances.id, |fence| &fence.run);
+    let row = fence::row_of(
+        &shared.db,
+        "record a change",
+        fence,
+        sql,
+        values![
+            day,
+            paths,
+            shown,
+            before.digests,
+            before.bytes,
+            before.modes,
+            after.digests,
+            after.bytes,
+            after.modes,
+            number,
+            owner.as_str()
+        ],
+    )
+    .await?;
+    if row.is_some() {
+        return Ok(());
+    }
+    fence::check(fence, &shared.db).await?;
+    Err(StoreError::Conflict(format!("call {call} belongs to another instance")))
 }

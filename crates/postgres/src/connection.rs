@@ -22,7 +22,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 
-use crate::error::{doing, gave_way, is_unanswered, outcome_of, too_late, unanswered};
+use crate::error::{doing, gave_way, is_unanswered, too_late};
 use crate::options::PostgresOptions;
 use crate::values::Values;
 
@@ -40,10 +40,12 @@ pub(crate) struct Database {
     pool: Pool,
     limit: Duration,
     tls: Option<MakeRustlsConnect>,
+    /// What rarely changes and is waited for is told to the other processes.
+    notifies: bool,
 }
 
 /// Reads where the database is and how it is reached.
-fn config(options: &PostgresOptions) -> Result<Config, StoreError> {
+pub(crate) fn config(options: &PostgresOptions) -> Result<Config, StoreError> {
     let what = "read the address of the database";
     // What is verified is for `rustls` to say, and it verifies all there is: so these two are one more way to ask for TLS.
     let mut address = options.address.clone();
@@ -90,7 +92,12 @@ impl Database {
             .recycle_timeout(Some(limit))
             .build()
             .map_err(|error| failed("make a pool of connections", error))?;
-        Ok(Self { pool, limit, tls })
+        Ok(Self {
+            pool,
+            limit,
+            tls,
+            notifies: options.notifies,
+        })
     }
 
     /// Has everything take longer, but for getting a connection.
@@ -105,6 +112,7 @@ impl Database {
         let client = match timeout_at(deadline, self.pool.get()).await {
             Err(_) => return Err(too_late(what, self.limit)),
             Ok(Err(deadpool_postgres::PoolError::Backend(error))) => return Err(doing(what, error)),
+            Ok(Err(deadpool_postgres::PoolError::Timeout(_))) => return Err(too_late(what, self.limit)),
             Ok(Err(error)) => return Err(failed(format!("{what} in PostgreSQL"), error)),
             Ok(Ok(client)) => client,
         };
@@ -114,6 +122,7 @@ impl Database {
             what,
             deadline,
             limit: self.limit,
+            notifies: self.notifies,
             is_unfit: false,
             is_asked: false,
         })
@@ -174,7 +183,10 @@ impl Database {
             return outcome;
         }
         let until = Instant::now() + self.limit;
-        while matches!(outcome, Err(StoreError::Failed { .. })) && Instant::now() < until {
+        let has_failed = |outcome: &Result<T, StoreError>| {
+            matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Failed { .. }))
+        };
+        while has_failed(&outcome) && Instant::now() < until {
             tokio::time::sleep(AGAIN_DELAY).await;
             outcome = work(true).await;
         }
@@ -206,6 +218,8 @@ pub(crate) struct Session {
     what: &'static str,
     deadline: Instant,
     limit: Duration,
+    /// As [`Database`] has it.
+    pub(crate) notifies: bool,
     /// An answer is missing, or a transaction is open.
     is_unfit: bool,
     /// The server has been asked and has not answered yet.
@@ -230,9 +244,9 @@ impl Session {
         match answer {
             Ok(answer) => {
                 self.is_asked = false;
-                answer.map_err(|error| outcome_of(self.what, error))
+                answer.map_err(|error| doing(self.what, error))
             }
-            Err(_) => Err(unanswered(self.what, self.limit)),
+            Err(_) => Err(too_late(self.what, self.limit)),
         }
     }
 

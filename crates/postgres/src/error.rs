@@ -1,62 +1,75 @@
 //! How failures of the database become a [`StoreError`], and which of them pass when the same is tried again.
 //!
-//! *Invariant:* every error says what was attempted; a full disk is always `Full`.
+//! *Invariant:* every error says what was attempted; a full disk is always `Full`, and a database that gives no answer, for whatever
+//! reason, is always `Unavailable`. Of what was asked of such a one nobody knows whether it is done.
 
-use std::fmt;
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 
+/// What a server says that ends, begins, or has no place for one more connection; and that it has given up what took too long.
+const AWAY: [SqlState; 6] = [
+    SqlState::ADMIN_SHUTDOWN,
+    SqlState::CRASH_SHUTDOWN,
+    SqlState::CANNOT_CONNECT_NOW,
+    SqlState::TOO_MANY_CONNECTIONS,
+    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+    SqlState::QUERY_CANCELED,
+];
+
+/// The class of codes that tell of connections.
+const CONNECTIONS: &str = "08";
+
 /// Says what was attempted with the database.
 pub(crate) fn doing(what: &str, error: tokio_postgres::Error) -> StoreError {
     let context = format!("{what} in PostgreSQL");
     match error.as_db_error() {
         Some(told) if *told.code() == SqlState::DISK_FULL => StoreError::Full(format!("{context}: {}", told.message())),
+        Some(told) if AWAY.contains(told.code()) || told.code().code().starts_with(CONNECTIONS) => {
+            StoreError::Unavailable(format!("{context}: {}", told.message()))
+        }
+        None if is_lost(&error) => StoreError::Unavailable(format!("{context}: {}", causes(&error))),
         Some(_) | None => failed(context, error),
     }
 }
 
+/// Says whether there is no connection, or none any more.
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        if deeper.is::<io::Error>() {
+            return true;
+        }
+        cause = deeper.source();
+    }
+    error.is_closed()
+}
+
+/// Writes an error with what it came from.
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text = format!("{text}: {deeper}");
+        cause = deeper.source();
+    }
+    text
+}
+
 pub(crate) fn too_late(what: &str, limit: Duration) -> StoreError {
-    let context = format!("{what} in PostgreSQL");
-    failed(context, format!("there was no answer for {} ms", limit.as_millis()))
-}
-
-/// Why there was no answer: what was asked may be done or not, now or in a moment.
-#[derive(Debug)]
-struct Unanswered(String);
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unanswered {}
-
-/// As [`too_late`], of what the server was asked to do.
-pub(crate) fn unanswered(what: &str, limit: Duration) -> StoreError {
-    let why = format!("there was no answer for {} ms", limit.as_millis());
-    failed(format!("{what} in PostgreSQL"), Unanswered(why))
-}
-
-/// As [`doing`], of what the server was asked to do: a connection that is lost meanwhile says nothing about it.
-pub(crate) fn outcome_of(what: &str, error: tokio_postgres::Error) -> StoreError {
-    let ended = [
-        SqlState::ADMIN_SHUTDOWN,
-        SqlState::CRASH_SHUTDOWN,
-        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-    ];
-    match error.code() {
-        Some(code) if !ended.contains(code) => doing(what, error),
-        _ => failed(format!("{what} in PostgreSQL"), Unanswered(error.to_string())),
-    }
+    StoreError::Unavailable(format!(
+        "{what} in PostgreSQL: there was no answer for {} ms",
+        limit.as_millis()
+    ))
 }
 
 /// Says whether it is not known what became of what was asked.
 pub(crate) fn is_unanswered(error: &StoreError) -> bool {
-    matches!(error, StoreError::Failed { source, .. } if source.is::<Unanswered>())
+    matches!(error, StoreError::Unavailable(_))
 }
 
 fn state(error: &StoreError) -> Option<&SqlState> {

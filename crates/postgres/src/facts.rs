@@ -6,7 +6,8 @@ use toolgate_model::{Facts, SessionKey};
 use toolgate_store::codec::decode;
 use toolgate_store::{SessionFacts, StoreError};
 
-use crate::store::PostgresStore;
+use crate::fence::{self, Fence};
+use crate::store::{PostgresStore, Shared};
 use crate::text::{key, plain};
 use crate::values::values;
 
@@ -49,14 +50,20 @@ impl SessionFacts for PostgresStore {
 
     async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError> {
         self.shared.flush().await?;
-        let sql = "WITH gone AS (DELETE FROM facts WHERE workspace = $1 AND session = $2 RETURNING TRUE)
-                   SELECT count(*) FROM gone";
-        let (workspace, session) = (key(&session.workspace), key(session.session.as_str()));
-        let row = self
-            .shared
-            .db
-            .row("forget a session's facts", sql, values![workspace, session])
-            .await?;
-        Ok(row.map_or(0, |row| usize::try_from(row.get::<_, i64>(0)).unwrap_or(0)))
+        forget(&self.shared, session, None).await
+    }
+}
+
+/// Deletes the facts of a session.
+pub(crate) async fn forget(shared: &Shared, session: &SessionKey, fence: Option<&Fence>) -> Result<usize, StoreError> {
+    let sql = "gone AS (DELETE FROM facts USING held WHERE facts.workspace = $1 AND session = $2 RETURNING TRUE)
+               SELECT (SELECT count(*) FROM gone) FROM held";
+    let (workspace, session) = (key(&session.workspace), key(session.session.as_str()));
+    let what = "forget a session's facts";
+    let row = fence::row_of(&shared.db, what, fence, sql, values![workspace, session]).await?;
+    match (row, fence) {
+        (Some(row), _) => Ok(usize::try_from(row.get::<_, i64>(0)).unwrap_or(0)),
+        (None, Some(fence)) => Err(fence.broken()),
+        (None, None) => Ok(0),
     }
 }

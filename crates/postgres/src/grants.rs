@@ -66,17 +66,31 @@ pub(crate) async fn hold(session: &mut Session, ids: impl Iterator<Item = &Grant
     session.rows(sql, values![ids]).await.map(drop)
 }
 
-/// Counts a use of each grant, or of none; returns those that cannot be used. Holds them first.
-pub(crate) async fn use_in(session: &mut Session, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
+/// Counts a use of each grant, or of none; returns those that cannot be used, or that do not hold. Holds them first.
+pub(crate) async fn use_in(
+    session: &mut Session,
+    ids: &[GrantId],
+    now: Timestamp,
+    holds: impl Fn(&Grant) -> bool,
+) -> Result<Vec<GrantId>, StoreError> {
     hold(session, ids.iter()).await?;
-    count_uses(session, ids, now).await
+    count(session, ids, now, holds).await
 }
 
-/// As [`use_in`], of grants that are held.
+/// As [`use_in`], of grants that are held, whatever they hold for.
 pub(crate) async fn count_uses(
     session: &mut Session,
     ids: &[GrantId],
     now: Timestamp,
+) -> Result<Vec<GrantId>, StoreError> {
+    count(session, ids, now, |_| true).await
+}
+
+async fn count(
+    session: &mut Session,
+    ids: &[GrantId],
+    now: Timestamp,
+    holds: impl Fn(&Grant) -> bool,
 ) -> Result<Vec<GrantId>, StoreError> {
     let (mut gone, mut used) = (Vec::new(), Vec::with_capacity(ids.len()));
     for id in ids {
@@ -84,7 +98,7 @@ pub(crate) async fn count_uses(
             .row("SELECT content FROM grants WHERE id = $1", values![key(id.as_str())])
             .await?;
         let grant = row.as_ref().map(read).transpose()?;
-        match grant.filter(|grant| !grant.is_over(now)) {
+        match grant.filter(|grant| !grant.is_over(now) && holds(grant)) {
             Some(grant) => used.push(grant),
             None => gone.push(id.clone()),
         }

@@ -4,7 +4,11 @@
 //! as long as one lasts, by a clock of their own and while they reached the database: when it was away nobody could renew, and
 //! when its clock was put forward all leases were over at once.
 //!
-//! *Invariant:* a run is forgotten when no unfinished call is left of it, and its row stays for a day even then: should it come
+//! *Invariant:* a run that is doubted, because its connection broke, is dead once its lease is over, which is a moment after that. Of a
+//! doubt from before the database was last away nothing is known to have come of it: then it takes a lease as well.
+//!
+//! *Invariant:* a run is forgotten when no unfinished call is left of it, but for those that wait for the next holder of
+//! their workspace, and its row stays for a day even then: should it come
 //! back, it says how many of its notes are stored.
 
 use std::collections::HashMap;
@@ -26,13 +30,33 @@ pub(crate) struct Instances {
     /// How statements name this run.
     pub(crate) id: String,
     lease: Duration,
-    /// The leases of all runs, and since when each is the same; none from before the database was last away.
-    seen: Mutex<HashMap<String, (String, Instant)>>,
+    seen: Mutex<Seen>,
+    /// Held by who looks, so that nobody puts what it saw before in the place of what another one has seen since.
+    looking: tokio::sync::Mutex<()>,
     /// The runs of those that count as dead here, if their leases are over.
     silent: Mutex<Vec<String>>,
     has_dead: AtomicBool,
     /// Dead runs are to be forgotten at the next renewal.
     forgets: AtomicBool,
+    /// Others write through this process, so that somebody waits for the end of what the dead leave.
+    serves: AtomicBool,
+}
+
+/// What was seen of leases since the database was last away.
+#[derive(Default)]
+struct Seen {
+    /// The leases of all runs, and since when each is the same.
+    leases: HashMap<String, (String, Instant)>,
+    /// Since when the database has been there.
+    since: Option<Instant>,
+}
+
+impl Seen {
+    /// Says whether a run is dead whose lease is over and has been the same since a moment.
+    fn is_silent(&self, now: Instant, since: Instant, is_doubted: bool, lease: Duration) -> bool {
+        let was_seen_to_come = self.since.is_some_and(|there| since > there);
+        now - since >= lease || is_doubted && was_seen_to_come
+    }
 }
 
 impl Instances {
@@ -42,13 +66,15 @@ impl Instances {
             id: key(instance.as_str()),
             lease,
             seen: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
             silent: Mutex::default(),
             has_dead: AtomicBool::new(false),
             forgets: AtomicBool::new(false),
+            serves: AtomicBool::new(false),
         };
         let sql = "INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, noted = 0, forgotten = NULL
+                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, doubted = FALSE, noted = 0, forgotten = NULL
                    WHERE own.lease_until <= clock_timestamp() RETURNING TRUE";
         let what = "register this run of the service";
         if db
@@ -62,7 +88,11 @@ impl Instances {
         Ok(this)
     }
 
-    fn lease_millis(&self) -> i64 {
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) fn lease_millis(&self) -> i64 {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
@@ -74,16 +104,28 @@ impl Instances {
     /// Renews the lease, forgets the dead if that was asked for, and looks for others.
     pub(crate) async fn renew(&self, db: &Database) -> Result<(), StoreError> {
         let renewed = self.try_renew(db).await;
-        if renewed.is_err() {
-            self.seen.lock().clear();
+        self.unless_away(renewed)
+    }
+
+    /// Looks which runs are dead.
+    pub(crate) async fn look(&self, db: &Database) -> Result<(), StoreError> {
+        let looked = self.try_look(db).await;
+        self.unless_away(looked)
+    }
+
+    /// While the database is away nobody can renew: what was seen of leases before says nothing.
+    fn unless_away(&self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+        if outcome.is_err() {
+            *self.seen.lock() = Seen::default();
             self.silent.lock().clear();
         }
-        renewed
+        outcome
     }
 
     async fn try_renew(&self, db: &Database) -> Result<(), StoreError> {
         let sql = "WITH old AS (SELECT lease_until <= clock_timestamp() AS is_over FROM instances WHERE id = $1 FOR UPDATE)
-                   UPDATE instances SET lease_until = clock_timestamp() + $2 * interval '1 millisecond', forgotten = NULL
+                   UPDATE instances SET lease_until = clock_timestamp() + $2 * interval '1 millisecond', doubted = FALSE,
+                       forgotten = NULL
                    FROM old WHERE id = $1 RETURNING old.is_over";
         let lease = self.lease_millis();
         let values = values![self.id, lease];
@@ -101,13 +143,15 @@ impl Instances {
             // Not those of which calls are left: nobody would look after them any more.
             let sql = "UPDATE instances SET forgotten = clock_timestamp()
                        WHERE id = ANY ($1) AND lease_until <= clock_timestamp() AND forgotten IS NULL
-                           AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL)";
+                           AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
+                               AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
+                                   AND workspaces.owner IS DISTINCT FROM instances.id))";
             db.rows("forget dead runs", sql, values![self.silent()]).await?;
             let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
                            AND lease_until <= clock_timestamp()";
             db.rows("forget dead runs", sql, values![]).await?;
         }
-        self.look(db).await
+        self.try_look(db).await
     }
 
     /// Returns how many notes of this run are stored; `known` of them at least. The row is made if it is not there any more.
@@ -121,27 +165,45 @@ impl Instances {
         Ok(row.map_or(known, |row| row.get(0)))
     }
 
-    async fn look(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "SELECT id, lease_until::text, lease_until <= clock_timestamp(), forgotten IS NULL FROM instances";
+    async fn try_look(&self, db: &Database) -> Result<(), StoreError> {
+        let _looking = db.turn("look for dead runs", &self.looking).await?;
+        let sql =
+            "SELECT id, lease_until::text, lease_until <= clock_timestamp(), doubted, forgotten IS NULL FROM instances";
         let rows = db.rows("look for dead runs", sql, values![]).await?;
         let (now, mut leases, mut silent, mut has_dead) = (Instant::now(), HashMap::new(), Vec::new(), false);
         let mut seen = self.seen.lock();
+        seen.since.get_or_insert(now);
         for row in rows {
             let (id, until): (String, String) = (row.get(0), row.get(1));
             let since = seen
+                .leases
                 .get(&id)
                 .filter(|(same, _)| *same == until)
                 .map_or(now, |(_, since)| *since);
-            if row.get(2) && now - since >= self.lease {
+            if row.get(2) && seen.is_silent(now, since, row.get(3), self.lease) {
                 silent.push(id.clone());
-                has_dead |= row.get::<_, bool>(3);
+                has_dead |= row.get::<_, bool>(4);
             }
             leases.insert(id, (until, since));
         }
-        *seen = leases;
+        seen.leases = leases;
         *self.silent.lock() = silent;
         self.has_dead.store(has_dead, Ordering::Release);
         Ok(())
+    }
+
+    /// Says that others write through this process; from now on.
+    pub(crate) fn serve(&self) {
+        self.serves.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn serves(&self) -> bool {
+        self.serves.load(Ordering::Acquire)
+    }
+
+    /// Takes in that a lease was renewed just now.
+    pub(crate) fn renewed(&self, id: String, until: String) {
+        self.seen.lock().leases.insert(id, (until, Instant::now()));
     }
 
     /// Says whether another run was found dead when the lease was last renewed.

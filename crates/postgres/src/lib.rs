@@ -3,7 +3,7 @@
 //! *Invariant:* the traits are those of [`toolgate_store`], and so is whatever needs no database: how changes of calls are made
 //! ready, how the audit is chained, how outputs are named. Only gateways use this crate; a worker has no database. Every change is
 //! one transaction; what it has to tell goes to the outbox with it, and is numbered and chained behind it. Nothing is kept in
-//! a session of the database, and nothing is notified: a pooler in transaction mode may stand in between.
+//! a session of the database that more depends on than how soon something is heard: a pooler in transaction mode may stand in between.
 //!
 //! In reading order:
 //!
@@ -11,14 +11,17 @@
 //! - `connection`: the pool, statements and transactions with a bounded time, what is tried again;
 //! - `doubts`: what is known of changes without an answer;
 //! - `schema` with `migrations/`, `partitions`: the tables, their versions, and the days that calls are kept by;
-//! - `instances`: which runs of the service are alive;
+//! - `instances`: which runs of the service are alive; `fence`: that a run still has the workspace that it writes for;
 //! - `sequencer`: from the outbox to audit and journal;
 //! - `notes` with `live`: what is stored without anybody waiting for it;
-//! - `store`: one run's view of a database, and the tasks that work for it;
-//! - `calls` with `sessions`, `prompts` with `grants` and `approvers`, `facts`, `journal`, `audit`, `workspaces`, `changes`: one file for each trait;
+//! - `store` with `listening`: one run's view of a database, and the tasks that work for it;
+//! - `calls` with `adoption` and `sessions`, `prompts` with `settling`, `grants` and `approvers`, `facts`, `journal`, `audit`, `workspaces`, `changes`: one file for each trait;
 //! - `outputs` with `parts`: stored outputs, and where their bytes are;
+//! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `outputs_for`: their outputs; `reaper`: what
+//!   the dead among them left;
 //! - `query`, `retention`: listings by pages, and how old calls go.
 
+mod adoption;
 mod approvers;
 mod audit;
 mod calls;
@@ -27,21 +30,28 @@ mod connection;
 mod doubts;
 mod error;
 mod facts;
+mod fence;
 mod grants;
+mod holds;
 mod instances;
 mod journal;
+mod ledger;
+mod listening;
 mod live;
 mod notes;
 mod options;
 mod outputs;
+mod outputs_for;
 mod partitions;
 mod parts;
 mod prompts;
 mod query;
+mod reaper;
 mod retention;
 mod schema;
 mod sequencer;
 mod sessions;
+mod settling;
 mod store;
 mod text;
 mod values;

@@ -2,8 +2,8 @@
 //! of anything stored, and the ends of outputs whose writers went away.
 //!
 //! *Invariant:* notes are stored in their order, one portion at a time, each note once: a portion is counted in the row of this
-//! run in its own transaction, so after a commit of which the answer is missing that row tells whether it was one. A note
-//! leaves the queue when it is stored; who must come after it waits for that.
+//! run in its own transaction, so after a commit of which the answer is missing that row tells whether it was one. So it is with
+//! notes of runs without a database, which keep their queues themselves. A note leaves the queue when it is stored; who must come after it waits for that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,6 +17,7 @@ use toolgate_store::outbox::Entry;
 use toolgate_store::overlay::Overlay;
 
 use crate::connection::Database;
+use crate::fence::{self, Fence};
 use crate::instances::Instances;
 use crate::live::LiveOutputs;
 use crate::sequencer::entries;
@@ -196,7 +197,7 @@ impl Notes {
             let done = from + portion.len() as u64;
             // Until it is known to be stored: also if whoever waits for it goes away.
             *is_unsure = true;
-            if store(db, instances, from, done, portion).await? {
+            if store(db, &instances.id, from, done, portion, None).await? {
                 *is_unsure = false;
                 self.stored(done);
             }
@@ -255,10 +256,11 @@ impl Portion {
 /// came may still be on its way: then this one waits for it here, and is not what comes next.
 async fn store(
     db: &Database,
-    instances: &Instances,
+    run: &str,
     from: u64,
     done: u64,
     notes: Vec<Note>,
+    fence: Option<&Fence>,
 ) -> Result<bool, StoreError> {
     let Portion {
         facts,
@@ -273,7 +275,7 @@ async fn store(
     let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
     let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
     let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
-    let sql = "WITH mine AS (UPDATE instances SET noted = $2 WHERE id = $1 AND noted = $11 RETURNING TRUE),
+    let sql = "mine AS (UPDATE instances SET noted = $2 FROM held WHERE id = $1 AND noted = $11 RETURNING TRUE),
                kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
                    SELECT fact.*, clock_timestamp() FROM mine, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS fact
                    ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),
@@ -282,24 +284,55 @@ async fn store(
                    WHERE outputs.id = one.id AND NOT outputs.complete),
                told AS (INSERT INTO outbox (entries) SELECT $10 FROM mine WHERE $10::text IS NOT NULL)
                SELECT TRUE FROM mine";
-    let row = db
-        .row(
-            "store notes",
-            sql,
-            values![
-                instances.id,
-                signed(done),
-                workspaces,
-                sessions,
-                names,
-                full,
-                jsons,
-                outputs,
-                lines,
-                told,
-                signed(from)
-            ],
-        )
-        .await?;
+    let row = fence::row_of(
+        db,
+        "store notes",
+        fence,
+        sql,
+        values![
+            run,
+            signed(done),
+            workspaces,
+            sessions,
+            names,
+            full,
+            jsons,
+            outputs,
+            lines,
+            told,
+            signed(from)
+        ],
+    )
+    .await?;
     Ok(row.is_some())
+}
+
+/// Stores notes of a run without a database, which numbers them from 1: those that it has not stored before.
+///
+/// # Errors
+/// `Conflict` if the notes before them are not stored.
+pub(crate) async fn store_for(db: &Database, fence: &Fence, first: u64, notes: Vec<Note>) -> Result<(), StoreError> {
+    let what = "look which notes are stored";
+    let before = first.saturating_sub(1);
+    let last = before + notes.len() as u64;
+    let mut done = before;
+    while done < last {
+        let rest = notes.iter().skip(usize::try_from(done - before).unwrap_or(usize::MAX));
+        let portion: Vec<Note> = rest.take(NOTES_PER_PORTION).cloned().collect();
+        let next = done + portion.len() as u64;
+        if store(db, &fence.run, done, next, portion, Some(fence)).await? {
+            done = next;
+            continue;
+        }
+        fence.check(db).await?;
+        let sql = "SELECT noted FROM instances WHERE id = $1";
+        let row = db.row(what, sql, values![fence.run]).await?;
+        let noted = row.map(|row| unsigned(row.get(0))).ok_or_else(|| fence.broken())?;
+        if noted < before {
+            let why = format!("note {first} of a run comes after {noted}: those between are missing");
+            return Err(StoreError::Conflict(why));
+        }
+        done = noted;
+    }
+    Ok(())
 }

@@ -21,12 +21,17 @@ pub struct PostgresOptions {
     pub time_limit: Duration,
     /// How long a run of the service counts as alive that is not heard of.
     pub lease: Duration,
+    /// Whether processes tell each other at once when prompts and grants change, by LISTEN and NOTIFY. That takes one connection
+    /// more, straight to the server: through a pooler in transaction mode nothing is heard, and then what others have changed is
+    /// found by looking, half a second later at most.
+    pub notifies: bool,
     /// What keeps the audit.
     pub recorder: Recorder,
 }
 
 impl PostgresOptions {
-    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, an audit without a key.
+    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, notifications, an
+    /// audit without a key.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -34,6 +39,7 @@ impl PostgresOptions {
             connections: 16,
             time_limit: Duration::from_secs(10),
             lease: Duration::from_secs(30),
+            notifies: true,
             recorder: Recorder::default(),
         }
     }
@@ -48,6 +54,7 @@ impl fmt::Debug for PostgresOptions {
             connections,
             time_limit,
             lease,
+            notifies,
             recorder: _,
         } = self;
         f.debug_struct("PostgresOptions")
@@ -55,6 +62,7 @@ impl fmt::Debug for PostgresOptions {
             .field("connections", connections)
             .field("time_limit", time_limit)
             .field("lease", lease)
+            .field("notifies", notifies)
             .finish_non_exhaustive()
     }
 }

@@ -39,19 +39,19 @@ const OUTPUTS_PER_DELETE: i64 = 64;
 
 /// The owner of an output as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Origin {
-    call: CallId,
-    session: SessionId,
-    workspace: String,
+pub(crate) struct Origin {
+    pub(crate) call: CallId,
+    pub(crate) session: SessionId,
+    pub(crate) workspace: String,
 }
 
 /// The columns that [`info`] takes, with the number that pages go by; `silent` as in [`is_dead`].
-fn columns(silent: &str) -> String {
+pub(crate) fn columns(silent: &str) -> String {
     let dead = is_dead("instance", silent);
     format!("number, id, origin, bytes, lines, sha256, complete OR {dead} AS is_complete, created")
 }
 
-fn info(row: &Row) -> Result<OutputInfo, StoreError> {
+pub(crate) fn info(row: &Row) -> Result<OutputInfo, StoreError> {
     let Origin {
         call,
         session,

@@ -10,7 +10,7 @@ use toolgate_model::OutputId;
 use toolgate_store::StoreError;
 use toolgate_store::codec::{signed, unsigned};
 
-use crate::connection::Database;
+use crate::connection::{Database, Session, retrying};
 use crate::text::key;
 use crate::values::values;
 
@@ -55,6 +55,11 @@ impl End {
 /// # Errors
 /// `Conflict` if it does not end there, or counts as complete.
 pub(crate) async fn append(db: &Database, id: &OutputId, end: End, piece: &[u8]) -> Result<End, StoreError> {
+    retrying(|| async { append_in(&mut db.session("write to an output").await?, id, end, piece).await }).await
+}
+
+/// As [`append`], within a transaction.
+pub(crate) async fn append_in(session: &mut Session, id: &OutputId, end: End, piece: &[u8]) -> Result<End, StoreError> {
     let room = usize::try_from(HEAD_BYTES.saturating_sub(end.bytes)).unwrap_or(0);
     let (head, rest) = piece.split_at(room.min(piece.len()));
     let place = end.bytes + head.len() as u64;
@@ -84,9 +89,8 @@ pub(crate) async fn append(db: &Database, id: &OutputId, end: End, piece: &[u8])
              FROM grown, unnest($7::bigint[], $8::bytea[]) AS one (start, content))
          SELECT TRUE FROM grown"
     );
-    let row = db
+    let row = session
         .row(
-            "write to an output",
             &sql,
             values![
                 key(id.as_str()),

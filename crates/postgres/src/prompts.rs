@@ -1,4 +1,4 @@
-//! Prompts, decisions, and the grants that decisions leave behind.
+//! Prompts, and the grants that decisions leave behind; how prompts end is in `settling`.
 //!
 //! *Invariant:* a prompt that is not open is never changed again; the check and the change share one transaction, and the row is
 //! held in between. Locks are taken in one order: the workspace, its prompts by their ids, grants by theirs. Who opens a prompt
@@ -8,52 +8,75 @@
 //! have taken the call over. One that is opened
 //! again because there was no answer is open.
 //!
-//! The workspace is locked by its name, not by a row of `workspaces`: prompts are opened for workspaces that have none yet.
+//! The workspace is locked by its name, not by its row of `workspaces`, which has none of those that a run with a database works in;
+//! what is fenced has locked that row before, and the call next. Who asks for a run without a database is judged by what is stored.
+//!
+//! What is told in the outbox here is told to the other processes, too: somebody waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio_postgres::Row;
 use toolgate_model::{
     Approval, CallRecord, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState, SessionKey, Timestamp,
 };
 use toolgate_store::audit::Fact;
 use toolgate_store::codec::{decode, encode, unsigned};
+use toolgate_store::ledger::Hold;
 use toolgate_store::outbox::{Entry, Outbox};
 use toolgate_store::{AskedPrompt, Interest, PromptFilter, Prompts, Settled, Settlement, StoreError, events};
 
 use crate::connection::{Session, retrying};
+use crate::fence::{self, Fence};
+use crate::listening::NOTIFYING;
 use crate::partitions::place_in;
 use crate::query::Query;
 use crate::sequencer::entries;
+use crate::settling::{Decisions, settle};
 use crate::store::{PostgresStore, Shared};
 use crate::text::{Key, key, plain};
 use crate::values::values;
 use crate::{approvers, grants};
 
 /// Holds a workspace's prompts until the transaction ends.
-async fn hold_workspace(session: &mut Session, workspace: &str) -> Result<(), StoreError> {
+pub(crate) async fn hold_workspace(session: &mut Session, workspace: &str) -> Result<(), StoreError> {
     let sql = "SELECT pg_advisory_xact_lock(75, hashtext($1))";
     session.rows(sql, values![key(workspace)]).await.map(drop)
 }
 
-async fn tell(session: &mut Session, mut outbox: Outbox) -> Result<(), StoreError> {
+/// Puts what a change has to tell into the outbox.
+pub(crate) async fn tell(session: &mut Session, mut outbox: Outbox) -> Result<(), StoreError> {
     if let Some(told) = entries(outbox.take())? {
-        session
-            .run("INSERT INTO outbox (entries) VALUES ($1)", values![told])
-            .await?;
+        let sql = match session.notifies {
+            true => NOTIFYING,
+            false => "INSERT INTO outbox (entries) VALUES ($1)",
+        };
+        session.run(sql, values![told]).await?;
     }
     Ok(())
 }
 
-/// Makes sure that the call of a prompt stays its owner's until the transaction ends, if there is such a call.
-async fn hold_call(session: &mut Session, prompt: &Prompt) -> Result<(), StoreError> {
-    let Some((day, number)) = place_in(session, &prompt.call).await? else {
-        return Ok(());
+/// Makes sure that the call of a prompt stays its owner's until the transaction ends, if there is such a call; behind a fence there
+/// must be one of that workspace and session.
+async fn hold_call(session: &mut Session, prompt: &Prompt, fence: Option<&Fence>) -> Result<(), StoreError> {
+    let row = match place_in(session, &prompt.call).await? {
+        None => None,
+        Some((day, number)) => {
+            let sql = "SELECT owner, workspace, session FROM calls WHERE day = $1 AND number = $2 FOR SHARE";
+            session.row(sql, values![day, number]).await?
+        }
     };
-    let sql = "SELECT owner FROM calls WHERE day = $1 AND number = $2 FOR SHARE";
-    let row = session.row(sql, values![day, number]).await?;
+    if let Some(fence) = fence {
+        let is_there = row.as_ref().is_some_and(|row| {
+            row.get::<_, &str>(1) == fence.workspace && row.get::<_, &str>(2) == key(prompt.session.as_str())
+        });
+        if !is_there {
+            return Err(StoreError::NotFound(format!("call {}", prompt.call)));
+        }
+    }
     let owner = row.map(|row| row.get::<_, String>(0));
     match owner.is_none_or(|owner| owner == key(prompt.owner.as_str())) {
         true => Ok(()),
@@ -94,9 +117,13 @@ async fn open_in(
     prompt: &Prompt,
     asker: Option<&str>,
     judged_by: Option<&BTreeSet<GrantId>>,
+    fence: Option<&Fence>,
     is_doubtful: bool,
 ) -> Result<Vec<Grant>, StoreError> {
-    hold_call(session, prompt).await?;
+    if let Some(fence) = fence {
+        fence.hold(session).await?;
+    }
+    hold_call(session, prompt, fence).await?;
     hold_workspace(session, &prompt.workspace).await?;
     let json = encode("a prompt", prompt)?;
     // Before it is judged anew: what is open is not to be forgotten because a grant has come since.
@@ -104,7 +131,8 @@ async fn open_in(
         return Ok(Vec::new());
     }
     if let Some(known) = judged_by {
-        let others = grants::others(session, &prompt.owner, known).await?;
+        let mut others = grants::others(session, &prompt.owner, known).await?;
+        others.retain(|grant| fence.is_none() || grant.workspace == prompt.workspace);
         if !others.is_empty() {
             return Ok(others);
         }
@@ -138,7 +166,7 @@ async fn open_in(
 }
 
 /// Returns the prompts of some ids, held, by their ids.
-async fn hold(session: &mut Session, ids: &[&PromptId]) -> Result<BTreeMap<PromptId, Prompt>, StoreError> {
+pub(crate) async fn hold(session: &mut Session, ids: &[&PromptId]) -> Result<BTreeMap<PromptId, Prompt>, StoreError> {
     let keys: Vec<String> = ids.iter().map(|id| key(id.as_str())).collect();
     let sql = "SELECT prompt FROM prompts WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
     let rows = session.rows(sql, values![keys]).await?;
@@ -147,7 +175,7 @@ async fn hold(session: &mut Session, ids: &[&PromptId]) -> Result<BTreeMap<Promp
 }
 
 /// Changes a prompt that is held: its owner, its approvals, or its end. What is known of whoever asks goes with its end.
-async fn replace(session: &mut Session, prompt: &Prompt) -> Result<(), StoreError> {
+pub(crate) async fn replace(session: &mut Session, prompt: &Prompt) -> Result<(), StoreError> {
     let sql = "UPDATE prompts SET owner = $2, state = $3, prompt = $4, asker = CASE WHEN $5 THEN asker END,
                    revision = revision + 1 WHERE id = $1";
     let is_open = prompt.state == PromptState::Open;
@@ -166,15 +194,6 @@ async fn replace(session: &mut Session, prompt: &Prompt) -> Result<(), StoreErro
         .map(drop)
 }
 
-/// Says whether a session has open prompts besides these.
-async fn has_more(session: &mut Session, prompt: &Prompt, known: &BTreeSet<PromptId>) -> Result<bool, StoreError> {
-    let known: Vec<String> = known.iter().chain([&prompt.id]).map(|id| key(id.as_str())).collect();
-    let sql =
-        "SELECT FROM prompts WHERE state = 'open' AND workspace = $1 AND session = $2 AND NOT id = ANY ($3) LIMIT 1";
-    let (workspace, in_session) = (key(&prompt.workspace), key(prompt.session.as_str()));
-    Ok(session.row(sql, values![workspace, in_session, known]).await?.is_some())
-}
-
 async fn approve_in(session: &mut Session, id: &PromptId, approval: &Approval) -> Result<Option<Prompt>, StoreError> {
     let held = hold(session, &[id]).await?.remove(id);
     let Some(mut prompt) = held.filter(|prompt| prompt.state == PromptState::Open) else {
@@ -191,92 +210,115 @@ async fn approve_in(session: &mut Session, id: &PromptId, approval: &Approval) -
     Ok(Some(prompt))
 }
 
-/// What a decision changes.
-struct Decisions<'d> {
-    first: &'d Settlement,
-    also: &'d [Settlement],
-    grants: &'d [Grant],
-    beside: Option<&'d BTreeSet<PromptId>>,
-}
-
-async fn settle_in(session: &mut Session, workspace: &str, decisions: &Decisions<'_>) -> Result<Settled, StoreError> {
-    let Decisions {
-        first,
-        also,
-        grants,
-        beside,
-    } = *decisions;
-    hold_workspace(session, workspace).await?;
-    let ids: Vec<&PromptId> = also
-        .iter()
-        .chain([first])
-        .map(|settlement| &settlement.prompt)
-        .collect();
-    let mut held = hold(session, &ids).await?;
-    let Some(prompt) = held.remove(&first.prompt) else {
-        return Ok(Settled::Unknown);
+/// Opens a prompt.
+pub(crate) async fn open(
+    shared: &Shared,
+    prompt: &Prompt,
+    asker: Option<Value>,
+    judged_by: Option<&BTreeSet<GrantId>>,
+    fence: Option<&Fence>,
+    is_repeated: bool,
+) -> Result<Vec<Grant>, StoreError> {
+    let (db, asker) = (&shared.db, asker.map(|asker| asker.to_string()));
+    let open = async |is_doubtful: bool| {
+        let mut session = db.begin("store a prompt").await?;
+        let opened = open_in(&mut session, prompt, asker.as_deref(), judged_by, fence, is_doubtful);
+        let opened = opened.await;
+        session.end(opened).await
     };
-    if prompt.state != PromptState::Open {
-        return Ok(Settled::Before(Box::new(prompt)));
-    }
-    if let Some(known) = beside
-        && has_more(session, &prompt, known).await?
-    {
-        return Ok(Settled::Overtaken);
-    }
-    let mut outbox = Outbox::default();
-    let made = grants.iter().map(|grant| grant.id.clone()).collect();
-    let mut prompts = vec![close(session, &mut outbox, prompt, first, made).await?];
-    for grant in grants {
-        grants::add(session, grant).await?;
-    }
-    // All at once and by their ids, whichever of them will be used.
-    grants::hold(session, also.iter().flat_map(|settlement| &settlement.uses)).await?;
-    for settlement in also {
-        let Some(prompt) = held
-            .remove(&settlement.prompt)
-            .filter(|prompt| prompt.state == PromptState::Open)
-        else {
-            continue;
-        };
-        let gone = grants::count_uses(session, &settlement.uses, settlement.decision.time).await?;
-        if gone.is_empty() {
-            let used = settlement.uses.clone();
-            prompts.push(close(session, &mut outbox, prompt, settlement, used).await?);
-        } else {
-            held.insert(prompt.id.clone(), prompt);
-        }
-    }
-    tell(session, outbox).await?;
-    Ok(Settled::Now { prompts })
+    let opened = db
+        .certainly(|is_repeated_here| retrying(move || open(is_repeated || is_repeated_here)))
+        .await?;
+    shared.told();
+    Ok(opened)
 }
 
-async fn close(
-    session: &mut Session,
-    outbox: &mut Outbox,
-    mut prompt: Prompt,
-    settlement: &Settlement,
-    grants: Vec<GrantId>,
-) -> Result<Prompt, StoreError> {
-    prompt.state = settlement.state;
-    prompt.decision = Some(settlement.decision.clone());
-    replace(session, &prompt).await?;
-    outbox.tell(Fact::decided(&prompt, grants));
-    outbox.tell(Entry::try_from(&events::prompt_ended(&prompt))?);
-    Ok(prompt)
+/// Replaces what is known of whoever asks; says whether there is such an open prompt.
+pub(crate) async fn replace_asker(
+    shared: &Shared,
+    id: &PromptId,
+    asker: Option<Value>,
+    fence: Option<&Fence>,
+) -> Result<bool, StoreError> {
+    let sql = "replaced AS (UPDATE prompts SET asker = $2 FROM held
+                   WHERE id = $1 AND state = 'open' AND coalesce(held.workspace, prompts.workspace) = prompts.workspace
+                   RETURNING TRUE)
+               SELECT FROM replaced";
+    let asker = asker.map(|asker| asker.to_string());
+    let id = key(id.as_str());
+    let values = values![id, asker];
+    let row = fence::row_of(&shared.db, "store who asks", fence, sql, values).await?;
+    Ok(row.is_some())
 }
 
-async fn settle(shared: &Shared, decisions: &Decisions<'_>) -> Result<Settled, StoreError> {
-    let what = "settle a prompt";
-    let Some(prompt) = get(shared, &decisions.first.prompt).await? else {
-        return Ok(Settled::Unknown);
+/// Counts a use of each grant, or of none; behind a fence, of those that hold for the run there.
+pub(crate) async fn use_grants(
+    shared: &Shared,
+    ids: &[GrantId],
+    now: Timestamp,
+    hold: Option<&Hold>,
+) -> Result<Vec<GrantId>, StoreError> {
+    let fence = hold.map(Fence::new);
+    let holds = |grant: &Grant| {
+        hold.is_none_or(|hold| {
+            let in_run = grant.scope.reach.outlasts_the_run() || grant.owner == hold.run;
+            in_run && grant.workspace == hold.workspace
+        })
     };
     retrying(|| async {
-        let mut session = shared.db.begin(what).await?;
-        let settled = settle_in(&mut session, &prompt.workspace, decisions).await;
-        session.end(settled).await
+        let mut session = shared.db.begin("count the use of a grant").await?;
+        let gone = async {
+            if let Some(fence) = &fence {
+                fence.hold(&mut session).await?;
+            }
+            grants::use_in(&mut session, ids, now, holds).await
+        }
+        .await;
+        session.end(gone).await
     })
     .await
+}
+
+/// Takes a grant back; behind a fence, one of that workspace.
+pub(crate) async fn revoke(
+    shared: &Shared,
+    id: &GrantId,
+    by: &str,
+    hold: Option<&Hold>,
+) -> Result<Option<Grant>, StoreError> {
+    let fence = hold.map(Fence::new);
+    let revoked = retrying(|| async {
+        let mut session = shared.db.begin("take a grant back").await?;
+        let revoked = async {
+            if let Some(fence) = &fence {
+                fence.hold(&mut session).await?;
+            }
+            let Some(grant) = grants::remove(&mut session, id).await? else {
+                return Ok(None);
+            };
+            // What has been done goes with the error.
+            if hold.is_some_and(|hold| hold.workspace != grant.workspace) {
+                return Err(StoreError::NotFound(format!("grant {id}")));
+            }
+            let mut outbox = Outbox::default();
+            outbox.tell(Fact::revoked(&grant, by));
+            tell(&mut session, outbox).await?;
+            Ok(Some(grant))
+        }
+        .await;
+        session.end(revoked).await
+    })
+    .await?;
+    shared.told();
+    Ok(revoked)
+}
+
+/// Returns the open prompts of some calls, held, by their ids.
+pub(crate) async fn open_of(session: &mut Session, calls: &[CallRecord]) -> Result<Vec<Prompt>, StoreError> {
+    let calls: Vec<String> = calls.iter().map(|call| key(call.id.as_str())).collect();
+    let sql = "SELECT prompt FROM prompts WHERE state = 'open' AND call = ANY ($1) ORDER BY id FOR UPDATE";
+    let rows = session.rows(sql, values![calls]).await?;
+    rows.iter().map(|row| decode("a prompt", row.get(0))).collect()
 }
 
 /// Gives the open prompts of adopted calls to their new owner.
@@ -285,10 +327,7 @@ pub(crate) async fn adopt(
     calls: &[CallRecord],
     new_owner: &InstanceId,
 ) -> Result<(), StoreError> {
-    let calls: Vec<String> = calls.iter().map(|call| key(call.id.as_str())).collect();
-    let sql = "SELECT prompt FROM prompts WHERE state = 'open' AND call = ANY ($1) ORDER BY id FOR UPDATE";
-    for row in session.rows(sql, values![calls]).await? {
-        let mut prompt: Prompt = decode("a prompt", row.get(0))?;
+    for mut prompt in open_of(session, calls).await? {
         prompt.owner = new_owner.clone();
         replace(session, &prompt).await?;
     }
@@ -304,7 +343,8 @@ fn asked_prompt(row: &Row) -> Result<AskedPrompt, StoreError> {
     })
 }
 
-async fn get(shared: &Shared, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
+/// Returns a prompt.
+pub(crate) async fn get(shared: &Shared, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
     let sql = "SELECT prompt FROM prompts WHERE id = $1";
     let row = shared.db.row("read a prompt", sql, values![key(id.as_str())]).await?;
     row.map(|row| decode("a prompt", row.get(0))).transpose()
@@ -318,22 +358,11 @@ impl Prompts for PostgresStore {
         asker: Option<Value>,
         judged_by: Option<BTreeSet<GrantId>>,
     ) -> Result<Vec<Grant>, StoreError> {
-        let (db, asker) = (&self.shared.db, asker.map(|asker| asker.to_string()));
-        let open = async |is_doubtful: bool| {
-            let mut session = db.begin("store a prompt").await?;
-            let opened = open_in(&mut session, &prompt, asker.as_deref(), judged_by.as_ref(), is_doubtful);
-            let opened = opened.await;
-            session.end(opened).await
-        };
         let doubts = &self.shared.unsure.prompts;
         let was_doubtful = doubts.begin(&prompt.id);
-        let opened = db
-            .certainly(|is_repeated| retrying(move || open(was_doubtful || is_repeated)))
-            .await;
+        let opened = open(&self.shared, &prompt, asker, judged_by.as_ref(), None, was_doubtful).await;
         doubts.end(&prompt.id, was_doubtful, &opened);
-        let opened = opened?;
-        self.shared.told();
-        Ok(opened)
+        opened
     }
 
     async fn attend(&self, interests: Vec<Interest>) -> Result<(), StoreError> {
@@ -345,14 +374,7 @@ impl Prompts for PostgresStore {
     }
 
     async fn replace_asker(&self, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {
-        let sql = "UPDATE prompts SET asker = $2 WHERE id = $1 AND state = 'open'";
-        let asker = asker.map(|asker| asker.to_string());
-        let id = key(id.as_str());
-        self.shared
-            .db
-            .rows("store who asks", sql, values![id, asker])
-            .await
-            .map(drop)
+        replace_asker(&self.shared, id, asker, None).await.map(drop)
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -431,18 +453,14 @@ impl Prompts for PostgresStore {
             grants: &grants,
             beside: beside.as_ref(),
         };
-        let settled = settle(&self.shared, &decisions).await?;
-        self.shared.told();
-        Ok(settled)
+        let Some(prompt) = get(&self.shared, &first.prompt).await? else {
+            return Ok(Settled::Unknown);
+        };
+        settle(&self.shared, &prompt.workspace, &decisions, None).await
     }
 
     async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
-        retrying(|| async {
-            let mut session = self.shared.db.begin("count the use of a grant").await?;
-            let gone = grants::use_in(&mut session, ids, now).await;
-            session.end(gone).await
-        })
-        .await
+        use_grants(&self.shared, ids, now, None).await
     }
 
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
@@ -454,22 +472,10 @@ impl Prompts for PostgresStore {
     }
 
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
-        let revoked = retrying(|| async {
-            let mut session = self.shared.db.begin("take a grant back").await?;
-            let revoked = async {
-                let revoked = grants::remove(&mut session, id).await?;
-                if let Some(grant) = &revoked {
-                    let mut outbox = Outbox::default();
-                    outbox.tell(Fact::revoked(grant, by));
-                    tell(&mut session, outbox).await?;
-                }
-                Ok(revoked)
-            }
-            .await;
-            session.end(revoked).await
-        })
-        .await?;
-        self.shared.told();
-        Ok(revoked)
+        revoke(&self.shared, id, by, None).await
+    }
+
+    fn changed_elsewhere(&self) -> Option<Arc<Notify>> {
+        self.shared.changed.clone()
     }
 }

@@ -1,4 +1,4 @@
-//! One run's view of a database: what the parts of the store are, how it is opened, and the two tasks that work for it.
+//! One run's view of a database: what the parts of the store are, how it is opened, and the tasks that work for it.
 //!
 //! *Invariant:* the tasks end with the store, the last notes stored; who closes it waits for that.
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::InstanceId;
@@ -18,6 +19,7 @@ use toolgate_store::{StoreError, Upkeep};
 use crate::connection::Database;
 use crate::doubts::Unsure;
 use crate::instances::Instances;
+use crate::listening::Listener;
 use crate::notes::Notes;
 use crate::options::PostgresOptions;
 use crate::partitions::Days;
@@ -38,6 +40,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// How long to wait at most until a lease that was not renewed is renewed.
 const RENEWAL_DELAY: Duration = Duration::from_secs(1);
+
+/// How often it is looked who is dead, while others write through this process.
+const LOOKING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One renewal may take such a part of the lease: then there is time for others before it is over.
 const TRIES_PER_LEASE: u32 = 6;
@@ -66,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) sequencer: Sequencer,
     pub(crate) names: Names,
     pub(crate) unsure: Unsure,
+    /// Notified when another process may have changed prompts or grants; none if nobody says so.
+    pub(crate) changed: Option<Arc<Notify>>,
     /// Why the end of the tasks was not clean.
     failure: Mutex<Option<StoreError>>,
 }
@@ -149,22 +156,35 @@ impl Shared {
     }
 
     async fn keep(&self, lease: Duration, stop: CancellationToken) {
-        let mut ahead = Instant::now() + AHEAD_INTERVAL;
-        let mut pause = lease / 3;
+        let (mut ahead, mut renewal) = (Instant::now() + AHEAD_INTERVAL, Instant::now() + lease / 3);
         loop {
+            let pause = match self.instances.serves() {
+                true => LOOKING_INTERVAL.min(lease / 3),
+                false => lease / 3,
+            };
+            let until = renewal.min(Instant::now() + pause);
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = sleep(pause) => {}
+                () = sleep_until(until) => {}
             }
-            pause = lease / 3;
+            if Instant::now() < renewal {
+                if let Err(error) = self.instances.look(&self.renewals).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "it is not known which runs live"
+                    );
+                }
+                continue;
+            }
             if let Err(error) = self.instances.renew(&self.renewals).await {
-                pause = RENEWAL_DELAY.min(lease / TRIES_PER_LEASE);
+                renewal = Instant::now() + RENEWAL_DELAY.min(lease / TRIES_PER_LEASE);
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "the lease of this run is not renewed"
                 );
                 continue;
             }
+            renewal = Instant::now() + lease / 3;
             if Instant::now() < ahead {
                 continue;
             }
@@ -224,6 +244,7 @@ impl PostgresStore {
                 ),
             ));
         }
+        let listener = options.notifies.then(|| Listener::new(&options)).transpose()?;
         let sequencer = Sequencer::new(&db, options.recorder, &instance).await?;
         let instances = Instances::register(&db, &instance, options.lease).await?;
         let days = Days::default();
@@ -237,13 +258,19 @@ impl PostgresStore {
             sequencer,
             names: Names::default(),
             unsure: Unsure::default(),
+            changed: listener.as_ref().map(Listener::changed),
             failure: Mutex::default(),
         });
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let lease = options.lease;
         let (of_task, until) = (Arc::clone(&shared), stop.clone());
         tasks.spawn(async move {
-            tokio::join!(of_task.tell(until.clone()), of_task.keep(lease, until));
+            let listen = async {
+                if let Some(listener) = listener {
+                    listener.listen(&until).await;
+                }
+            };
+            tokio::join!(of_task.tell(until.clone()), of_task.keep(lease, until.clone()), listen);
             of_task.end().await;
         });
         tasks.close();

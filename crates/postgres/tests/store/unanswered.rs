@@ -67,7 +67,7 @@ async fn an_append_without_an_answer_is_gone_on_with() {
         unstored.extend(grow(&mut call, 3));
         scene.proxy.lose(&APPEND);
         let lost = store.append(call.clone(), unstored.clone()).await;
-        assert!(matches!(lost, Err(StoreError::Failed { .. })), "{lost:?}");
+        assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
         assert!(scene.proxy.has_lost());
     }
     unstored.extend(end(&mut call, Timestamp(5_000)));

@@ -1,0 +1,105 @@
+//! That a run still has the workspace that it writes for, in the very transaction of the change.
+//!
+//! *Invariant:* what is fenced takes place only while the row of the workspace is locked with the run and the epoch that the change
+//! names. To take a workspace over is to update that row: it waits for the changes that have begun, and none begins after it.
+//!
+//! A run that has a database writes by the same statements, without a fence: their first part is then a row that is always there.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+use toolgate_store::StoreError;
+use toolgate_store::codec::signed;
+use toolgate_store::ledger::Hold;
+
+use crate::connection::{Database, Session, retrying};
+use crate::text::key;
+use crate::values::{Values, typed, values};
+
+/// Who must have a workspace for a change to take place.
+pub(crate) struct Fence {
+    /// How statements name the workspace.
+    pub(crate) workspace: String,
+    /// How statements name the run.
+    pub(crate) run: String,
+    epoch: i64,
+    /// What is said when it does not hold.
+    broken: String,
+}
+
+impl Fence {
+    pub(crate) fn new(hold: &Hold) -> Self {
+        let Hold { workspace, run, epoch } = hold;
+        Self {
+            workspace: key(workspace),
+            run: key(run.as_str()),
+            epoch: signed(*epoch),
+            broken: format!("workspace {workspace} is not held by run {run} with epoch {epoch} any more"),
+        }
+    }
+
+    /// Returns the error of a change that came too late.
+    pub(crate) fn broken(&self) -> StoreError {
+        StoreError::Fenced(self.broken.clone())
+    }
+
+    /// Makes sure that it holds until the transaction ends. It comes first in each.
+    pub(crate) async fn hold(&self, session: &mut Session) -> Result<(), StoreError> {
+        let sql = "SELECT FROM workspaces WHERE id = $1 AND owner = $2 AND epoch = $3 FOR SHARE";
+        let row = session.row(sql, values![self.workspace, self.run, self.epoch]).await?;
+        row.map(drop).ok_or_else(|| self.broken())
+    }
+
+    /// Finds out whether a change did not take place because of it. What holds now has held all the time: an epoch does not come
+    /// back.
+    pub(crate) async fn check(&self, db: &Database) -> Result<(), StoreError> {
+        let sql = "SELECT FROM workspaces WHERE id = $1 AND owner = $2 AND epoch = $3";
+        let values = values![self.workspace, self.run, self.epoch];
+        let row = db.row("look who has a workspace", sql, values).await?;
+        row.map(drop).ok_or_else(|| self.broken())
+    }
+}
+
+/// As [`Fence::check`], if there is a fence.
+pub(crate) async fn check(fence: Option<&Fence>, db: &Database) -> Result<(), StoreError> {
+    match fence {
+        Some(fence) => fence.check(db).await,
+        None => Ok(()),
+    }
+}
+
+/// Runs a statement behind a part `held`: one row with the `workspace` that is held, null without a fence; or no row. All parts that
+/// change anything must take their rows from it, or from one that does.
+pub(crate) async fn row(
+    session: &mut Session,
+    fence: Option<&Fence>,
+    sql: &str,
+    values: Values<'_>,
+) -> Result<Option<Row>, StoreError> {
+    let Some(Fence {
+        workspace, run, epoch, ..
+    }) = fence
+    else {
+        let sql = format!("WITH held AS (SELECT NULL::text AS workspace),\n{sql}");
+        return session.row(&sql, values).await;
+    };
+    let next = values.len() + 1;
+    let held = format!(
+        "SELECT id AS workspace FROM workspaces WHERE id = ${next} AND owner = ${} AND epoch = ${} FOR SHARE",
+        next + 1,
+        next + 2
+    );
+    let mut all: Vec<(&(dyn ToSql + Sync), Type)> = values.to_vec();
+    all.extend([typed(workspace), typed(run), typed(epoch)]);
+    session.row(&format!("WITH held AS ({held}),\n{sql}"), &all).await
+}
+
+/// As [`row`], as a transaction of its own.
+pub(crate) async fn row_of(
+    db: &Database,
+    what: &'static str,
+    fence: Option<&Fence>,
+    sql: &str,
+    values: Values<'_>,
+) -> Result<Option<Row>, StoreError> {
+    retrying(|| async { row(&mut db.session(what).await?, fence, sql, values).await }).await
+}

@@ -1,0 +1,183 @@
+//! Which run has which workspace: taken, kept, doubted, given up.
+//!
+//! *Invariant:* rows of workspaces are locked before those of runs, and either in the order of their ids. Whoever takes a workspace
+//! from a run that is dead makes its epoch another one: should that run live after all, nothing of what it says is taken.
+
+use std::time::Duration;
+
+use toolgate_model::InstanceId;
+use toolgate_store::StoreError;
+use toolgate_store::codec::unsigned;
+use toolgate_store::ledger::{Bound, Hold};
+
+use crate::connection::{Session, retrying};
+use crate::instances::is_dead;
+use crate::store::Shared;
+use crate::text::{key, plain};
+use crate::values::values;
+
+/// How long a run that is doubted has to renew its lease.
+const DOUBT: Duration = Duration::from_secs(1);
+
+/// Gives workspaces to a run: all or none.
+pub(crate) async fn bind(
+    shared: &Shared,
+    run: &InstanceId,
+    address: &str,
+    workspaces: &[String],
+) -> Result<Bound, StoreError> {
+    shared.instances.serve();
+    let bound = try_bind(shared, run, address, workspaces).await?;
+    if let Bound::Now(_) = bound {
+        return Ok(bound);
+    }
+    // Whoever has them may have died since it was last looked.
+    shared.instances.look(&shared.db).await?;
+    try_bind(shared, run, address, workspaces).await
+}
+
+async fn try_bind(
+    shared: &Shared,
+    run: &InstanceId,
+    address: &str,
+    workspaces: &[String],
+) -> Result<Bound, StoreError> {
+    let keys: Vec<String> = workspaces.iter().map(|workspace| key(workspace)).collect();
+    let bind = async || {
+        let mut session = shared.db.begin("give workspaces to a run").await?;
+        let bound = bind_in(shared, &mut session, run, address, &keys).await;
+        session.end(bound).await
+    };
+    // Said again, it gives the run what it has got.
+    let found = shared.db.certainly(|_| retrying(&bind)).await?;
+    let hold = |epochs: Vec<(String, u64)>| {
+        let epoch_of = |key: &String| epochs.iter().find(|(id, _)| id == key).map(|(_, epoch)| *epoch);
+        let holds = workspaces.iter().zip(&keys).filter_map(|(workspace, key)| {
+            Some(Hold {
+                workspace: workspace.clone(),
+                run: run.clone(),
+                epoch: epoch_of(key)?,
+            })
+        });
+        holds.collect()
+    };
+    Ok(match found {
+        Found::Free(epochs) => Bound::Now(hold(epochs)),
+        Found::Held { id, by, retry } => Bound::Held {
+            workspace: workspaces
+                .iter()
+                .zip(&keys)
+                .find(|(_, key)| **key == id)
+                .map_or_else(|| plain(&id), |(workspace, _)| workspace.clone()),
+            by: InstanceId::new(plain(&by)),
+            retry,
+        },
+    })
+}
+
+/// What was found of workspaces that a run wants.
+enum Found {
+    /// It has them now, by these epochs.
+    Free(Vec<(String, u64)>),
+    /// Another one has this.
+    Held { id: String, by: String, retry: Duration },
+}
+
+async fn bind_in(
+    shared: &Shared,
+    session: &mut Session,
+    run: &InstanceId,
+    address: &str,
+    workspaces: &[String],
+) -> Result<Found, StoreError> {
+    let (run, lease) = (key(run.as_str()), shared.instances.lease_millis());
+    let sql = "INSERT INTO workspaces (id) SELECT DISTINCT id FROM unnest($1::text[]) AS id ORDER BY id
+               ON CONFLICT (id) DO NOTHING";
+    session.run(sql, values![workspaces.to_vec()]).await?;
+    // Waits for those that write.
+    let sql = "SELECT FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+    session.rows(sql, values![workspaces.to_vec()]).await?;
+    // A statement of its own, so that it sees what those have done.
+    let sql = format!(
+        "SELECT id, owner, greatest(0, (extract(epoch FROM (SELECT lease_until FROM instances WHERE instances.id = owner)
+                    - clock_timestamp()) * 1000)::bigint)
+         FROM workspaces WHERE id = ANY ($1) AND owner <> $2 AND NOT {} ORDER BY id LIMIT 1",
+        is_dead("workspaces.owner", "$3")
+    );
+    let silent = shared.instances.silent();
+    if let Some(row) = session.row(&sql, values![workspaces.to_vec(), run, silent]).await? {
+        let left = Duration::from_millis(unsigned(row.get(2)));
+        return Ok(Found::Held {
+            id: row.get(0),
+            by: row.get(1),
+            // One whose lease is over is dead when it has been looked at for long enough.
+            retry: left.clamp(DOUBT.min(shared.instances.lease()), shared.instances.lease()),
+        });
+    }
+    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE,
+                   epoch = epoch + CASE WHEN owner = $2 THEN 0 ELSE 1 END
+               WHERE id = ANY ($1) RETURNING id, epoch";
+    let rows = session.rows(sql, values![workspaces.to_vec(), run, address]).await?;
+    let sql = "INSERT INTO instances AS own (id, lease_until, is_bound, noted)
+               VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', TRUE, 0)
+               ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, is_bound = TRUE, doubted = FALSE,
+                   forgotten = NULL";
+    session.run(sql, values![run, lease]).await?;
+    let epochs = rows.iter().map(|row| (row.get(0), unsigned(row.get(1))));
+    Ok(Found::Free(epochs.collect()))
+}
+
+/// Renews the leases of runs that have a workspace; returns the others.
+pub(crate) async fn renew(shared: &Shared, runs: &[InstanceId]) -> Result<Vec<InstanceId>, StoreError> {
+    shared.instances.serve();
+    let keys: Vec<String> = runs.iter().map(|run| key(run.as_str())).collect();
+    let lease = shared.instances.lease_millis();
+    let sql = "WITH mine AS (SELECT id FROM instances WHERE id = ANY ($1)
+                       AND EXISTS (SELECT FROM workspaces WHERE owner = instances.id) ORDER BY id FOR NO KEY UPDATE)
+               UPDATE instances SET lease_until = clock_timestamp() + $2 * interval '1 millisecond', doubted = FALSE,
+                   forgotten = NULL
+               FROM mine WHERE instances.id = mine.id RETURNING instances.id, lease_until::text";
+    let rows = shared
+        .db
+        .rows("renew the leases of runs", sql, values![keys, lease])
+        .await?;
+    let mut renewed = std::collections::HashSet::new();
+    for row in rows {
+        renewed.insert(row.get::<_, String>(0));
+        shared.instances.renewed(row.get(0), row.get(1));
+    }
+    let gone = runs.iter().zip(&keys).filter(|(_, key)| !renewed.contains(*key));
+    Ok(gone.map(|(run, _)| run.clone()).collect())
+}
+
+/// Leaves a run a moment to renew its lease.
+pub(crate) async fn doubt(shared: &Shared, run: &InstanceId) -> Result<(), StoreError> {
+    shared.instances.serve();
+    let sql = "UPDATE instances SET doubted = TRUE,
+                   lease_until = least(lease_until, clock_timestamp() + $2 * interval '1 millisecond') WHERE id = $1";
+    let moment = DOUBT.as_millis() as i64;
+    let run = key(run.as_str());
+    let values = values![run, moment];
+    shared.db.rows("doubt a run", sql, values).await.map(drop)
+}
+
+/// Gives up what a run has. Should it have left calls behind that do not wait, they are ended by who looks after the dead.
+pub(crate) async fn release(shared: &Shared, run: &InstanceId) -> Result<(), StoreError> {
+    let run = key(run.as_str());
+    retrying(|| async {
+        let mut session = shared.db.begin("give up the workspaces of a run").await?;
+        let released = async {
+            let sql = "SELECT FROM workspaces WHERE owner = $1 ORDER BY id FOR UPDATE";
+            session.rows(sql, values![run]).await?;
+            let sql = "UPDATE workspaces SET owner = NULL, is_left = TRUE WHERE owner = $1";
+            session.run(sql, values![run]).await?;
+            session
+                .run("DELETE FROM instances WHERE id = $1", values![run])
+                .await
+                .map(drop)
+        }
+        .await;
+        session.end(released).await
+    })
+    .await
+}

@@ -1,0 +1,323 @@
+//! What runs without a database write: the same statements as for this run's own, behind the fence of a workspace.
+//!
+//! *Invariant:* what a run says of itself is held against what it has: what is about another workspace or another run is refused here,
+//! and what is stored of another one is not found. It tells the audit what it decided by its own rules, and no more: what the
+//! store sees itself, and what people decide, is never taken from it.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use toolgate_model::{
+    CallEvent, CallId, CallRecord, CallState, FileChange, Grant, GrantId, InstanceId, JsonMap, Origin, OutputId,
+    Prompt, PromptId, PromptState, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp,
+};
+use toolgate_store::audit::{Fact, Kind};
+use toolgate_store::change::Change;
+use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told};
+use toolgate_store::outbox::Entry;
+use toolgate_store::{Created, OutputInfo, OutputOwner, Settled, Settlement, StoreError};
+
+use crate::fence::Fence;
+use crate::notes::{self, Note};
+use crate::store::PostgresStore;
+use crate::{adoption, calls, changes, facts, holds, outputs_for, prompts, reaper, settling};
+
+/// Refuses what is not of the workspace and the run that have the hold.
+fn must_be_of(hold: &Hold, what: &str, workspace: &str, run: Option<&InstanceId>) -> Result<(), StoreError> {
+    let Hold {
+        workspace: held,
+        run: holder,
+        epoch: _,
+    } = hold;
+    if workspace != held {
+        return Err(StoreError::Conflict(format!(
+            "{what} is of workspace {workspace}, and what is held is {held}"
+        )));
+    }
+    match run.filter(|run| *run != holder) {
+        Some(other) => Err(StoreError::Conflict(format!(
+            "{what} is of run {other}, and the workspace is held by {holder}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn must_be_of_call(hold: &Hold, record: &CallRecord) -> Result<(), StoreError> {
+    let what = format!("call {}", record.id);
+    must_be_of(hold, &what, &record.origin.workspace, Some(&record.owner))
+}
+
+/// Returns what another workspace may know of a call: that it has its id.
+fn blank(taken: &CallRecord) -> CallRecord {
+    CallRecord {
+        id: taken.id.clone(),
+        owner: InstanceId::from(""),
+        origin: Origin {
+            workspace: taken.origin.workspace.clone(),
+            directory: String::new(),
+            session: SessionId::from(""),
+            message_id: String::new(),
+            agent: String::new(),
+            model: Default::default(),
+            client: String::new(),
+            client_name: String::new(),
+            parent: None,
+            requester: String::new(),
+            on_behalf_of: Vec::new(),
+            clients: Vec::new(),
+            unanswered: None,
+            environment: Default::default(),
+            extra: JsonMap::new(),
+        },
+        tool: String::new(),
+        requested_tool: String::new(),
+        directory: String::new(),
+        in_task: false,
+        ancestors: Vec::new(),
+        made_by_call: false,
+        is_step: false,
+        request_digest: String::new(),
+        input_json: String::new(),
+        input_digest: String::new(),
+        original: None,
+        timeout: None,
+        on_disconnect: Default::default(),
+        state: CallState::Pending,
+        created: Timestamp(0),
+        started: None,
+        ended: None,
+        last_sequence: 0,
+        title: String::new(),
+        summary: String::new(),
+        waiting_on: None,
+        ending: None,
+    }
+}
+
+/// Makes a note ready that a run may rightly tell of.
+fn note(hold: &Hold, told: Told) -> Result<Note, StoreError> {
+    match told {
+        Told::Fact { session, key, value } => {
+            must_be_of(hold, "a fact", &session.workspace, None)?;
+            Ok(Note::Fact {
+                session,
+                name: key,
+                json: value.to_string(),
+                number: 0,
+            })
+        }
+        Told::Event(event) => {
+            must_be_of(hold, "an event", &event.workspace, None)?;
+            match is_seen_by_the_store(&event) {
+                true => Err(StoreError::Conflict(
+                    "what the store sees itself is not told by a run".to_owned(),
+                )),
+                false => Entry::try_from(&event).map(Note::Told),
+            }
+        }
+        Told::Audit(fact) => audited(hold, *fact).map(|fact| Note::Told(fact.into())),
+    }
+}
+
+/// Says whether an event is told with a change of a call or a prompt.
+fn is_seen_by_the_store(event: &ServiceEvent) -> bool {
+    match event.kind {
+        ServiceEventKind::Call { .. }
+        | ServiceEventKind::Metadata { .. }
+        | ServiceEventKind::PromptAdded { .. }
+        | ServiceEventKind::PromptResolved { .. }
+        | ServiceEventKind::Listening { .. } => true,
+        ServiceEventKind::FileEdited { .. }
+        | ServiceEventKind::TodosUpdated { .. }
+        | ServiceEventKind::SessionEnded
+        | ServiceEventKind::WorkspaceChanged { .. }
+        | ServiceEventKind::ToolsChanged { .. } => false,
+    }
+}
+
+/// Takes a record of the audit that a run may make, in its name. The number of refusals that were only counted names no workspace:
+/// it gets this one.
+fn audited(hold: &Hold, fact: Fact) -> Result<Fact, StoreError> {
+    match fact.kind {
+        Kind::Refused | Kind::Allowed | Kind::Denied | Kind::WorkspaceOpened | Kind::WorkspaceClosed => {}
+        Kind::Genesis
+        | Kind::Admitted
+        | Kind::Prompted
+        | Kind::Approved
+        | Kind::Decided
+        | Kind::Revoked
+        | Kind::Ended
+        | Kind::Checkpoint => {
+            let kind = fact.kind.as_str();
+            return Err(StoreError::Conflict(format!(
+                "a run does not record that something is {kind}"
+            )));
+        }
+    }
+    let workspace = match fact.workspace.is_empty() {
+        true => hold.workspace.clone(),
+        false => fact.workspace.clone(),
+    };
+    must_be_of(hold, "a record of the audit", &workspace, fact.instance.as_ref())?;
+    Ok(Fact {
+        workspace,
+        instance: Some(hold.run.clone()),
+        chain: String::new(),
+        removed: None,
+        removed_hash: String::new(),
+        ..fact
+    })
+}
+
+#[async_trait]
+impl Ledger for PostgresStore {
+    async fn bind(&self, run: &InstanceId, address: &str, workspaces: &[String]) -> Result<Bound, StoreError> {
+        holds::bind(&self.shared, run, address, workspaces).await
+    }
+
+    async fn renew_leases(&self, runs: &[InstanceId]) -> Result<Vec<InstanceId>, StoreError> {
+        holds::renew(&self.shared, runs).await
+    }
+
+    async fn doubt(&self, run: &InstanceId) -> Result<(), StoreError> {
+        holds::doubt(&self.shared, run).await
+    }
+
+    async fn release(&self, run: &InstanceId) -> Result<(), StoreError> {
+        holds::release(&self.shared, run).await
+    }
+
+    async fn create_call_for(
+        &self,
+        hold: &Hold,
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<Created, StoreError> {
+        must_be_of_call(hold, &record)?;
+        if let Some(named) = record.id.workspace() {
+            // Names within other workspaces are theirs.
+            must_be_of(hold, &format!("the id {}", record.id.as_str()), named, None)?;
+        }
+        let (id, fence) = (record.id.clone(), Fence::new(hold));
+        let change = Change::creation(record, &events)?;
+        if calls::create(self, change, &events, Some(&fence), again).await? {
+            return Ok(Created::New);
+        }
+        fence.check(&self.shared.db).await?;
+        let taken = calls::get(&self.shared.db, &id).await?;
+        let taken = taken.ok_or_else(|| StoreError::Conflict(format!("call {id} has just been deleted")))?;
+        Ok(Created::Taken(Box::new(
+            match taken.origin.workspace == hold.workspace {
+                true => taken,
+                false => blank(&taken),
+            },
+        )))
+    }
+
+    async fn append_for(
+        &self,
+        hold: &Hold,
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<(), StoreError> {
+        must_be_of_call(hold, &record)?;
+        calls::append(self, record, events, Some(&Fence::new(hold)), again).await
+    }
+
+    async fn adopt_for(&self, hold: &Hold) -> Result<Vec<CallRecord>, StoreError> {
+        adoption::adopt_for(self, hold).await
+    }
+
+    async fn record_changes_for(&self, hold: &Hold, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError> {
+        let stored = calls::get(&self.shared.db, call).await?;
+        if stored.is_none_or(|stored| stored.origin.workspace != hold.workspace) {
+            return Err(StoreError::NotFound(format!("call {call}")));
+        }
+        changes::record(&self.shared, call, changes, Some(&Fence::new(hold))).await
+    }
+
+    async fn open_for(
+        &self,
+        hold: &Hold,
+        prompt: Prompt,
+        asker: Option<Value>,
+        judged_by: Option<BTreeSet<GrantId>>,
+        again: bool,
+    ) -> Result<Vec<Grant>, StoreError> {
+        let what = format!("prompt {}", prompt.id);
+        must_be_of(hold, &what, &prompt.workspace, Some(&prompt.owner))?;
+        let is_new = prompt.state == PromptState::Open && prompt.decision.is_none() && prompt.approvals.is_empty();
+        if !is_new {
+            return Err(StoreError::Conflict(format!("{what} is not a new one")));
+        }
+        let fence = Fence::new(hold);
+        prompts::open(&self.shared, &prompt, asker, judged_by.as_ref(), Some(&fence), again).await
+    }
+
+    async fn replace_asker_for(&self, hold: &Hold, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {
+        let fence = Fence::new(hold);
+        if prompts::replace_asker(&self.shared, id, asker, Some(&fence)).await? {
+            return Ok(());
+        }
+        fence.check(&self.shared.db).await?;
+        // One that has ended is nothing to complain of.
+        let stored = prompts::get(&self.shared, id).await?;
+        match stored.is_some_and(|stored| stored.workspace != hold.workspace) {
+            true => Err(StoreError::NotFound(format!("prompt {id}"))),
+            false => Ok(()),
+        }
+    }
+
+    async fn end_prompt_for(&self, hold: &Hold, end: Settlement) -> Result<Settled, StoreError> {
+        settling::end(&self.shared, hold, &end).await
+    }
+
+    async fn use_grants_for(&self, hold: &Hold, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
+        // When grants end was said by the clock of a process like this one: a run whose clock is late gets no more of them.
+        let now = now.max(Timestamp::now());
+        prompts::use_grants(&self.shared, ids, now, Some(hold)).await
+    }
+
+    async fn revoke_for(&self, hold: &Hold, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
+        prompts::revoke(&self.shared, id, by, Some(hold)).await
+    }
+
+    async fn note_for(&self, hold: &Hold, first: u64, notes: Vec<Told>) -> Result<(), StoreError> {
+        let notes = notes.into_iter().map(|told| note(hold, told));
+        let notes = notes.collect::<Result<Vec<_>, _>>()?;
+        notes::store_for(&self.shared.db, &Fence::new(hold), first, notes).await?;
+        self.shared.told();
+        Ok(())
+    }
+
+    async fn forget_for(&self, hold: &Hold, session: &SessionKey) -> Result<usize, StoreError> {
+        must_be_of(hold, "a session", &session.workspace, None)?;
+        facts::forget(&self.shared, session, Some(&Fence::new(hold))).await
+    }
+
+    async fn begin_output_for(
+        &self,
+        hold: &Hold,
+        id: &OutputId,
+        owner: OutputOwner,
+        created: Timestamp,
+    ) -> Result<(), StoreError> {
+        outputs_for::begin(&self.shared, hold, id, owner, created).await
+    }
+
+    async fn append_output_for(&self, hold: &Hold, id: &OutputId, offset: u64, bytes: Bytes) -> Result<(), StoreError> {
+        outputs_for::append(&self.shared, hold, id, offset, &bytes).await
+    }
+
+    async fn finish_output_for(&self, hold: &Hold, id: &OutputId, lines: u64) -> Result<OutputInfo, StoreError> {
+        outputs_for::finish(&self.shared, hold, id, lines).await
+    }
+
+    async fn reap(&self) -> Result<Vec<CallRecord>, StoreError> {
+        reaper::reap(&self.shared).await
+    }
+}

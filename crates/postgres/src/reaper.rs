@@ -1,0 +1,122 @@
+//! What dead runs left in their workspaces, ended for them.
+//!
+//! *Invariant:* a dead run loses a workspace before anything in it is ended, in one transaction with the first of that, and to take
+//! it waits for what the run is writing. So nothing of it comes after an end. A workspace is marked until the last of its calls is
+//! ended, so that others go on where one stops half-way; its row is locked meanwhile, so that each call is ended once.
+//!
+//! What only waits for a person stays, with its prompts, for the next run that holds the workspace.
+
+use toolgate_model::{CallRecord, Timestamp};
+use toolgate_store::StoreError;
+use toolgate_store::codec::decode;
+use toolgate_store::lost;
+
+use crate::connection::{Session, retrying};
+use crate::instances::is_dead;
+use crate::store::Shared;
+use crate::text::plain;
+use crate::values::values;
+use crate::{calls, settling};
+
+/// So many calls are looked at in one transaction.
+const CALLS_PER_BATCH: i64 = 64;
+
+/// Ends what dead runs left; returns the calls.
+pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError> {
+    shared.instances.serve();
+    shared.instances.look(&shared.db).await?;
+    let sql = format!(
+        "SELECT id FROM workspaces WHERE is_left OR owner IS NOT NULL AND {} ORDER BY id",
+        is_dead("owner", "$1")
+    );
+    let what = "look for workspaces of dead runs";
+    let rows = shared.db.rows(what, &sql, values![shared.instances.silent()]).await?;
+    let mut ended = Vec::new();
+    for row in &rows {
+        let workspace: String = row.get(0);
+        let mut from = Some(Place::default());
+        while let Some(place) = from {
+            let (some, next) = retrying(|| batch(shared, &workspace, place)).await?;
+            ended.extend(some);
+            from = next;
+        }
+    }
+    if !ended.is_empty() {
+        shared.told();
+    }
+    if !rows.is_empty() {
+        shared.instances.forget_dead();
+    }
+    Ok(ended)
+}
+
+/// How far a workspace has been looked through.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// With which epoch, if it has been begun: once somebody else had it, there may be more to be found before.
+    epoch: Option<i64>,
+    /// Behind which call it goes on.
+    after: i64,
+}
+
+/// What a batch has ended, and where it goes on.
+type Batch = (Vec<CallRecord>, Option<Place>);
+
+async fn batch(shared: &Shared, workspace: &str, from: Place) -> Result<Batch, StoreError> {
+    let mut session = shared.db.begin("end what a dead run left").await?;
+    let ended = batch_in(shared, &mut session, workspace, from).await;
+    session.end(ended).await
+}
+
+async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from: Place) -> Result<Batch, StoreError> {
+    // It waits for what the run is writing, and for another one that is at it.
+    session
+        .rows("SELECT FROM workspaces WHERE id = $1 FOR UPDATE", values![workspace])
+        .await?;
+    let silent = shared.instances.silent();
+    let sql = format!(
+        "UPDATE workspaces SET epoch = epoch + 1, owner = NULL, is_left = TRUE WHERE id = $1 AND owner IS NOT NULL AND {}",
+        is_dead("owner", "$2")
+    );
+    session.run(&sql, values![workspace, silent]).await?;
+    let sql = "SELECT epoch FROM workspaces WHERE id = $1 AND is_left AND epoch = coalesce($2, epoch)";
+    let Some(row) = session.row(sql, values![workspace, from.epoch]).await? else {
+        // Somebody has it, or another one has done all.
+        return Ok((Vec::new(), None));
+    };
+    let epoch: i64 = row.get(0);
+    // A run without a database that still lives, because it has another workspace, has lost what it had here.
+    let sql = format!(
+        "SELECT number, record FROM calls c WHERE ended IS NULL AND workspace = $1 AND number > $2
+             AND ({} OR EXISTS (SELECT FROM instances WHERE instances.id = c.owner AND is_bound))
+         ORDER BY number LIMIT $4 FOR UPDATE OF c",
+        is_dead("c.owner", "$3")
+    );
+    let rows = session
+        .rows(&sql, values![workspace, from.after, silent, CALLS_PER_BATCH])
+        .await?;
+    let read = |row: &tokio_postgres::Row| decode::<CallRecord>("a call", row.get(1));
+    let mut lost = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    lost.retain(|record| !lost::only_waits(record));
+    if !lost.is_empty() {
+        let name = lost
+            .first()
+            .map_or_else(|| plain(workspace), |call| call.origin.workspace.clone());
+        settling::withdraw(session, &name, &lost, lost::WITHDRAWN).await?;
+    }
+    let now = Timestamp::now();
+    for record in &mut lost {
+        let end = lost::end(record, now);
+        calls::end_in(session, record.clone(), end).await?;
+    }
+    if (rows.len() as i64) < CALLS_PER_BATCH {
+        let sql = "UPDATE workspaces SET is_left = FALSE WHERE id = $1";
+        session.run(sql, values![workspace]).await?;
+        return Ok((lost, None));
+    }
+    let next = rows.last().map(|row| Place {
+        epoch: Some(epoch),
+        after: row.get(0),
+    });
+    Ok((lost, next))
+}
