@@ -157,6 +157,7 @@ impl Shared {
 
     async fn keep(&self, lease: Duration, stop: CancellationToken) {
         let (mut ahead, mut renewal) = (Instant::now() + AHEAD_INTERVAL, Instant::now() + lease / 3);
+        let mut is_blind = false;
         loop {
             let pause = match self.instances.serves() {
                 true => LOOKING_INTERVAL.min(lease / 3),

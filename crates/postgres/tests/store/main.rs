@@ -11,16 +11,20 @@ mod crash;
 mod days;
 mod fixture;
 mod hanging;
+mod heard;
+mod holding;
 mod leases;
 mod migrations;
 mod proxy;
 mod races;
+mod reaping;
 mod retries;
 mod server;
 mod stopped;
 mod sweeps;
 mod tls;
 mod unanswered;
+mod without_database;
 
 #[path = "../../../../tests/it/store"]
 mod store {
