@@ -97,7 +97,7 @@ pub(crate) async fn create(
     let parent = origin.parent.as_ref().map(|parent| key(parent.as_str()));
     let day = day_of(record.created);
     let sql = "place AS (INSERT INTO call_days (id, full_id, day, number)
-                   SELECT $1, $3, $2, nextval('call_numbers') FROM held ON CONFLICT (id) DO NOTHING RETURNING number),
+                   SELECT $1, $3, $2, nextval('call_numbers') {FROM held }ON CONFLICT (id) DO NOTHING RETURNING number),
                created AS (INSERT INTO calls (day, number, id, owner, workspace, full_workspace, session, full_session, tool,
                        state, created, ended, last_sequence, agent, requester, parent, reason, words, record)
                    SELECT $2, number, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
@@ -152,7 +152,7 @@ pub(crate) async fn create(
         let stored = stored.map(|stored| encode(what, &stored)).transpose()?;
         Ok(stored.as_ref() == Some(&change.json))
     };
-    let created = shared.db.certainly(create).await?;
+    let created = shared.db.certainly(what, create).await?;
     if created {
         shared.told();
     }
@@ -283,7 +283,7 @@ async fn append_in(
     let record = &change.record;
     let sql = "changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
                        reason = $9, words = $10
-                   FROM held, call_days place WHERE coalesce(held.workspace, calls.workspace) = calls.workspace AND place.id = $1 AND calls.number = place.number AND calls.day = $2
+                   FROM {held, }call_days place WHERE {calls.workspace = held.workspace AND }place.id = $1 AND calls.number = place.number AND calls.day = $2
                        AND calls.owner = $3 AND calls.last_sequence = $11 RETURNING calls.number),
                log AS (INSERT INTO events (day, call, first, last, ends, batch)
                    SELECT $2, number, $12, $13, $14, $15 FROM changed WHERE $15::text IS NOT NULL),

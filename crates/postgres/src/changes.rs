@@ -149,8 +149,8 @@ pub(crate) async fn record(
     let unknown = || StoreError::NotFound(format!("call {call}"));
     let (day, number) = place(&shared.db, call).await?.ok_or_else(unknown)?;
     // The call stays this run's until the changes are there: who has taken it over goes by what is recorded.
-    let sql = "place AS (SELECT day, number FROM held, calls WHERE day = $1 AND number = $10 AND owner = $11
-                       AND coalesce(held.workspace, calls.workspace) = calls.workspace FOR SHARE OF calls),
+    let sql = "place AS (SELECT day, number FROM {held, }calls WHERE day = $1 AND number = $10 AND owner = $11
+                       {AND calls.workspace = held.workspace }FOR SHARE OF calls),
                added AS (INSERT INTO changes (day, call, path, shown, before_sha256, before_bytes, before_mode,
                                               after_sha256, after_bytes, after_mode)
                    SELECT place.day, place.number, one.path, one.shown, one.b, one.bb, one.bm, one.a, one.ab, one.am

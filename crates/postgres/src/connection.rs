@@ -172,12 +172,17 @@ impl Database {
 
 impl Database {
     /// Does something that can be said twice, again if there was no answer and so nobody knows whether it is done; for the time
-    /// limit once more. `work` is told whether it is said again, and finds out by itself what became of it before: what is
+    /// limit once more. Where there is not even a connection it is not asked for, and that is said at once. `work` is told whether it is said again, and finds out by itself what became of it before: what is
     /// still on its way at the server is waited for by what has the same key.
-    pub(crate) async fn certainly<T, W>(&self, mut work: impl FnMut(bool) -> W) -> Result<T, StoreError>
+    pub(crate) async fn certainly<T, W>(
+        &self,
+        what: &'static str,
+        mut work: impl FnMut(bool) -> W,
+    ) -> Result<T, StoreError>
     where
         W: Future<Output = Result<T, StoreError>>,
     {
+        drop(self.session(what).await?);
         let mut outcome = work(false).await;
         if !outcome.as_ref().is_err_and(is_unanswered) {
             return outcome;

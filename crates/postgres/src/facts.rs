@@ -56,8 +56,8 @@ impl SessionFacts for PostgresStore {
 
 /// Deletes the facts of a session.
 pub(crate) async fn forget(shared: &Shared, session: &SessionKey, fence: Option<&Fence>) -> Result<usize, StoreError> {
-    let sql = "gone AS (DELETE FROM facts USING held WHERE facts.workspace = $1 AND session = $2 RETURNING TRUE)
-               SELECT (SELECT count(*) FROM gone) FROM held";
+    let sql = "gone AS (DELETE FROM facts {USING held }WHERE facts.workspace = $1 AND session = $2 RETURNING TRUE)
+               SELECT (SELECT count(*) FROM gone) {FROM held}";
     let (workspace, session) = (key(&session.workspace), key(session.session.as_str()));
     let what = "forget a session's facts";
     let row = fence::row_of(&shared.db, what, fence, sql, values![workspace, session]).await?;

@@ -3,7 +3,7 @@
 //! *Invariant:* what is fenced takes place only while the row of the workspace is locked with the run and the epoch that the change
 //! names. To take a workspace over is to update that row: it waits for the changes that have begun, and none begins after it.
 //!
-//! A run that has a database writes by the same statements, without a fence: their first part is then a row that is always there.
+//! A run that has a database writes by the same statements, without a fence: nothing of it is in them then, as it would cost something.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -67,8 +67,9 @@ pub(crate) async fn check(fence: Option<&Fence>, db: &Database) -> Result<(), St
     }
 }
 
-/// Runs a statement behind a part `held`: one row with the `workspace` that is held, null without a fence; or no row. All parts that
-/// change anything must take their rows from it, or from one that does.
+/// Runs the parts of a statement that follow `WITH`. Behind a fence there is one before them, `held`: one row with the `workspace`, or
+/// none. What is in braces is only there then: by that, all parts that change anything must take their rows from it, or from one
+/// that does.
 pub(crate) async fn row(
     session: &mut Session,
     fence: Option<&Fence>,
@@ -79,8 +80,7 @@ pub(crate) async fn row(
         workspace, run, epoch, ..
     }) = fence
     else {
-        let sql = format!("WITH held AS (SELECT NULL::text AS workspace),\n{sql}");
-        return session.row(&sql, values).await;
+        return session.row(&format!("WITH {}", without_braces(sql)), values).await;
     };
     let next = values.len() + 1;
     let held = format!(
@@ -90,7 +90,21 @@ pub(crate) async fn row(
     );
     let mut all: Vec<(&(dyn ToSql + Sync), Type)> = values.to_vec();
     all.extend([typed(workspace), typed(run), typed(epoch)]);
+    let sql = sql.replace(['{', '}'], "");
     session.row(&format!("WITH held AS ({held}),\n{sql}"), &all).await
+}
+
+/// Leaves out what is in braces.
+fn without_braces(sql: &str) -> String {
+    let mut kept = String::with_capacity(sql.len());
+    let mut is_within = false;
+    for part in sql.split(['{', '}']) {
+        if !is_within {
+            kept.push_str(part);
+        }
+        is_within = !is_within;
+    }
+    kept
 }
 
 /// As [`row`], as a transaction of its own.
@@ -102,4 +116,20 @@ pub(crate) async fn row_of(
     values: Values<'_>,
 ) -> Result<Option<Row>, StoreError> {
     retrying(|| async { row(&mut db.session(what).await?, fence, sql, values).await }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_braces_is_left_out() {
+        for (sql, kept) in [
+            ("SELECT 1", "SELECT 1"),
+            ("UPDATE t {FROM held }WHERE a{ AND b}", "UPDATE t WHERE a"),
+            ("{a}{b}c", "c"),
+        ] {
+            assert_eq!(without_braces(sql), kept);
+        }
+    }
 }

@@ -49,7 +49,10 @@ async fn try_bind(
         session.end(bound).await
     };
     // Said again, it gives the run what it has got.
-    let found = shared.db.certainly(|_| retrying(&bind)).await?;
+    let found = shared
+        .db
+        .certainly("give workspaces to a run", |_| retrying(&bind))
+        .await?;
     let hold = |epochs: Vec<(String, u64)>| {
         let epoch_of = |key: &String| epochs.iter().find(|(id, _)| id == key).map(|(_, epoch)| *epoch);
         let holds = workspaces.iter().zip(&keys).filter_map(|(workspace, key)| {

@@ -275,7 +275,7 @@ async fn store(
     let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
     let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
     let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
-    let sql = "mine AS (UPDATE instances SET noted = $2 FROM held WHERE id = $1 AND noted = $11 RETURNING TRUE),
+    let sql = "mine AS (UPDATE instances SET noted = $2 {FROM held }WHERE id = $1 AND noted = $11 RETURNING TRUE),
                kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
                    SELECT fact.*, clock_timestamp() FROM mine, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS fact
                    ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),

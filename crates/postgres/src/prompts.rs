@@ -227,7 +227,9 @@ pub(crate) async fn open(
         session.end(opened).await
     };
     let opened = db
-        .certainly(|is_repeated_here| retrying(move || open(is_repeated || is_repeated_here)))
+        .certainly("store a prompt", |is_repeated_here| {
+            retrying(move || open(is_repeated || is_repeated_here))
+        })
         .await?;
     shared.told();
     Ok(opened)
@@ -240,9 +242,8 @@ pub(crate) async fn replace_asker(
     asker: Option<Value>,
     fence: Option<&Fence>,
 ) -> Result<bool, StoreError> {
-    let sql = "replaced AS (UPDATE prompts SET asker = $2 FROM held
-                   WHERE id = $1 AND state = 'open' AND coalesce(held.workspace, prompts.workspace) = prompts.workspace
-                   RETURNING TRUE)
+    let sql = "replaced AS (UPDATE prompts SET asker = $2 {FROM held }WHERE id = $1 AND state = 'open'
+                   {AND prompts.workspace = held.workspace }RETURNING TRUE)
                SELECT FROM replaced";
     let asker = asker.map(|asker| asker.to_string());
     let id = key(id.as_str());

@@ -169,12 +169,14 @@ impl Shared {
                 () = sleep_until(until) => {}
             }
             if Instant::now() < renewal {
-                if let Err(error) = self.instances.look(&self.renewals).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "it is not known which runs live"
-                    );
+                let looked = self.instances.look(&self.renewals).await;
+                if let Err(error) = &looked
+                    && !is_blind
+                {
+                    let error = error as &dyn std::error::Error;
+                    tracing::warn!(error, "it is not known which runs live");
                 }
+                is_blind = looked.is_err();
                 continue;
             }
             if let Err(error) = self.instances.renew(&self.renewals).await {
