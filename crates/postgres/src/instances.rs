@@ -25,14 +25,18 @@ use crate::connection::Database;
 use crate::text::key;
 use crate::values::values;
 
+/// What was seen so short a time ago is as good as what would be seen now.
+const RECENT: Duration = Duration::from_millis(250);
+
 /// This run, and what it knows of others.
 pub(crate) struct Instances {
     /// How statements name this run.
     pub(crate) id: String,
     lease: Duration,
     seen: Mutex<Seen>,
-    /// Held by who looks, so that nobody puts what it saw before in the place of what another one has seen since.
-    looking: tokio::sync::Mutex<()>,
+    /// When it was last looked. Held by who looks, so that nobody puts what it saw before in the place of what another one has
+    /// seen since.
+    looking: tokio::sync::Mutex<Option<Instant>>,
     /// The runs of those that count as dead here, if their leases are over.
     silent: Mutex<Vec<String>>,
     has_dead: AtomicBool,
@@ -107,9 +111,9 @@ impl Instances {
         self.unless_away(renewed)
     }
 
-    /// Looks which runs are dead.
+    /// Looks which runs are dead, unless that was done a moment ago: it reads the leases of all.
     pub(crate) async fn look(&self, db: &Database) -> Result<(), StoreError> {
-        let looked = self.try_look(db).await;
+        let looked = self.try_look(db, RECENT).await;
         self.unless_away(looked)
     }
 
@@ -151,7 +155,7 @@ impl Instances {
                            AND lease_until <= clock_timestamp()";
             db.rows("forget dead runs", sql, values![]).await?;
         }
-        self.try_look(db).await
+        self.try_look(db, Duration::ZERO).await
     }
 
     /// Returns how many notes of this run are stored; `known` of them at least. The row is made if it is not there any more.
@@ -165,8 +169,12 @@ impl Instances {
         Ok(row.map_or(known, |row| row.get(0)))
     }
 
-    async fn try_look(&self, db: &Database) -> Result<(), StoreError> {
-        let _looking = db.turn("look for dead runs", &self.looking).await?;
+    async fn try_look(&self, db: &Database, recent: Duration) -> Result<(), StoreError> {
+        let mut looked = db.turn("look for dead runs", &self.looking).await?;
+        if looked.is_some_and(|looked| looked.elapsed() < recent) {
+            return Ok(());
+        }
+        *looked = None;
         let sql =
             "SELECT id, lease_until::text, lease_until <= clock_timestamp(), doubted, forgotten IS NULL FROM instances";
         let rows = db.rows("look for dead runs", sql, values![]).await?;
@@ -189,6 +197,7 @@ impl Instances {
         seen.leases = leases;
         *self.silent.lock() = silent;
         self.has_dead.store(has_dead, Ordering::Release);
+        *looked = Some(now);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_store::ledger::{Bound, Hold, Ledger as _};
 use toolgate_store::{Created, StoreError, Upkeep as _};
 
-use crate::fixture::{database, server};
+use crate::fixture::{database, make_template, server};
 use crate::leases::until;
 use crate::server::Server;
 use crate::store::{grow, record};
@@ -260,4 +260,50 @@ async fn who_comes_new_waits_for_a_lease_before_it_believes_a_doubt() {
         "{took:?}"
     );
     newcomer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_dead_because_the_database_was_away() {
+    let lease = Duration::from_secs(3);
+    let server = Server::start(false).await;
+    make_template(&server).await;
+    let name = database(&server).await;
+    let (doubted, silent) = (InstanceId::generate(), InstanceId::generate());
+    let store = open(&server, &name, lease).await;
+    let holds = [
+        bound(&store, &doubted, "doubted").await,
+        bound(&store, &silent, "silent").await,
+    ];
+    for hold in &holds {
+        created(&store, hold, &hold.workspace).await;
+    }
+    assert_eq!(store.reap().await.unwrap(), []);
+    store.doubt(&doubted).await.unwrap();
+    server.crash();
+    until("it is noticed", async || {
+        matches!(store.reap().await, Err(StoreError::Unavailable(_)))
+    })
+    .await;
+    tokio::time::sleep(lease).await;
+    server.resume().await;
+    // The silent one comes back with the database, the doubted one does not.
+    let (begun, mut lost) = (Instant::now(), Vec::new());
+    until("what is doubted is dead", async || {
+        if let Ok(gone) = store.renew_leases(std::slice::from_ref(&silent)).await {
+            assert_eq!(gone, []);
+        }
+        lost = store.reap().await.unwrap_or_default();
+        !lost.is_empty()
+    })
+    .await;
+    assert!(
+        begun.elapsed() > lease - Duration::from_millis(300),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(
+        lost.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(),
+        ["doubted"]
+    );
+    store.close().await.unwrap();
 }

@@ -5,11 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use toolgate_model::{CallId, CallRecord, GrantId, InstanceId, Prompt, Timestamp};
 use toolgate_postgres::{PostgresOptions, PostgresStore};
+use toolgate_store::audit::{Fact, Kind};
+use toolgate_store::ledger::{Ledger as _, Note};
 use toolgate_store::{
     Audit as _, CallLog as _, Created, OutputOwner, Outputs as _, Prompts as _, StoreError, Upkeep as _,
 };
 
 use crate::fixture::{database, server};
+use crate::holding::{bound, created};
 use crate::proxy::Proxy;
 use crate::server::Server;
 use crate::store::{create, end, grow, prompt, record};
@@ -88,6 +91,38 @@ async fn an_append_without_an_answer_is_gone_on_with() {
     // Nobody is unsure any more.
     let again = store.append(call, unstored).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_for_a_run_without_a_database() {
+    let scene = Scene::new().await;
+    let store = &scene.store;
+    let hold = bound(store, &InstanceId::generate(), "main").await;
+    scene.proxy.lose(&["INSERT INTO call_days"]);
+    let mut call = created(store, &hold, "c").await;
+    assert!(scene.proxy.has_lost());
+    let events = grow(&mut call, 3);
+    scene.proxy.lose(&APPEND);
+    let lost = store.append_for(&hold, call.clone(), events.clone(), false).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    store.append_for(&hold, call.clone(), events, true).await.unwrap();
+    let note = || {
+        vec![Note::Audit(Fact {
+            workspace: "main".to_owned(),
+            ..Fact::new(Kind::Allowed)
+        })]
+    };
+    scene.proxy.lose(&["mine AS (UPDATE instances"]);
+    let lost = store.note_for(&hold, 1, note()).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    store.note_for(&hold, 1, note()).await.unwrap();
+    scene.proxy.lose(&["INSERT INTO prompts", "COMMIT"]);
+    let opened = store.open_for(&hold, prompt("p", "c", &hold.run), None, None, false);
+    assert!(opened.await.unwrap().is_empty());
+    assert!(scene.proxy.has_lost());
+    assert_eq!(scene.told().await, ["admitted", "allowed", "prompted"]);
+    assert_eq!(store.get(&call.id).await.unwrap().unwrap(), call);
     scene.store.close().await.unwrap();
 }
 
