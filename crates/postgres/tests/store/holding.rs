@@ -187,7 +187,10 @@ async fn leases_are_renewed_at_once_and_only_of_those_that_have_something() {
     let begun = Instant::now();
     let with_stranger: Vec<InstanceId> = runs.iter().chain([&stranger]).cloned().collect();
     while begun.elapsed() < Duration::from_secs(4) {
-        assert_eq!(store.renew_leases(&with_stranger).await.unwrap(), std::slice::from_ref(&stranger));
+        assert_eq!(
+            store.renew_leases(&with_stranger).await.unwrap(),
+            std::slice::from_ref(&stranger)
+        );
         assert_eq!(store.reap().await.unwrap(), []);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

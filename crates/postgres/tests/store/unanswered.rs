@@ -108,10 +108,10 @@ async fn so_it_is_for_a_run_without_a_database() {
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     store.append_for(&hold, call.clone(), events, true).await.unwrap();
     let note = || {
-        vec![Note::Audit(Fact {
+        vec![Note::Audit(Box::new(Fact {
             workspace: "main".to_owned(),
             ..Fact::new(Kind::Allowed)
-        })]
+        }))]
     };
     scene.proxy.lose(&["mine AS (UPDATE instances"]);
     let lost = store.note_for(&hold, 1, note()).await;

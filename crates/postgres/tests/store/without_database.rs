@@ -89,11 +89,11 @@ fn fact(workspace: &str, name: &str) -> Note {
 }
 
 fn audited(workspace: &str, kind: Kind, reason: &str) -> Note {
-    Note::Audit(Fact {
+    Note::Audit(Box::new(Fact {
         workspace: workspace.to_owned(),
         reason: reason.to_owned(),
         ..Fact::new(kind)
-    })
+    }))
 }
 
 fn output(last: char) -> OutputId {
