@@ -13,7 +13,7 @@ use toolgate_store::ledger::{Bound, Hold};
 use crate::connection::{Session, retrying};
 use crate::instances::is_dead;
 use crate::store::Shared;
-use crate::text::{key, plain};
+use crate::text::{escaped, key, plain};
 use crate::values::values;
 
 /// How long a run that is doubted has to renew its lease.
@@ -120,7 +120,9 @@ async fn bind_in(
     let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE,
                    epoch = epoch + CASE WHEN owner = $2 THEN 0 ELSE 1 END
                WHERE id = ANY ($1) RETURNING id, epoch";
-    let rows = session.rows(sql, values![workspaces.to_vec(), run, address]).await?;
+    let rows = session
+        .rows(sql, values![workspaces.to_vec(), run, escaped(address)])
+        .await?;
     let sql = "INSERT INTO instances AS own (id, lease_until, is_bound, noted)
                VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', TRUE, 0)
                ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, is_bound = TRUE, doubted = FALSE,

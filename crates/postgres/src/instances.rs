@@ -7,9 +7,8 @@
 //! *Invariant:* a run that is doubted, because its connection broke, is dead once its lease is over, which is a moment after that. Of a
 //! doubt from before the database was last away nothing is known to have come of it: then it takes a lease as well.
 //!
-//! *Invariant:* a run is forgotten when no unfinished call is left of it, but for those that wait for the next holder of
-//! their workspace, and its row stays for a day even then: should it come
-//! back, it says how many of its notes are stored.
+//! *Invariant:* a run is forgotten when no unfinished call is left of it, but for those that wait for the next holder of their
+//! workspace, and its row stays for a day even then: should it come back, it says how many of its notes are stored.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -83,7 +83,7 @@ async fn a_run_gets_all_or_none() {
     let got = store.bind(&first, "a:1", &names(&["b", "a"])).await.unwrap();
     assert_eq!(got, Bound::Now(vec![hold("b", &first, 1), hold("a", &first, 1)]));
     // Said again, and with more.
-    let got = store.bind(&first, "a:2", &names(&["a", "c"])).await.unwrap();
+    let got = store.bind(&first, "a\u{0}:2", &names(&["a", "c"])).await.unwrap();
     assert_eq!(got, Bound::Now(vec![hold("a", &first, 1), hold("c", &first, 1)]));
     let held = store.bind(&second, "b:1", &names(&["d", "b"])).await.unwrap();
     let Bound::Held { workspace, by, retry } = held else {

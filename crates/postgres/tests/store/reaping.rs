@@ -43,7 +43,7 @@ async fn told(store: &PostgresStore, kind: &str) -> usize {
 }
 
 async fn ends(store: &PostgresStore, call: &CallRecord) -> usize {
-    let log = store.events(&call.id, 0, 1_000).await.unwrap();
+    let log = store.events(&call.id, 0, 100_000).await.unwrap();
     let numbers: Vec<u64> = log.iter().map(|event| event.sequence).collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
     log.iter()
@@ -252,4 +252,38 @@ async fn who_is_silent_is_lost_a_lease_later_and_forgotten_though_something_wait
     until("it is forgotten", async || rows().await == 1).await;
     assert_eq!(store.get(&waits.id).await.unwrap().unwrap(), waits);
     scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_writes_all_the_time_loses_its_workspace_all_the_same() {
+    let scene = Scene::new(LEASE).await;
+    let (store, dead) = (Arc::new(scene.store), InstanceId::generate());
+    let hold = bound(&store, &dead, "main").await;
+    let mut writing = JoinSet::new();
+    for number in 0..12 {
+        let (store, hold) = (Arc::clone(&store), hold.clone());
+        writing.spawn(async move {
+            let mut call = created(&store, &hold, &number.to_string()).await;
+            loop {
+                let events = grow(&mut call, 1);
+                match store.append_for(&hold, call.clone(), events, false).await {
+                    Ok(()) => {}
+                    Err(StoreError::Fenced(_)) => return,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        });
+    }
+    until("all write", async || told(&store, "admitted").await == 12).await;
+    scene
+        .server
+        .run(&scene.name, &format!("DELETE FROM instances WHERE id = '{dead}'"))
+        .await;
+    assert_eq!(store.reap().await.unwrap().len(), 12);
+    writing.join_all().await;
+    for number in 0..12 {
+        let call = store.get(&number.to_string().as_str().into()).await.unwrap().unwrap();
+        assert_eq!(ends(&store, &call).await, 1);
+    }
+    store.close().await.unwrap();
 }
