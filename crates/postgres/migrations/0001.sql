@@ -197,6 +197,27 @@ CREATE TABLE output_parts (
     PRIMARY KEY (output, start)
 );
 
+-- What the bucket has of outputs. An object has a row from before it is put there until after it is deleted, so that none is forgotten.
+CREATE TABLE objects (
+    name   text COLLATE "C" PRIMARY KEY,    -- where it is in the bucket; no two objects ever have the same
+    output bigint,                          -- what it is of; perhaps gone by now, and null if nobody knows
+    start  bigint,                          -- the place of its first byte in the output
+    bytes  bigint,
+    sha256 text,
+    due    timestamptz                      -- from when on it may be deleted; null while it is a part of its output
+);
+CREATE UNIQUE INDEX objects_of_outputs ON objects (output, start) WHERE due IS NULL;
+CREATE INDEX objects_to_come ON objects (output, start) WHERE due IS NOT NULL;
+CREATE INDEX objects_by_due ON objects (due) WHERE due IS NOT NULL;
+
+CREATE FUNCTION objects_are_due() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE objects SET due = '-infinity' FROM gone WHERE objects.output = gone.number AND objects.due IS NULL;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER objects_go_with_outputs AFTER DELETE ON outputs REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION objects_are_due();
+
 CREATE TABLE blobs (
     sha256  text COLLATE "C" PRIMARY KEY,
     content bytea NOT NULL,

@@ -15,14 +15,14 @@ use toolgate_model::{
 };
 use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
-use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told};
+use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
 use toolgate_store::{Created, OutputInfo, OutputOwner, Settled, Settlement, StoreError};
 
 use crate::fence::Fence;
 use crate::notes::{self, Note};
 use crate::store::PostgresStore;
-use crate::{adoption, calls, changes, facts, holds, outputs_for, prompts, reaper, settling};
+use crate::{adoption, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling};
 
 /// Refuses what is not of the workspace and the run that have the hold.
 fn must_be_of(hold: &Hold, what: &str, workspace: &str, run: Option<&InstanceId>) -> Result<(), StoreError> {
@@ -319,5 +319,13 @@ impl Ledger for PostgresStore {
 
     async fn reap(&self) -> Result<Vec<CallRecord>, StoreError> {
         reaper::reap(&self.shared).await
+    }
+
+    async fn presign_part(&self, hold: &Hold, id: &OutputId, part: &Part) -> Result<Option<Upload>, StoreError> {
+        bucket_uploads::presign(&self.shared, hold, id, part).await
+    }
+
+    async fn record_part(&self, hold: &Hold, id: &OutputId, part: &Part, object: &str) -> Result<(), StoreError> {
+        bucket_uploads::record(&self.shared, hold, id, part, object).await
     }
 }

@@ -17,6 +17,8 @@
 //! - `store` with `listening`: one run's view of a database, and the tasks that work for it;
 //! - `calls` with `adoption` and `sessions`, `prompts` with `settling`, `grants` and `approvers`, `facts`, `journal`, `audit`, `workspaces`, `changes`: one file for each trait;
 //! - `outputs` with `parts`: stored outputs, and where their bytes are;
+//! - `bucket`, `bucket_objects`, `bucket_moves`, `bucket_uploads`: a bucket, what it has of outputs, how that comes there and goes, and
+//!   how others may put it there;
 //! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `outputs_for`: their outputs; `reaper`: what
 //!   the dead among them left;
 //! - `query`, `retention`: listings by pages, and how old calls go.
@@ -24,6 +26,10 @@
 mod adoption;
 mod approvers;
 mod audit;
+mod bucket;
+mod bucket_moves;
+mod bucket_objects;
+mod bucket_uploads;
 mod calls;
 mod changes;
 mod connection;
@@ -57,6 +63,7 @@ mod text;
 mod values;
 mod workspaces;
 
+pub use self::bucket::{Bucket, BucketKeys, BucketOptions};
 pub use self::changes::MAX_BLOB_BYTES;
 pub use self::options::PostgresOptions;
 pub use self::schema::{SchemaState, check, migrate};

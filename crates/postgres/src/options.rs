@@ -6,6 +6,8 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use toolgate_store::audit::Recorder;
 
+use crate::bucket::Bucket;
+
 /// How a database is used.
 pub struct PostgresOptions {
     /// Where it is and who connects, as `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or as pairs `host=… user=…`. Of `sslmode`
@@ -27,11 +29,14 @@ pub struct PostgresOptions {
     pub notifies: bool,
     /// What keeps the audit.
     pub recorder: Recorder,
+    /// Where parts of large outputs are kept; without, all of them are in the database. Once there was one, what is in it can be read
+    /// and deleted only with it.
+    pub bucket: Option<Bucket>,
 }
 
 impl PostgresOptions {
-    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, notifications, an
-    /// audit without a key.
+    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, notifications, an audit without a key,
+    /// no bucket.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -41,6 +46,7 @@ impl PostgresOptions {
             lease: Duration::from_secs(30),
             notifies: true,
             recorder: Recorder::default(),
+            bucket: None,
         }
     }
 }
@@ -56,6 +62,7 @@ impl fmt::Debug for PostgresOptions {
             lease,
             notifies,
             recorder: _,
+            bucket,
         } = self;
         f.debug_struct("PostgresOptions")
             .field("tls", &tls.is_some())
@@ -63,6 +70,7 @@ impl fmt::Debug for PostgresOptions {
             .field("time_limit", time_limit)
             .field("lease", lease)
             .field("notifies", notifies)
+            .field("bucket", bucket)
             .finish_non_exhaustive()
     }
 }

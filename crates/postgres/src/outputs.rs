@@ -78,10 +78,12 @@ impl Shared {
         if !is_name(id.as_str()) {
             return Ok(None);
         }
-        if let Some(live) = self.notes.live.get(id).filter(|live| !live.is_stored) {
+        // Looked at before the database: what is stored meanwhile leaves here when the row has already been read.
+        let live = self.notes.live.get(id);
+        if let Some(live) = live.as_ref().filter(|live| !live.is_stored) {
             return Ok(Some(OutputInfo {
                 id: id.clone(),
-                owner: live.owner,
+                owner: live.owner.clone(),
                 path: String::new(),
                 bytes: 0,
                 lines: 0,
@@ -97,10 +99,17 @@ impl Shared {
             .row("look at an output", &sql, values![key(id.as_str()), silent])
             .await?;
         let stored = row.as_ref().map(info).transpose()?;
-        Ok(stored.map(|info| self.notes.live.complete(info)))
+        Ok(stored.map(|info| match live.and_then(|live| live.ended) {
+            Some(lines) if !info.complete => OutputInfo {
+                complete: true,
+                lines,
+                ..info
+            },
+            Some(_) | None => self.notes.live.complete(info),
+        }))
     }
 
-    async fn read_output(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
+    pub(crate) async fn read_output(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
         let unknown = || StoreError::NotFound(format!("output {id}"));
         if !is_name(id.as_str()) {
             return Err(unknown());
@@ -108,7 +117,8 @@ impl Shared {
         if self.notes.live.get(id).is_some_and(|live| !live.is_stored) {
             return Ok(Bytes::new());
         }
-        let read = parts::read(&self.db, id, offset, max.min(MAX_READ_BYTES)).await?;
+        let bucket = self.objects.as_ref().map(|objects| &objects.bucket);
+        let read = parts::read(&self.db, bucket, id, offset, max.min(MAX_READ_BYTES)).await?;
         read.map(Bytes::from).ok_or_else(unknown)
     }
 
@@ -277,8 +287,11 @@ impl OutputWriter for Appender {
             Ok(end) => end,
         };
         self.unsure = None;
-        self.end = end;
+        let before = std::mem::replace(&mut self.end, end);
         self.lines.add(&bytes);
+        if let Some(objects) = &self.shared.objects {
+            objects.moves.grew(&self.id, before.bytes, end.bytes).await;
+        }
         Ok(())
     }
 
@@ -299,7 +312,11 @@ impl OutputWriter for Appender {
         let row = row.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
         self.shared.notes.live.remove(&self.id);
         self.is_finished = true;
-        info(&row)
+        let info = info(&row)?;
+        if let Some(objects) = &self.shared.objects {
+            objects.moves.ended(&self.id, info.bytes);
+        }
+        Ok(info)
     }
 }
 
@@ -392,6 +409,9 @@ impl Outputs for PostgresStore {
             .await?
             .is_some()
         {
+            if let Some(objects) = &self.shared.objects {
+                objects.moves.are_due();
+            }
             return Ok(true);
         }
         match self.shared.look_at(id).await? {
@@ -429,6 +449,13 @@ impl Outputs for PostgresStore {
             gone += some;
             if (some as i64) < OUTPUTS_PER_DELETE {
                 break;
+            }
+        }
+        if let Some(objects) = &self.shared.objects {
+            // The outputs are gone whatever becomes of it.
+            if let Err(error) = objects.delete_due(db).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "objects of old outputs stay in the bucket for now");
             }
         }
         Ok(gone)

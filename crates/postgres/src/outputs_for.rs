@@ -89,28 +89,29 @@ pub(crate) async fn append(
     // More is there than ends with this piece: its beginning must be the same, and its end, too.
     let stored = match there {
         0 => Vec::new(),
-        _ => {
-            let read = parts::read(&shared.db, id, offset, there).await?;
-            read.ok_or_else(|| unknown(id))?
-        }
+        _ => shared.read_output(id, offset, there).await?.to_vec(),
     };
     if stored != piece[..there] || (there < piece.len() && offset + there as u64 != end.bytes) {
         return Err(elsewhere());
     }
-    retrying(|| async {
+    let next = retrying(|| async {
         let mut session = shared.db.begin("write to an output").await?;
         let appended = async {
             fence.hold(&mut session).await?;
             must_be_own(&mut session, &fence, id).await?;
             match rest.is_empty() {
-                true => Ok(()),
-                false => parts::append_in(&mut session, id, end, rest).await.map(drop),
+                true => Ok(end),
+                false => parts::append_in(&mut session, id, end, rest).await,
             }
         }
         .await;
         session.end(appended).await
     })
-    .await
+    .await?;
+    if let Some(objects) = &shared.objects {
+        objects.moves.grew(id, end.bytes, next.bytes).await;
+    }
+    Ok(())
 }
 
 async fn must_be_own(session: &mut Session, fence: &Fence, id: &OutputId) -> Result<(), StoreError> {
@@ -131,7 +132,7 @@ pub(crate) async fn finish(shared: &Shared, hold: &Hold, id: &OutputId, lines: u
         columns("$3")
     );
     let silent = shared.instances.silent();
-    retrying(|| async {
+    let finished = retrying(|| async {
         let mut session = shared.db.begin("complete an output").await?;
         let finished = async {
             fence.hold(&mut session).await?;
@@ -144,5 +145,9 @@ pub(crate) async fn finish(shared: &Shared, hold: &Hold, id: &OutputId, lines: u
         .await;
         session.end(finished).await
     })
-    .await
+    .await?;
+    if let Some(objects) = &shared.objects {
+        objects.moves.ended(id, finished.bytes);
+    }
+    Ok(finished)
 }

@@ -1,38 +1,52 @@
-//! The bytes of outputs: the first [`HEAD_BYTES`] in the row, the rest in rows of parts. The one place that knows where bytes are.
+//! The bytes of outputs: the first [`HEAD_BYTES`] in the row, the rest in parts of [`PART_BYTES`]. A part is one object of the bucket, or
+//! it is rows of pieces: while it is not full, until it has been moved, and where there is no bucket. The one place that knows where
+//! bytes are.
 //!
-//! Parts of outputs are to become objects of an S3 bucket, uploaded without passing through here; then these functions hand
-//! out and read objects, and the tail that is too short for one stays in a row. Until then a part is at most [`PART_BYTES`] long,
-//! and the last one grows only while it is short, since to make it longer is to write it again.
-//!
-//! *Invariant:* a piece is there as a whole or not at all, at the place where its writer believes that the output ends.
+//! *Invariant:* what is appended is there as a whole or not at all, at the place where its writer believes that the output ends. No
+//! piece is of two parts, so that an object stands for whole pieces. A piece is at most [`PIECE_BYTES`] long, and the last one grows only
+//! while it is short, since to make it longer is to write it again.
 
+use bytes::Bytes;
+use futures_util::future::try_join_all;
 use toolgate_model::OutputId;
 use toolgate_store::StoreError;
-use toolgate_store::codec::{signed, unsigned};
+use toolgate_store::codec::{failed, signed, unsigned};
+use toolgate_store::ledger::{FIRST_PART, PART_BYTES};
 
+use crate::bucket::Bucket;
 use crate::connection::{Database, Session, retrying};
 use crate::text::key;
 use crate::values::values;
 
 /// What the row of an output has of it, at most.
-const HEAD_BYTES: u64 = 64 << 10;
+const HEAD_BYTES: u64 = FIRST_PART;
 
-/// The longest part.
-const PART_BYTES: usize = 1 << 20;
+/// The longest piece.
+const PIECE_BYTES: u64 = 1 << 20;
 
-/// Up to so many bytes the last part grows.
-const SHORT_PART_BYTES: u64 = 16 << 10;
+/// Up to so many bytes the last piece grows.
+const SHORT_PIECE_BYTES: u64 = 16 << 10;
 
 /// The present moment by the clock of the database, in milliseconds.
 pub(crate) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// Says whether a part begins at this place.
+pub(crate) fn is_start(place: u64) -> bool {
+    place >= FIRST_PART && (place - FIRST_PART).is_multiple_of(PART_BYTES)
+}
+
+/// Returns where the part of a place begins; it is behind [`FIRST_PART`].
+pub(crate) fn start_of(place: u64) -> u64 {
+    FIRST_PART + (place - FIRST_PART) / PART_BYTES * PART_BYTES
+}
 
 /// Where an output ends, as its writer knows it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct End {
     /// Bytes in all.
     pub(crate) bytes: u64,
-    /// Where the last part begins; 0 without parts.
-    last_part: u64,
+    /// Where the last piece begins; 0 without pieces.
+    last_piece: u64,
 }
 
 impl End {
@@ -45,7 +59,7 @@ impl End {
             .await?;
         Ok(row.map(|row| Self {
             bytes: unsigned(row.get(0)),
-            last_part: unsigned(row.get(1)),
+            last_piece: unsigned(row.get(1)),
         }))
     }
 }
@@ -63,20 +77,20 @@ pub(crate) async fn append_in(session: &mut Session, id: &OutputId, end: End, pi
     let room = usize::try_from(HEAD_BYTES.saturating_sub(end.bytes)).unwrap_or(0);
     let (head, rest) = piece.split_at(room.min(piece.len()));
     let place = end.bytes + head.len() as u64;
-    let last_length = end.bytes.saturating_sub(end.last_part);
-    let grows = end.last_part > 0 && last_length + rest.len() as u64 <= SHORT_PART_BYTES;
+    let next = end.bytes + piece.len() as u64;
+    let last_length = end.bytes.saturating_sub(end.last_piece);
+    let grows = end.last_piece > 0
+        && last_length + rest.len() as u64 <= SHORT_PIECE_BYTES
+        && next <= start_of(end.last_piece) + PART_BYTES;
     let (longer, rest) = if grows {
         (rest, &rest[rest.len()..])
     } else {
         (&rest[..0], rest)
     };
-    let parts: Vec<&[u8]> = rest.chunks(PART_BYTES).collect();
-    let starts: Vec<i64> = (0..parts.len())
-        .map(|at| signed(place + (at * PART_BYTES) as u64))
-        .collect();
+    let (starts, pieces) = cut(place, rest);
     let next = End {
-        bytes: end.bytes + piece.len() as u64,
-        last_part: starts.last().map_or(end.last_part, |start| unsigned(*start)),
+        bytes: next,
+        last_piece: starts.last().map_or(end.last_piece, |start| unsigned(*start)),
     };
     let sql = format!(
         "WITH grown AS (UPDATE outputs SET bytes = $3, written = {NOW},
@@ -98,9 +112,9 @@ pub(crate) async fn append_in(session: &mut Session, id: &OutputId, end: End, pi
                 signed(next.bytes),
                 head,
                 longer,
-                signed(end.last_part),
+                signed(end.last_piece),
                 starts,
-                parts
+                pieces
             ],
         )
         .await?;
@@ -113,8 +127,31 @@ pub(crate) async fn append_in(session: &mut Session, id: &OutputId, end: End, pi
     }
 }
 
+/// Cuts what is written from a place on into pieces, and returns where they begin.
+fn cut(mut place: u64, mut rest: &[u8]) -> (Vec<i64>, Vec<&[u8]>) {
+    let (mut starts, mut pieces) = (Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let room = start_of(place) + PART_BYTES - place;
+        let length = room.min(PIECE_BYTES).min(rest.len() as u64);
+        let (piece, behind) = rest.split_at(length as usize);
+        starts.push(signed(place));
+        pieces.push(piece);
+        (place, rest) = (place + length, behind);
+    }
+    (starts, pieces)
+}
+
 /// Returns at most `max` bytes from `offset` on; fewer only at the end. None if there is no such output.
-pub(crate) async fn read(db: &Database, id: &OutputId, offset: u64, max: usize) -> Result<Option<Vec<u8>>, StoreError> {
+///
+/// # Errors
+/// `Unavailable` if some of it is in the bucket, and the bucket is away.
+pub(crate) async fn read(
+    db: &Database,
+    bucket: Option<&Bucket>,
+    id: &OutputId,
+    offset: u64,
+    max: usize,
+) -> Result<Option<Vec<u8>>, StoreError> {
     let what = "read an output";
     let sql = "SELECT number, bytes, octet_length(head)::bigint,
                    CASE WHEN $2 < octet_length(head) THEN substr(head, $2::int + 1, $3::int) ELSE '' END
@@ -133,18 +170,65 @@ pub(crate) async fn read(db: &Database, id: &OutputId, offset: u64, max: usize) 
         return Ok(Some(read));
     }
     let from = offset.max(head);
-    let sql = "SELECT start, content FROM output_parts WHERE output = $1 AND start > $2 AND start < $3 ORDER BY start";
-    let lowest = signed(from).saturating_sub(PART_BYTES as i64);
-    for part in db.rows(what, sql, values![number, lowest, signed(until)]).await? {
-        let (start, content): (u64, &[u8]) = (unsigned(part.get(0)), part.get(1));
-        let within = |place: u64| {
-            usize::try_from(place.saturating_sub(start))
-                .unwrap_or(usize::MAX)
-                .min(content.len())
-        };
-        read.extend_from_slice(&content[within(from)..within(until).max(within(from))]);
+    // One statement, so that it sees a part that is being moved at one place or the other.
+    let sql =
+        "SELECT start, content, NULL, 0 AS bytes FROM output_parts WHERE output = $1 AND start > $2 AND start < $4
+               UNION ALL SELECT start, NULL, name, bytes FROM objects
+                   WHERE output = $1 AND start > $3 AND start < $4 AND due IS NULL
+               ORDER BY start";
+    let lowest = |longest: u64| signed(from).saturating_sub(signed(longest));
+    let (pieces, objects, end) = (lowest(PIECE_BYTES), lowest(PART_BYTES), signed(until));
+    let rows = db.rows(what, sql, values![number, pieces, objects, end]).await?;
+    let found = rows.iter().map(|row| {
+        let start = unsigned(row.get(0));
+        let within = move |place: u64, length: u64| place.saturating_sub(start).min(length);
+        async move {
+            if let Some(content) = row.get::<_, Option<&[u8]>>(1) {
+                let length = content.len() as u64;
+                let range = within(from, length) as usize..within(until, length) as usize;
+                return Ok(Some(Found::Piece(&content[range])));
+            }
+            let (name, length): (&str, u64) = (row.get(2), unsigned(row.get(3)));
+            let range = within(from, length)..within(until, length);
+            if range.is_empty() {
+                return Ok(Some(Found::Piece(&[])));
+            }
+            let bucket = bucket.ok_or_else(|| failed(what, "some of it is in a bucket, and none is configured"))?;
+            Ok(match bucket.get(name, range).await? {
+                Some(bytes) => Some(Found::Object(bytes)),
+                None if is_part(db, name).await? => return Err(missing(name)),
+                None => None,
+            })
+        }
+    });
+    for found in try_join_all(found).await? {
+        match found {
+            Some(Found::Piece(bytes)) => read.extend_from_slice(bytes),
+            Some(Found::Object(bytes)) => read.extend_from_slice(&bytes),
+            // It was deleted meanwhile.
+            None => return Ok(None),
+        }
     }
     // It was deleted between the two statements if not all is there.
     let is_whole = read.len() as u64 == until - offset;
     Ok(Some(read).filter(|_| is_whole))
+}
+
+/// What was read of a part.
+enum Found<'r> {
+    Piece(&'r [u8]),
+    Object(Bytes),
+}
+
+/// Says that a part has no object where its row says that there is one.
+fn missing(name: &str) -> StoreError {
+    let why = format!("the object {name} is not in the bucket: is it another bucket or prefix than it was?");
+    failed("read an output", why)
+}
+
+/// Says whether an object is still a part of an output.
+async fn is_part(db: &Database, name: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT FROM objects WHERE name = $1 AND due IS NULL";
+    let row = db.row("look for an object", sql, values![name]).await?;
+    Ok(row.is_some())
 }

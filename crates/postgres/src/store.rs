@@ -16,6 +16,7 @@ use toolgate_store::codec::failed;
 use toolgate_store::output::Names;
 use toolgate_store::{StoreError, Upkeep};
 
+use crate::bucket_objects::Objects;
 use crate::connection::Database;
 use crate::doubts::Unsure;
 use crate::instances::Instances;
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) unsure: Unsure,
     /// Notified when another process may have changed prompts or grants; none if nobody says so.
     pub(crate) changed: Option<Arc<Notify>>,
+    /// What the bucket has, if there is one.
+    pub(crate) objects: Option<Objects>,
     /// Why the end of the tasks was not clean.
     failure: Mutex<Option<StoreError>>,
 }
@@ -200,6 +203,13 @@ impl Shared {
         }
     }
 
+    /// Moves parts of outputs to the bucket.
+    async fn move_parts(&self, stop: CancellationToken) {
+        if let Some(objects) = &self.objects {
+            objects.work(&self.db, stop).await;
+        }
+    }
+
     /// Stores the last notes and gives up the place of this run.
     async fn end(&self) {
         self.notes.close();
@@ -252,6 +262,10 @@ impl PostgresStore {
         let instances = Instances::register(&db, &instance, options.lease).await?;
         let days = Days::default();
         days.make_ahead(&db).await?;
+        let objects = match options.bucket {
+            Some(bucket) => Some(Objects::new(bucket, &db).await?),
+            None => None,
+        };
         let shared = Arc::new(Shared {
             db,
             renewals,
@@ -262,6 +276,7 @@ impl PostgresStore {
             names: Names::default(),
             unsure: Unsure::default(),
             changed: listener.as_ref().map(Listener::changed),
+            objects,
             failure: Mutex::default(),
         });
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
@@ -273,11 +288,31 @@ impl PostgresStore {
                     listener.listen(&until).await;
                 }
             };
-            tokio::join!(of_task.tell(until.clone()), of_task.keep(lease, until.clone()), listen);
+            tokio::join!(
+                of_task.tell(until.clone()),
+                of_task.keep(lease, until.clone()),
+                of_task.move_parts(until.clone()),
+                listen
+            );
             of_task.end().await;
         });
         tasks.close();
         Ok(Self { shared, tasks, stop })
+    }
+}
+
+impl PostgresStore {
+    /// Looks through the bucket for objects that no row tells of and that were put before `age` ago, and deletes them with all that may
+    /// be deleted. The store does so by itself now and then; it returns how many objects went.
+    ///
+    /// # Errors
+    /// `Unavailable` if the bucket is away.
+    pub async fn sweep_bucket(&self, age: Duration) -> Result<usize, StoreError> {
+        let Some(objects) = &self.shared.objects else {
+            return Ok(0);
+        };
+        objects.find_strays(&self.shared.db, age).await?;
+        objects.delete_due(&self.shared.db).await
     }
 }
 

@@ -161,4 +161,65 @@ pub trait Ledger: Store {
     /// is not taken. What waits for a person waits for the next run that has the workspace. Returns the calls that it has ended. Two
     /// processes that do this at once end each call once.
     async fn reap(&self) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// Lets a run put a part of an output where outputs are kept, without it passing through here. None if there is no such place:
+    /// then all of it is appended.
+    ///
+    /// # Errors
+    /// `Conflict` if it is no part as [`Part`] says, or the output has ended.
+    async fn presign_part(&self, hold: &Hold, id: &OutputId, part: &Part) -> Result<Option<Upload>, StoreError> {
+        let _ = (hold, id, part);
+        Ok(None)
+    }
+
+    /// Makes what was put by an [`Upload`] a part of its output, in place of what was appended of it. The output ends behind it then,
+    /// unless it is longer already. Said again, it is the same.
+    ///
+    /// # Errors
+    /// `Conflict` if it is not there as it was asked for, if it was asked for too long ago, or if the output does not reach up to its
+    /// start.
+    async fn record_part(&self, hold: &Hold, id: &OutputId, part: &Part, object: &str) -> Result<(), StoreError> {
+        let _ = (hold, part, object);
+        Err(StoreError::Conflict(format!(
+            "parts of output {id} are not kept elsewhere"
+        )))
+    }
+}
+
+/// Where the first part of an output begins; what is before it is appended.
+pub const FIRST_PART: u64 = 64 << 10;
+
+/// How long a part is.
+pub const PART_BYTES: u64 = 8 << 20;
+
+/// A part of an output: it begins at [`FIRST_PART`] or a multiple of [`PART_BYTES`] behind it, and is that long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The place of its first byte in the output.
+    pub start: u64,
+    /// SHA-256 of its bytes, hexadecimal.
+    pub sha256: String,
+}
+
+/// How to put one part where outputs are kept: by one request that anybody can make who knows this.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// What it is called there: for [`Ledger::record_part`].
+    pub object: String,
+    /// Where to send the bytes, by PUT.
+    pub url: String,
+    /// The headers to send with them, exactly these: with others, or with other bytes than those of the part, they are refused.
+    pub headers: Vec<(String, String)>,
+    /// For how long.
+    pub expires_in: Duration,
+}
+
+/// Without the URL, which is as good as a password.
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upload")
+            .field("object", &self.object)
+            .field("expires_in", &self.expires_in)
+            .finish_non_exhaustive()
+    }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::ClientError;
 use super::resolve::Misled;
 
-/// A request: `GET`, or `POST` if it has a body.
+/// A request: `GET`, or `POST` if it has a body, unless it says otherwise how it is sent.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Where to; `http` or `https`, without a user name and a password.

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, ClientBuilder};
+use reqwest::{Client, ClientBuilder, Method};
 use tokio::sync::OnceCell;
 use tokio::time::timeout_at;
 
@@ -134,7 +134,7 @@ impl Network {
     pub async fn request(&self, request: Request) -> Result<Reply, RequestError> {
         let route = self.route(&request.url)?;
         let client = self.client(route).await?;
-        let reply = send(&client, request).await?;
+        let reply = send(&client, method_of(&request), request).await?;
         if route == Route::Public {
             self.check_peer(&reply)?;
         }
@@ -148,7 +148,18 @@ impl Network {
     pub async fn request_named(&self, request: Request) -> Result<Reply, RequestError> {
         check_form(&request.url)?;
         let client = self.client_to(&request.url).await?;
-        send(&client, request).await
+        send(&client, method_of(&request), request).await
+    }
+
+    /// As [`Self::request_named`], by PUT: for bytes that have their place at a server which the operator named, or who the operator named
+    /// did. A URL with a permission in it is no more than that: it is repeated in no error.
+    ///
+    /// # Errors
+    /// As [`Self::request_named`]. A server that refuses may hang up before it has read all, which is `Unreachable`.
+    pub async fn put_named(&self, request: Request) -> Result<Reply, RequestError> {
+        check_form(&request.url)?;
+        let client = self.client_to(&request.url).await?;
+        send(&client, Method::PUT, request).await
     }
 
     /// Returns the client for a server that the operator named in the configuration, wherever that is. It reaches this
@@ -269,17 +280,25 @@ fn check_form(url: &Url) -> Result<(), RequestError> {
     Ok(())
 }
 
-async fn send(client: &Client, request: Request) -> Result<Reply, RequestError> {
+fn method_of(request: &Request) -> Method {
+    if request.body.is_some() {
+        Method::POST
+    } else {
+        Method::GET
+    }
+}
+
+async fn send(client: &Client, method: Method, request: Request) -> Result<Reply, RequestError> {
     let Request {
         url,
         headers,
         body,
         deadline,
     } = request;
-    let builder = match body {
-        Some(body) => client.post(url.clone()).body(body),
-        None => client.get(url.clone()),
-    };
+    let mut builder = client.request(method, url.clone());
+    if let Some(body) = body {
+        builder = builder.body(body);
+    }
     let sent = timeout_at(deadline, builder.headers(headers).send()).await;
     match sent.map_err(|_| RequestError::TimedOut)? {
         Ok(response) => Ok(Reply::new(response, deadline)),

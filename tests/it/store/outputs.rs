@@ -196,6 +196,68 @@ pub(crate) async fn never_written(fixture: &dyn Fixture) {
     assert_eq!(read(&*store, &info.id, 0, 10).await, "");
 }
 
+/// What a large output has from a place on: no two places look alike.
+fn content(from: u64, length: u64) -> Vec<u8> {
+    let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let words = from / 8..(from + length).div_ceil(8);
+    let bytes: Vec<u8> = words.flat_map(word).collect();
+    let skipped = (from % 8) as usize;
+    bytes[skipped..skipped + length as usize].to_vec()
+}
+
+/// Longer than what any store keeps in one place.
+pub(crate) async fn large_ones(fixture: &dyn Fixture) {
+    let store = fixture.open(&InstanceId::generate()).await;
+    let elsewhere = fixture.open(&InstanceId::generate()).await;
+    let mut writer = Outputs::create_output(&*store, owner("c")).await.unwrap();
+    let (id, mut length) = (writer.id().clone(), 0);
+    let check = async |offset: u64, max: u64, length: u64| {
+        for store in [&store, &elsewhere] {
+            let read = store.read(&id, offset, max as usize).await.unwrap();
+            let expected = max.min(length - offset);
+            // Fewer bytes than were asked for may come, but not none.
+            assert!(read.len() as u64 <= expected && (expected == 0 || !read.is_empty()));
+            assert!(read == content(offset, read.len() as u64), "at {offset}, at most {max}");
+        }
+    };
+    for piece in [
+        1,
+        1_000,
+        65_535,
+        70_000,
+        7 << 20,
+        3 << 20,
+        9 << 20,
+        20_000,
+        1_000,
+        1 << 20,
+    ] {
+        writer.append(content(length, piece).into()).await.unwrap();
+        length += piece;
+        for (offset, max) in [
+            (length - 1, 100),
+            (length / 2, 5_000),
+            (length / 3, 700_000),
+            (0, 100_000),
+        ] {
+            check(offset, max, length).await;
+        }
+    }
+    let info = finish(&*store, writer).await;
+    assert_eq!(info.bytes, length);
+    let mut offset = 0;
+    while offset < length {
+        let read = elsewhere.read(&id, offset, 10 << 20).await.unwrap();
+        assert!(
+            !read.is_empty() && read == content(offset, read.len() as u64),
+            "at {offset}"
+        );
+        offset += read.len() as u64;
+    }
+    assert_eq!(offset, length);
+    assert!(elsewhere.delete(&id).await.unwrap());
+}
+
 pub(crate) async fn listed(fixture: &dyn Fixture) {
     let store = fixture.open(&InstanceId::generate()).await;
     let mut infos = Vec::new();

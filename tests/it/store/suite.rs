@@ -36,7 +36,7 @@ macro_rules! suite {
                 hostile_facts,
                 workspaces_are_remembered, journal_is_ordered, journal_wakes_readers, journal_wakes_readers_of_others,
                 journal_has_what_is_stored_and_nothing_else, journal_of_two_stores, sweeping_the_journal;
-            outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, listed, deleted,
+            outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, large_ones, listed, deleted,
                 kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
             audit: each_thing_is_recorded_once, people_are_recorded, facts_are_recorded_before_appends, two_stores_keep_one_chain, sweeping_the_audit;
             changes: contents_are_kept, changes_are_kept_in_order, changes_go_with_their_call;

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 use toolgate_model::InstanceId;
-use toolgate_postgres::{PostgresOptions, PostgresStore, migrate};
+use toolgate_postgres::{Bucket, PostgresOptions, PostgresStore, migrate};
 use toolgate_store::{Store, Upkeep as _};
 
+use crate::s3::S3;
 use crate::server::Server;
 use crate::store::Fixture;
 
@@ -24,6 +25,12 @@ pub(crate) async fn server() -> &'static Server {
         server
     };
     SERVER.get_or_init(start).await
+}
+
+/// The bucket of all tests but those that look at all of one, or shut it.
+pub(crate) async fn s3() -> &'static S3 {
+    static SERVER: OnceCell<S3> = OnceCell::const_new();
+    SERVER.get_or_init(|| S3::start(true)).await
 }
 
 pub(crate) async fn make_template(server: &Server) {
@@ -44,6 +51,7 @@ pub(crate) async fn database(server: &Server) -> String {
 /// Stores that share one database.
 pub(crate) struct PostgresFixture {
     address: String,
+    bucket: Option<Bucket>,
     running: Mutex<HashMap<InstanceId, Arc<PostgresStore>>>,
 }
 
@@ -52,7 +60,15 @@ impl PostgresFixture {
         let server = server().await;
         Self {
             address: server.address(&database(server).await),
+            bucket: None,
             running: Mutex::default(),
+        }
+    }
+
+    pub(crate) async fn with_bucket() -> Self {
+        Self {
+            bucket: Some(s3().await.bucket(None, "suite")),
+            ..Self::new().await
         }
     }
 }
@@ -60,7 +76,10 @@ impl PostgresFixture {
 #[async_trait]
 impl Fixture for PostgresFixture {
     async fn open(&self, instance: &InstanceId) -> Arc<dyn Store> {
-        let options = PostgresOptions::new(self.address.clone());
+        let options = PostgresOptions {
+            bucket: self.bucket.clone(),
+            ..PostgresOptions::new(self.address.clone())
+        };
         let store = Arc::new(PostgresStore::open(options, instance.clone()).await.unwrap());
         self.running
             .lock()

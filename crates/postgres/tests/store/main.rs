@@ -1,12 +1,13 @@
 //! The generic suite of the stores on PostgreSQL, and what only this store promises.
 //!
-//! *Invariant:* the cases are the files that the tests of the program have too. A server is there, or the tests fail.
+//! *Invariant:* the cases are the files that the tests of the program have too. The servers are there, or the tests fail.
 
 #![allow(clippy::disallowed_methods)] // tests make the folders and programs they work with
 #![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
 mod approvers;
+mod bucket;
 mod crash;
 mod days;
 mod fixture;
@@ -19,11 +20,13 @@ mod proxy;
 mod races;
 mod reaping;
 mod retries;
+mod s3;
 mod server;
 mod stopped;
 mod sweeps;
 mod tls;
 mod unanswered;
+mod uploads;
 mod without_database;
 
 #[path = "../../../../tests/it/store"]
@@ -44,5 +47,16 @@ mod store {
         use crate::fixture::PostgresFixture;
 
         suite!(PostgresFixture::new().await);
+    }
+
+    mod on_postgres_with_a_bucket {
+        use super::suite;
+        use crate::fixture::PostgresFixture;
+
+        suite! {
+            PostgresFixture::with_bucket().await;
+            outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, large_ones, listed, deleted,
+                kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
+        }
     }
 }
