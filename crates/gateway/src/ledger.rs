@@ -130,8 +130,10 @@ impl LedgerDoor {
     async fn own(&self, caller: &Caller, holding: Option<Holding>) -> Result<Hold, Status> {
         let hold = caller.hold(holding)?;
         if !self.workers.knows(caller, &hold.run)? {
-            let nothing = self.ledger.note_for(&hold, 1, Vec::new());
-            nothing.await.map_err(refused)?;
+            // No prompt has this id: nothing changes, and whether the hold is one is found out.
+            let nobody = PromptId::from("");
+            let shown = self.ledger.replace_asker_for(&hold, &nobody, None).await;
+            shown.map_err(refused)?;
             self.workers.learn(caller, &hold.run);
         }
         Ok(hold)
@@ -148,33 +150,6 @@ impl LedgerDoor {
         let info = self.ledger.look(id).await.map_err(refused)?;
         Ok(info.filter(|info| workspaces.contains(&info.owner.workspace)))
     }
-}
-
-/// Returns what a worker may know of a call that has the id of its own: of another workspace, that there is one.
-fn taken(record: CallRecord, hold: &Hold) -> CallRecord {
-    if record.origin.workspace == hold.workspace {
-        return record;
-    }
-    let nothing = String::new;
-    let mut blank = record;
-    blank.request_digest = nothing();
-    blank.input_digest = nothing();
-    blank.input_json = nothing();
-    blank.original = None;
-    blank.title = nothing();
-    blank.summary = nothing();
-    blank.directory = nothing();
-    blank.ending = None;
-    blank.ancestors.clear();
-    let origin = &mut blank.origin;
-    origin.session = SessionId::from("");
-    origin.requester = nothing();
-    origin.on_behalf_of.clear();
-    origin.clients.clear();
-    origin.directory = nothing();
-    origin.extra.clear();
-    origin.environment.clear();
-    blank
 }
 
 #[tonic::async_trait]
@@ -228,7 +203,7 @@ impl LedgerService for LedgerDoor {
         let created = self.ledger.create_call_for(&hold, record, events, asked.again).await;
         let taken = match created.map_err(refused)? {
             Created::New => Vec::new(),
-            Created::Taken(record) => write(&taken(*record, &hold))?,
+            Created::Taken(record) => write(&*record)?,
         };
         Ok(Response::new(CreateCallResponse { taken }))
     }

@@ -44,6 +44,7 @@ pub(crate) async fn changes(holds: &Holds, changed: &Notify) {
                         break;
                     }
                 }
+                holds.hurry();
             }
             Err(why) => tracing::debug!(why, "no gateway says when prompts change"),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use toolgate_contract::cluster::{BindRequest, BindResponse, ReleaseRequest, RenewLeaseRequest};
 use toolgate_model::{CallId, CallRecord, InstanceId, WorkspaceSet};
 use toolgate_store::StoreError;
@@ -22,6 +22,10 @@ use crate::wire;
 
 /// The longest wait before a workspace is asked for again.
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
+
+/// A connection to a gateway broke: so often, and for so long, it is shown that this run lives, as the gateway may think that it does
+/// not. Either side may notice it some time after the other one.
+const HURRY: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(10));
 
 /// How long it may take to give everything up.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
@@ -39,6 +43,8 @@ pub(crate) struct Holds {
     busy: Mutex<HashMap<CallId, String>>,
     /// There is something to renew the lease for.
     work: Notify,
+    /// Until when the lease is renewed often.
+    hurry: Mutex<Option<Instant>>,
     /// A workspace was taken since the calls were last looked for that earlier runs have left.
     is_new: AtomicBool,
 }
@@ -54,6 +60,7 @@ impl Holds {
             binding: tokio::sync::Mutex::default(),
             busy: Mutex::default(),
             work: Notify::new(),
+            hurry: Mutex::default(),
             is_new: AtomicBool::new(false),
         })
     }
@@ -108,6 +115,11 @@ impl Holds {
         self.bind(&[workspace.to_owned()], Duration::ZERO).await?;
         self.is_new.store(true, Ordering::Relaxed);
         known().ok_or_else(|| StoreError::Conflict(format!("the gateway does not give the workspace {workspace}")))
+    }
+
+    /// Says whether this run has a workspace.
+    pub(crate) fn has(&self, workspace: &str) -> bool {
+        self.held.lock().contains_key(workspace)
     }
 
     /// Returns one of what this run has.
@@ -188,11 +200,26 @@ impl Holds {
         self.is_new.store(false, Ordering::Relaxed);
     }
 
+    /// Takes note that a connection to a gateway broke, which may take this run for dead.
+    pub(crate) fn hurry(&self) {
+        *self.hurry.lock() = Some(Instant::now() + HURRY.1);
+        self.work.notify_one();
+    }
+
+    /// Returns how often the lease is renewed.
+    fn step(&self) -> Duration {
+        let step = self.lease / 3;
+        match *self.hurry.lock() {
+            Some(until) if Instant::now() < until => step.min(HURRY.0),
+            Some(_) | None => step,
+        }
+    }
+
     /// Renews the lease while something goes on, and stops this run when no gateway was reached for a whole lease.
     pub(crate) async fn keep(&self) {
-        let step = self.lease / 3;
         let mut renewed = Instant::now();
         loop {
+            let step = self.step();
             if self.busy.lock().is_empty() {
                 self.work.notified().await;
                 continue;
@@ -205,7 +232,8 @@ impl Holds {
             }
             let until_renewal = step.saturating_sub(renewed.elapsed());
             if !until_renewal.is_zero() {
-                sleep(until_renewal.min(self.lease - silence)).await;
+                // Woken when there is a reason to hurry.
+                let _ = timeout(until_renewal.min(self.lease - silence), self.work.notified()).await;
                 continue;
             }
             renewed = Instant::now();

@@ -103,6 +103,8 @@ impl Workspaces for LedgerStore {
         let volume = std::sync::Arc::clone(&self.uploads.volume);
         let name = opened.name.clone();
         blocking(move || volume.prepare(&name)).await?;
+        // What is opened here is this run's from now on, or it is not opened.
+        self.holds.of(&opened.name).await?;
         let told = Fact::workspace_opened(&opened.name, &opened.directory, &opened.by);
         let entry = Entry {
             name: opened.name,

@@ -40,6 +40,9 @@ struct Waiting {
     closed: bool,
 }
 
+/// Notes of one kind and workspace.
+type Portion = (String, bool, usize, Vec<u8>);
+
 /// The notes of this run.
 #[derive(Default)]
 pub(crate) struct Notes {
@@ -141,12 +144,14 @@ impl Notes {
             }
             state.done + state.notes.len() as u64
         };
+        let mut most = PORTION.0;
         loop {
             let mut stored = self.sending.lock().await;
-            let Some((workspace, count, json)) = self.portion(until)? else {
+            let Some((workspace, is_fact, count, json)) = self.portion(until, most)? else {
                 return Ok(());
             };
-            let hold = match holds.any().filter(|_| workspace.is_empty()) {
+            // Only a session is a reason to take a workspace: what is told may name one that there is not.
+            let hold = match holds.any().filter(|_| !is_fact && !holds.has(&workspace)) {
                 Some(any) => Ok(any),
                 None => holds.of(&workspace).await,
             };
@@ -168,6 +173,8 @@ impl Notes {
                 }
                 // They are said again later: they may be stored already.
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Fenced(_))) => return Err(error),
+                // One of them is not taken: the others are not lost with it.
+                Err(_) if count > 1 => most = 1,
                 Err(error) => {
                     let why = error.to_string();
                     self.take(count).iter().for_each(|note| self.lose(note, &why));
@@ -176,8 +183,9 @@ impl Notes {
         }
     }
 
-    /// Returns the first notes of one workspace, if they are to be stored by now.
-    fn portion(&self, until: u64) -> Result<Option<(String, usize, Vec<u8>)>, StoreError> {
+    /// Returns the first notes of one workspace, if they are to be stored by now: it, whether they are facts, how many they are, and
+    /// their JSON.
+    fn portion(&self, until: u64, most: usize) -> Result<Option<Portion>, StoreError> {
         let state = self.state.lock();
         if state.done >= until {
             return Ok(None);
@@ -185,16 +193,18 @@ impl Notes {
         let Some(first) = state.notes.front() else {
             return Ok(None);
         };
-        let (most, room) = PORTION;
+        let room = PORTION.1;
+        let is_fact = |note: &Note| matches!(note, Note::Fact { .. });
         let mut bytes = 0;
         let alike = state.notes.iter().take(most).take_while(|one| {
             let fits = bytes == 0 || bytes + one.bytes <= room;
             bytes += one.bytes;
-            fits && one.workspace == first.workspace
+            fits && one.workspace == first.workspace && is_fact(&one.note) == is_fact(&first.note)
         });
         let notes: Vec<&Note> = alike.map(|one| &one.note).collect();
         Ok(Some((
             first.workspace.clone(),
+            is_fact(&first.note),
             notes.len(),
             wire::json("notes", &notes)?,
         )))

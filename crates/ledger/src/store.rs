@@ -113,6 +113,16 @@ impl LedgerStore {
         self.holds.gateways.stopped.clone()
     }
 
+    /// Returns the names of the workspaces that this run has.
+    pub fn workspaces_held(&self) -> Vec<String> {
+        self.holds.names()
+    }
+
+    /// Takes note that a gateway may think that this run is dead, because a connection to it broke: it is shown that it lives.
+    pub fn show_life(&self) {
+        self.holds.hurry();
+    }
+
     /// Says why nothing is stored any more, if that is so.
     pub(crate) fn open_still(&self) -> Result<(), StoreError> {
         match self.closed.load(Ordering::Acquire) {
