@@ -1,16 +1,22 @@
 //! What calls changed in files. The contents stay on the volume of the worker: to take a change back needs that volume anyway.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::{Instant, sleep};
 use toolgate_contract::cluster::{ListChangesRequest, RecordChangesRequest};
 use toolgate_model::{CallId, FileChange};
 use toolgate_store::{CallLog, Changes, StoreError};
 
+use crate::gateways::PATIENCE;
 use crate::store::LedgerStore;
 use crate::uploads::blocking;
 use crate::wire;
+
+/// How long to wait before changes are sent again that have not arrived.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[async_trait]
 impl Changes for LedgerStore {
@@ -37,9 +43,23 @@ impl Changes for LedgerStore {
         let question = RecordChangesRequest {
             holding: Some(wire::holding(&hold)),
             call: call.to_string(),
-            changes: changes.into_iter().map(wire::change).collect(),
+            changes: changes.iter().cloned().map(wire::change).collect(),
         };
-        self.holds.change(question).await.map(drop)
+        let begun = Instant::now();
+        loop {
+            let sent = self.holds.gateways.ask_for(Duration::ZERO, question.clone()).await;
+            let lost = match self.holds.heed(sent) {
+                Err(StoreError::Unavailable(why)) => why,
+                other => return other.map(drop),
+            };
+            // There is no saying it again: whether it is stored is looked up.
+            match self.changes(call).await {
+                Ok(stored) if stored.ends_with(&changes) => return Ok(()),
+                Ok(_) if begun.elapsed() < PATIENCE => sleep(PAUSE).await,
+                Ok(_) => return Err(StoreError::Unavailable(lost)),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn changes(&self, call: &CallId) -> Result<Vec<FileChange>, StoreError> {

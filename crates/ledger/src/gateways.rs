@@ -104,12 +104,15 @@ impl Gateways {
         self.ask_for(PATIENCE, question).await
     }
 
-    /// As [`Self::ask`], tried for so long.
+    /// As [`Self::ask`], tried for so long; once if that is no time at all.
     pub(crate) async fn ask_for<Q: Rpc>(&self, patience: Duration, mut question: Q) -> Result<Q::Answer, StoreError> {
         let begun = Instant::now();
         let mut pause = PAUSES.0;
         loop {
-            let left = patience.saturating_sub(begun.elapsed()).min(ATTEMPT);
+            let left = match patience.is_zero() {
+                true => ATTEMPT,
+                false => patience.saturating_sub(begun.elapsed()).min(ATTEMPT),
+            };
             let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
             let why = match self.attempt(at, left, &question).await {
                 Attempt::Answered(answer) => return Ok(answer),

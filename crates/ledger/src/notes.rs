@@ -147,11 +147,11 @@ impl Notes {
         let mut most = PORTION.0;
         loop {
             let mut stored = self.sending.lock().await;
-            let Some((workspace, is_fact, count, json)) = self.portion(until, most)? else {
+            let Some((workspace, is_audit, count, json)) = self.portion(until, most)? else {
                 return Ok(());
             };
-            // Only a session is a reason to take a workspace: what is told may name one that there is not.
-            let hold = match holds.any().filter(|_| !is_fact && !holds.has(&workspace)) {
+            // A refusal may name a workspace that there is not.
+            let hold = match holds.any().filter(|_| is_audit && !holds.has(&workspace)) {
                 Some(any) => Ok(any),
                 None => holds.of(&workspace).await,
             };
@@ -183,7 +183,7 @@ impl Notes {
         }
     }
 
-    /// Returns the first notes of one workspace, if they are to be stored by now: it, whether they are facts, how many they are, and
+    /// Returns the first notes of one workspace, if they are to be stored by now: it, whether they are for the audit, how many they are, and
     /// their JSON.
     fn portion(&self, until: u64, most: usize) -> Result<Option<Portion>, StoreError> {
         let state = self.state.lock();
@@ -194,17 +194,17 @@ impl Notes {
             return Ok(None);
         };
         let room = PORTION.1;
-        let is_fact = |note: &Note| matches!(note, Note::Fact { .. });
+        let is_audit = |note: &Note| matches!(note, Note::Audit(_));
         let mut bytes = 0;
         let alike = state.notes.iter().take(most).take_while(|one| {
             let fits = bytes == 0 || bytes + one.bytes <= room;
             bytes += one.bytes;
-            fits && one.workspace == first.workspace && is_fact(&one.note) == is_fact(&first.note)
+            fits && one.workspace == first.workspace && is_audit(&one.note) == is_audit(&first.note)
         });
         let notes: Vec<&Note> = alike.map(|one| &one.note).collect();
         Ok(Some((
             first.workspace.clone(),
-            is_fact(&first.note),
+            is_audit(&first.note),
             notes.len(),
             wire::json("notes", &notes)?,
         )))

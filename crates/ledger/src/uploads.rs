@@ -158,8 +158,12 @@ impl Uploads {
         self.live.lock().values().cloned().collect()
     }
 
-    /// Waits until nothing is under way; nothing new may come.
+    /// Ends what is under way, and waits until the gateways have it; nothing new may come.
     pub(crate) async fn drained(&self) {
+        for upload in self.all() {
+            // A piece on its way may take its time.
+            let _ = tokio::task::spawn_blocking(move || upload.end()).await;
+        }
         self.tasks.close();
         self.tasks.wait().await;
     }

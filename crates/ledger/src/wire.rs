@@ -90,7 +90,7 @@ pub fn of_holding(holding: Holding) -> Hold {
 pub fn page(page: &PageRequest) -> WantedPage {
     WantedPage {
         size: u32::try_from(page.size).unwrap_or(u32::MAX),
-        after: page.after.clone().unwrap_or_default(),
+        after: page.after.clone(),
     }
 }
 
@@ -98,7 +98,7 @@ pub fn page(page: &PageRequest) -> WantedPage {
 pub fn of_page(page: WantedPage) -> PageRequest {
     PageRequest {
         size: usize::try_from(page.size).unwrap_or(usize::MAX).max(1),
-        after: Some(page.after).filter(|after| !after.is_empty()),
+        after: page.after,
     }
 }
 

@@ -62,6 +62,7 @@ impl Fixture for LedgerFixture {
         Arc::new(Mixed {
             worker,
             gateway: self.gateway.store.clone(),
+            run: instance.clone(),
         })
     }
 

@@ -51,7 +51,7 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let tokens = format!("worker {WORKER} *\nlimited {LIMITED} * other\nperson {PERSON} *\n");
         put(&folder.path().join("tokens"), &tokens);
-        let text = "listen.tcp = \"127.0.0.1:0\"\nauth.tokens_file = \"tokens\"\n\
+        let text = "data_dir = \"data\"\nlisten.tcp = \"127.0.0.1:0\"\nauth.tokens_file = \"tokens\"\n\
                     auth.workers = [\"token:worker\", \"token:limited\"]\ncluster.role = \"gateway\"\n";
         let file = folder.path().join("toolgate.toml");
         put(&file, text);

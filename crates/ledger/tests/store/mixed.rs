@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,16 +18,62 @@ use toolgate_store::*;
 pub(crate) struct Mixed {
     pub(crate) worker: Arc<LedgerStore>,
     pub(crate) gateway: Arc<PostgresStore>,
+    pub(crate) run: InstanceId,
+}
+
+impl Mixed {
+    fn is_own(&self, run: &InstanceId) -> bool {
+        *run == self.run
+    }
+}
+
+/// A writer whose pieces are waited for until the gateway has them.
+struct Arriving {
+    writer: Box<dyn OutputWriter>,
+    gateway: Arc<PostgresStore>,
+    bytes: u64,
+}
+
+#[async_trait]
+impl OutputWriter for Arriving {
+    fn id(&self) -> &OutputId {
+        self.writer.id()
+    }
+
+    fn path(&self) -> &str {
+        self.writer.path()
+    }
+
+    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError> {
+        self.bytes += bytes.len() as u64;
+        self.writer.append(bytes).await?;
+        let begun = Instant::now();
+        while self.bytes > 0 && self.gateway.look(self.id()).await?.is_none_or(|info| info.bytes < self.bytes) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the bytes do not arrive");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    async fn finish(self: Box<Self>) -> Result<OutputInfo, StoreError> {
+        self.writer.finish().await
+    }
 }
 
 #[async_trait]
 impl CallLog for Mixed {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
-        self.worker.create_call(record, events).await
+        match self.is_own(&record.owner) {
+            true => self.worker.create_call(record, events).await,
+            false => self.gateway.create_call(record, events).await,
+        }
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-        self.worker.append(record, events).await
+        match self.is_own(&record.owner) {
+            true => self.worker.append(record, events).await,
+            false => self.gateway.append(record, events).await,
+        }
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
@@ -66,7 +113,11 @@ impl CallLog for Mixed {
 #[async_trait]
 impl Outputs for Mixed {
     async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError> {
-        self.worker.create_output(owner).await
+        Ok(Box::new(Arriving {
+            writer: self.worker.create_output(owner).await?,
+            gateway: self.gateway.clone(),
+            bytes: 0,
+        }))
     }
 
     async fn look(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
@@ -106,7 +157,14 @@ impl Prompts for Mixed {
         asker: Option<Value>,
         judged_by: Option<BTreeSet<GrantId>>,
     ) -> Result<Vec<Grant>, StoreError> {
-        self.worker.open(prompt, asker, judged_by).await
+        if !self.is_own(&prompt.owner) {
+            return self.gateway.open(prompt, asker, judged_by).await;
+        }
+        match self.worker.open(prompt.clone(), asker.clone(), judged_by.clone()).await {
+            // A worker asks for its calls only.
+            Err(StoreError::NotFound(_)) => self.gateway.open(prompt, asker, judged_by).await,
+            other => other,
+        }
     }
 
     async fn replace_asker(&self, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {
