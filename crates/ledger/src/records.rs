@@ -85,7 +85,7 @@ impl Journal for LedgerStore {
 #[async_trait]
 impl Audit for LedgerStore {
     fn audit(&self, fact: Fact) {
-        self.notes.add(&fact.workspace.clone(), Note::Audit(fact));
+        self.notes.add(&fact.workspace.clone(), Note::Audit(Box::new(fact)));
     }
 
     async fn audit_end(&self) -> Result<AuditEnd, StoreError> {
