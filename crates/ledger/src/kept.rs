@@ -118,7 +118,7 @@ impl Workspaces for LedgerStore {
         };
         self.kept.change(keep).await?;
         self.audit(told);
-        Ok(())
+        self.flush().await
     }
 
     async fn drop_workspace(&self, name: &str, by: &str) -> Result<bool, StoreError> {
@@ -131,6 +131,7 @@ impl Workspaces for LedgerStore {
         let gone = self.kept.change(forget).await?;
         if gone {
             self.audit(Fact::workspace_closed(name, by));
+            self.flush().await?;
         }
         Ok(gone)
     }

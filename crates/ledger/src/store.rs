@@ -131,8 +131,11 @@ impl LedgerStore {
         }
     }
 
-    /// Sends what is queued.
-    pub(crate) async fn flush(&self) -> Result<(), StoreError> {
+    /// Sends what is queued, and returns when it is stored.
+    ///
+    /// # Errors
+    /// No gateway is reached, or this run has lost its workspaces.
+    pub async fn flush(&self) -> Result<(), StoreError> {
         self.open_still()?;
         self.notes.flush(&self.holds).await
     }

@@ -14,7 +14,7 @@ use toolgate_ledger::wire;
 use toolgate_model::{Decision, InstanceId, PromptOutcome, PromptState, Reply, SessionId, SessionKey};
 use toolgate_store::ledger::{Hold, Note};
 use toolgate_store::{
-    CallFilter, CallLog as _, OutputFilter, OutputOwner, Outputs as _, PageRequest, PromptFilter, Prompts as _,
+    CallFilter, OutputFilter, OutputOwner, Outputs as _, PageRequest, PromptFilter, Prompts as _,
     SessionFilter, SessionFacts as _, Settlement, Upkeep as _,
 };
 
@@ -285,7 +285,7 @@ async fn a_worker_decides_nothing_and_writes_for_nobody_else() {
     let mut client = LedgerServiceClient::new(stored.channel.clone());
     let allowed = Settlement {
         prompt: "pmt_1".into(),
-        state: PromptState::Allowed,
+        state: PromptState::Resolved,
         decision: Decision::new(PromptOutcome::Replied(Reply::Once)),
         uses: Vec::new(),
     };
