@@ -26,10 +26,7 @@ const FILES: [&str; 16] = [
 ];
 
 /// What gateways and workers say to each other; it is no part of the contract.
-const CLUSTER: [&str; 2] = [
-    "toolgate/cluster/v1/cluster.proto",
-    "toolgate/cluster/v1/ledger.proto",
-];
+const CLUSTER: [&str; 2] = ["toolgate/cluster/v1/cluster.proto", "toolgate/cluster/v1/ledger.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     // It runs for `crates/contract`, and in its folder.

@@ -219,7 +219,9 @@ impl LedgerService for LedgerDoor {
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let record = self.call(&CallId::new(asked.id), &caller.reads(asked.workspaces)).await?;
+        let record = self
+            .call(&CallId::new(asked.id), &caller.reads(asked.workspaces))
+            .await?;
         let record = write_optional(record.as_ref())?;
         Ok(Response::new(GetCallResponse { record }))
     }
@@ -267,7 +269,11 @@ impl LedgerService for LedgerDoor {
             workspaces: caller.reads(asked.workspaces),
             ..read("filter", &asked.filter)?
         };
-        let listed = self.ledger.list_calls(&filter, &page(asked.page)?).await.map_err(refused)?;
+        let listed = self
+            .ledger
+            .list_calls(&filter, &page(asked.page)?)
+            .await
+            .map_err(refused)?;
         Ok(Response::new(ListCallsResponse {
             records: write(&listed.items)?,
             next: listed.next.unwrap_or_default(),
@@ -313,7 +319,10 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
         let asker = read_optional("asker", &asked.asker)?;
-        let replaced = self.ledger.replace_asker_for(&hold, &PromptId::new(asked.id), asker).await;
+        let replaced = self
+            .ledger
+            .replace_asker_for(&hold, &PromptId::new(asked.id), asker)
+            .await;
         replaced.map_err(refused)?;
         Ok(Response::new(ReplaceAskerResponse {}))
     }
@@ -327,10 +336,7 @@ impl LedgerService for LedgerDoor {
         Ok(Response::new(GetPromptResponse { asked }))
     }
 
-    async fn list_asked_prompts(
-        &self,
-        request: Request<ListAskedPromptsRequest>,
-    ) -> Answer<ListAskedPromptsResponse> {
+    async fn list_asked_prompts(&self, request: Request<ListAskedPromptsRequest>) -> Answer<ListAskedPromptsResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         caller.must_see("workspace", &asked.workspace)?;
         let session = session(asked.workspace, asked.session);
@@ -456,7 +462,10 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
         let changes = asked.changes.into_iter().map(wire::of_change).collect();
-        let recorded = self.ledger.record_changes_for(&hold, &CallId::new(asked.call), changes).await;
+        let recorded = self
+            .ledger
+            .record_changes_for(&hold, &CallId::new(asked.call), changes)
+            .await;
         recorded.map_err(refused)?;
         Ok(Response::new(RecordChangesResponse {}))
     }
@@ -498,7 +507,10 @@ impl LedgerService for LedgerDoor {
             return Err(status::bad_field("data", problem));
         }
         let id = OutputId::new(asked.id);
-        let appended = self.ledger.append_output_for(&hold, &id, asked.offset, asked.data).await;
+        let appended = self
+            .ledger
+            .append_output_for(&hold, &id, asked.offset, asked.data)
+            .await;
         appended.map_err(refused)?;
         Ok(Response::new(AppendOutputResponse {}))
     }
@@ -506,7 +518,10 @@ impl LedgerService for LedgerDoor {
     async fn finish_output(&self, request: Request<FinishOutputRequest>) -> Answer<FinishOutputResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
-        let finished = self.ledger.finish_output_for(&hold, &OutputId::new(asked.id), asked.lines).await;
+        let finished = self
+            .ledger
+            .finish_output_for(&hold, &OutputId::new(asked.id), asked.lines)
+            .await;
         let info = write(&finished.map_err(refused)?)?;
         Ok(Response::new(FinishOutputResponse { info }))
     }
@@ -528,7 +543,10 @@ impl LedgerService for LedgerDoor {
         if self.output(&id, &caller.reads(asked.workspaces)).await?.is_none() {
             return Err(missing("output", id.as_str()));
         }
-        let read = self.ledger.read(&id, asked.offset, count(asked.max, MAX_READ_BYTES)).await;
+        let read = self
+            .ledger
+            .read(&id, asked.offset, count(asked.max, MAX_READ_BYTES))
+            .await;
         let data = read.map_err(refused)?;
         Ok(Response::new(ReadOutputResponse { data }))
     }

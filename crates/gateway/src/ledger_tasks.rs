@@ -199,7 +199,10 @@ async fn reap(ledger: &dyn Ledger) {
             }
             Err(error) if !is_away => {
                 is_away = true;
-                tracing::error!(error = &error as &dyn std::error::Error, "it cannot be looked what dead workers have left");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "it cannot be looked what dead workers have left"
+                );
             }
             Err(_) => {}
         }

@@ -155,12 +155,7 @@ impl Gateway {
         let ledger = ledger.map(door);
         let served = Beside {
             front: Front::new(config, registry.clone(), carries, closing.clone()),
-            cluster: ClusterServiceServer::new(Cluster::new(
-                config,
-                registry.clone(),
-                ledger.clone(),
-                closing.clone(),
-            )),
+            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
             ledger: ledger.as_ref().map(LedgerDoor::service),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);

@@ -7,9 +7,7 @@ use toolgate_contract::cluster::{
 };
 use toolgate_model::{CallEvent, CallId, CallRecord, InstanceId, Timestamp};
 use toolgate_store::ledger::Hold;
-use toolgate_store::{
-    CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError,
-};
+use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 use crate::store::LedgerStore;
 use crate::uploads::blocking;

@@ -90,9 +90,7 @@ impl Appender {
 }
 
 fn sweep(uploads: &Uploads, keep: OutputRetention) -> Result<usize, StoreError> {
-    uploads
-        .volume
-        .sweep_outputs(keep, |id| uploads.get(id).is_some())
+    uploads.volume.sweep_outputs(keep, |id| uploads.get(id).is_some())
 }
 
 #[async_trait]
@@ -124,7 +122,8 @@ impl OutputWriter for Appender {
         self.finished = true;
         self.upload.end();
         let stored = timeout(FINISH_PATIENCE, self.upload.stored()).await;
-        let stored = stored.map_err(|_| StoreError::Unavailable("the end of an output is not stored yet".to_owned()))?;
+        let stored =
+            stored.map_err(|_| StoreError::Unavailable("the end of an output is not stored yet".to_owned()))?;
         let mut info = stored?;
         info.path.clone_from(&self.path);
         Ok(info)

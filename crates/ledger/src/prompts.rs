@@ -11,9 +11,7 @@ use toolgate_contract::cluster::{
     ListOpenPromptsRequest, ListPromptsRequest, OpenPromptRequest, ReplaceAskerRequest, RevokeGrantRequest,
     UseGrantsRequest,
 };
-use toolgate_model::{
-    Approval, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, SessionKey, Timestamp,
-};
+use toolgate_model::{Approval, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, SessionKey, Timestamp};
 use toolgate_store::{AskedPrompt, PromptFilter, Prompts, Settled, Settlement, StoreError};
 
 use crate::store::LedgerStore;

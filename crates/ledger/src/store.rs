@@ -14,13 +14,13 @@ use toolgate_contract::cluster::ListOpenPromptsRequest;
 use toolgate_store::local::Volume;
 use toolgate_store::{StoreError, Upkeep};
 
+use crate::follow;
 use crate::holds::Holds;
 use crate::kept::Kept;
 use crate::notes::Notes;
 use crate::options::LedgerOptions;
 use crate::places::Places;
 use crate::uploads::{Uploads, blocking};
-use crate::follow;
 
 /// How long the last notes and outputs may take when the store is closed.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(10);

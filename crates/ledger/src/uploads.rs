@@ -223,7 +223,10 @@ impl Uploads {
         let piece = blocking(read).await?;
         match piece.is_empty() {
             // Whoever can write to the folder may have cut it off.
-            true => Err(failed("send an output", "its file is shorter than what was written to it")),
+            true => Err(failed(
+                "send an output",
+                "its file is shorter than what was written to it",
+            )),
             false => Ok(piece),
         }
     }

@@ -74,7 +74,10 @@ impl Place {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_no_answer_is_not_stored_twice() {
     let place = Place::new().await;
-    let (store, own) = (place.open(&place.run, Duration::from_secs(60)).await, &place.gateway.store);
+    let (store, own) = (
+        place.open(&place.run, Duration::from_secs(60)).await,
+        &place.gateway.store,
+    );
     let id = CallId::from("call");
 
     let mut call = record("call", &place.run);
@@ -202,7 +205,12 @@ async fn a_run_whose_workspace_is_taken_over_stops() {
 
     let next = InstanceId::generate();
     let names = ["main".to_owned()];
-    let taken = async || matches!(place.gateway.store.bind(&next, "", &names).await.unwrap(), Bound::Now(_));
+    let taken = async || {
+        matches!(
+            place.gateway.store.bind(&next, "", &names).await.unwrap(),
+            Bound::Now(_)
+        )
+    };
     until("the dead one loses its workspace", taken).await;
     let own = &place.gateway.store;
     let ended = async || own.get(&call.id).await.unwrap().unwrap().state.is_terminal();
@@ -295,11 +303,17 @@ async fn a_worker_hears_of_prompts_that_others_settle() {
     assert_eq!(open.len(), 1);
     let own = &place.gateway.store;
     let by = crate::store::approval("anna");
-    own.approve(&PromptId::from("pmt_1"), by).await.unwrap().expect("it is open");
+    own.approve(&PromptId::from("pmt_1"), by)
+        .await
+        .unwrap()
+        .expect("it is open");
     let is_other = async || {
         let _ = tokio::time::timeout(Duration::from_secs(1), changed.notified()).await;
         store.open_prompts().await.unwrap() != open
     };
     until("the change is heard of", is_other).await;
-    assert!(!place.folder.path().join("toolgate.db").exists(), "a worker has no database");
+    assert!(
+        !place.folder.path().join("toolgate.db").exists(),
+        "a worker has no database"
+    );
 }

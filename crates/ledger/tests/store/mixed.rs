@@ -56,7 +56,13 @@ impl OutputWriter for Arriving {
         self.bytes += bytes.len() as u64;
         self.writer.append(bytes).await?;
         let begun = Instant::now();
-        while self.bytes > 0 && self.gateway.look(self.id()).await?.is_none_or(|info| info.bytes < self.bytes) {
+        while self.bytes > 0
+            && self
+                .gateway
+                .look(self.id())
+                .await?
+                .is_none_or(|info| info.bytes < self.bytes)
+        {
             assert!(begun.elapsed() < Duration::from_secs(30), "the bytes do not arrive");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -217,7 +223,9 @@ impl Prompts for Mixed {
         grants: Vec<Grant>,
         beside: Option<BTreeSet<PromptId>>,
     ) -> Result<Settled, StoreError> {
-        let settled = self.worker.settle(first.clone(), also.clone(), grants.clone(), beside.clone());
+        let settled = self
+            .worker
+            .settle(first.clone(), also.clone(), grants.clone(), beside.clone());
         match settled.await {
             Err(StoreError::Conflict(_)) => self.gateway.settle(first, also, grants, beside).await,
             other => other,

@@ -49,12 +49,14 @@ impl Line {
 
     /// Closes all connections; new ones go through.
     pub(crate) fn reset(&self) {
-        self.mode.send_modify(|(mode, resets)| (*mode, *resets) = (Mode::Open, *resets + 1));
+        self.mode
+            .send_modify(|(mode, resets)| (*mode, *resets) = (Mode::Open, *resets + 1));
     }
 
     /// Closes all connections; there are no new ones.
     pub(crate) fn cut(&self) {
-        self.mode.send_modify(|(mode, resets)| (*mode, *resets) = (Mode::Cut, *resets + 1));
+        self.mode
+            .send_modify(|(mode, resets)| (*mode, *resets) = (Mode::Cut, *resets + 1));
     }
 }
 

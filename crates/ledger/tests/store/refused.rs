@@ -14,8 +14,8 @@ use toolgate_ledger::wire;
 use toolgate_model::{Decision, InstanceId, PromptOutcome, PromptState, Reply, SessionId, SessionKey};
 use toolgate_store::ledger::{Hold, Note};
 use toolgate_store::{
-    CallFilter, OutputFilter, OutputOwner, Outputs as _, PageRequest, PromptFilter, Prompts as _,
-    SessionFilter, SessionFacts as _, Settlement, Upkeep as _,
+    CallFilter, OutputFilter, OutputOwner, Outputs as _, PageRequest, PromptFilter, Prompts as _, SessionFacts as _,
+    SessionFilter, Settlement, Upkeep as _,
 };
 
 use crate::gateway::{LIMITED, PERSON, Running, WORKER, options};
@@ -141,7 +141,11 @@ impl Stored {
         };
         store.remember(&session, "key", "secret".into());
         Self {
-            channel: Endpoint::from_shared(gateway.address()).unwrap().connect().await.unwrap(),
+            channel: Endpoint::from_shared(gateway.address())
+                .unwrap()
+                .connect()
+                .await
+                .unwrap(),
             gateway,
             store,
             run,
@@ -166,9 +170,17 @@ async fn who_is_no_worker_may_nothing() {
     assert!(rpcs.len() > 30);
     for (rpc, _, is_stream) in &rpcs {
         let refused = refusal(&stored.channel, rpc, *is_stream, PERSON, Vec::new()).await;
-        assert_eq!(refused.as_ref().map(Status::code), Some(Code::PermissionDenied), "{rpc}: {refused:?}");
+        assert_eq!(
+            refused.as_ref().map(Status::code),
+            Some(Code::PermissionDenied),
+            "{rpc}: {refused:?}"
+        );
         let unknown = refusal(&stored.channel, rpc, *is_stream, "nobody-nobody-nobody", Vec::new()).await;
-        assert_eq!(unknown.as_ref().map(Status::code), Some(Code::Unauthenticated), "{rpc}: {unknown:?}");
+        assert_eq!(
+            unknown.as_ref().map(Status::code),
+            Some(Code::Unauthenticated),
+            "{rpc}: {unknown:?}"
+        );
     }
     stored.store.close().await.unwrap();
     stored.gateway.stop().await;
@@ -198,12 +210,29 @@ async fn what_is_of_another_workspace_is_neither_changed_nor_read() {
             continue;
         };
         let refused = refusal(&stored.channel, &rpc, is_stream, LIMITED, asked).await;
-        assert_eq!(refused.as_ref().map(Status::code), Some(Code::PermissionDenied), "{rpc}: {refused:?}");
+        assert_eq!(
+            refused.as_ref().map(Status::code),
+            Some(Code::PermissionDenied),
+            "{rpc}: {refused:?}"
+        );
     }
     // Each of these is asked below: what is of `main` is not there for who may have `other` only.
     let expected = [
-        "GetCall", "FindNamesakes", "ReadEvents", "ListCalls", "ListSessions", "GetPrompt", "ListOpenPrompts", "ListPrompts",
-        "ListGrants", "GetGrant", "ListChanges", "GetOutput", "ReadOutput", "ListOutputs", "Follow",
+        "GetCall",
+        "FindNamesakes",
+        "ReadEvents",
+        "ListCalls",
+        "ListSessions",
+        "GetPrompt",
+        "ListOpenPrompts",
+        "ListPrompts",
+        "ListGrants",
+        "GetGrant",
+        "ListChanges",
+        "GetOutput",
+        "ReadOutput",
+        "ListOutputs",
+        "Follow",
     ];
     assert_eq!(reads, expected);
     for (token, is_seen) in [(WORKER, true), (LIMITED, false)] {
@@ -216,21 +245,24 @@ async fn what_is_of_another_workspace_is_neither_changed_nor_read() {
 async fn look(stored: &Stored, token: &str, is_seen: bool) {
     let mut client = LedgerServiceClient::new(stored.channel.clone());
     let workspaces = || vec!["main".to_owned(), "other".to_owned()];
-    let page = || {
-        Some(wire::page(&PageRequest {
-            size: 10,
-            after: None,
-        }))
-    };
+    let page = || Some(wire::page(&PageRequest { size: 10, after: None }));
     let filter = |json: serde_json::Result<Vec<u8>>| json.unwrap();
     let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
     let has_items = |bytes: &[u8]| !json(bytes).as_array().unwrap().is_empty();
     let call = || "call".to_owned();
 
-    let asked = GetCallRequest { id: call(), workspaces: workspaces() };
+    let asked = GetCallRequest {
+        id: call(),
+        workspaces: workspaces(),
+    };
     let answer = client.get_call(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(!answer.record.is_empty(), is_seen);
-    let asked = ReadEventsRequest { id: call(), after: 0, limit: 10, workspaces: workspaces() };
+    let asked = ReadEventsRequest {
+        id: call(),
+        after: 0,
+        limit: 10,
+        workspaces: workspaces(),
+    };
     let answer = client.read_events(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(has_items(&answer.events), is_seen);
     let asked = ListCallsRequest {
@@ -247,11 +279,20 @@ async fn look(stored: &Stored, token: &str, is_seen: bool) {
     };
     let answer = client.list_sessions(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(has_items(&answer.sessions), is_seen);
-    let asked = GetPromptRequest { id: "pmt_1".to_owned(), workspaces: workspaces() };
+    let asked = GetPromptRequest {
+        id: "pmt_1".to_owned(),
+        workspaces: workspaces(),
+    };
     let answer = client.get_prompt(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(!answer.asked.is_empty(), is_seen);
-    let asked = ListOpenPromptsRequest { workspaces: workspaces() };
-    let answer = client.list_open_prompts(shown(token, asked)).await.unwrap().into_inner();
+    let asked = ListOpenPromptsRequest {
+        workspaces: workspaces(),
+    };
+    let answer = client
+        .list_open_prompts(shown(token, asked))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(!answer.prompts.is_empty(), is_seen);
     let asked = ListPromptsRequest {
         filter: filter(serde_json::to_vec(&PromptFilter::default())),
@@ -260,12 +301,26 @@ async fn look(stored: &Stored, token: &str, is_seen: bool) {
     };
     let answer = client.list_prompts(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(has_items(&answer.prompts), is_seen);
-    let asked = GetOutputRequest { id: stored.output.clone(), whole: true, workspaces: workspaces() };
+    let asked = GetOutputRequest {
+        id: stored.output.clone(),
+        whole: true,
+        workspaces: workspaces(),
+    };
     let answer = client.get_output(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(!answer.info.is_empty(), is_seen);
-    let asked = ReadOutputRequest { id: stored.output.clone(), offset: 0, max: 100, workspaces: workspaces() };
+    let asked = ReadOutputRequest {
+        id: stored.output.clone(),
+        offset: 0,
+        max: 100,
+        workspaces: workspaces(),
+    };
     let answer = client.read_output(shown(token, asked)).await;
-    assert_eq!(answer.map_err(|status| status.code()).is_ok_and(|answer| answer.into_inner().data == "secret"), is_seen);
+    assert_eq!(
+        answer
+            .map_err(|status| status.code())
+            .is_ok_and(|answer| answer.into_inner().data == "secret"),
+        is_seen
+    );
     let asked = ListOutputsRequest {
         filter: filter(serde_json::to_vec(&OutputFilter::default())),
         workspaces: workspaces(),
@@ -274,7 +329,10 @@ async fn look(stored: &Stored, token: &str, is_seen: bool) {
     let answer = client.list_outputs(shown(token, asked)).await.unwrap().into_inner();
     assert_eq!(has_items(&answer.outputs), is_seen);
     // What nobody may see who does not name it.
-    let asked = GetCallRequest { id: call(), workspaces: vec!["other".to_owned()] };
+    let asked = GetCallRequest {
+        id: call(),
+        workspaces: vec!["other".to_owned()],
+    };
     let answer = client.get_call(shown(token, asked)).await.unwrap().into_inner();
     assert!(answer.record.is_empty());
 }

@@ -48,7 +48,11 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
     found.sort_by(|a, b| (a.written, a.id.as_str()).cmp(&(b.written, b.id.as_str())));
 
     let mut present: HashSet<OutputId> = found.iter().map(|found| found.id.clone()).collect();
-    let awaited: HashSet<OutputId> = found.iter().filter(|found| awaits_row(found)).map(|found| found.id.clone()).collect();
+    let awaited: HashSet<OutputId> = found
+        .iter()
+        .filter(|found| awaits_row(found))
+        .map(|found| found.id.clone())
+        .collect();
     let gone = remove(found, keep, |id| busy(id) || awaited.contains(id));
     let files = gone.len();
     for id in &gone {

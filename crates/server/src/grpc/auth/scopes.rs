@@ -128,7 +128,10 @@ mod tests {
         let needs = Needs::read().unwrap();
         assert!(needs.0.len() > 20);
         let is_asked = |path: &str| !path.starts_with(LEDGER);
-        let without = needs.0.iter().filter(|(path, scopes)| scopes.is_empty() && is_asked(path));
+        let without = needs
+            .0
+            .iter()
+            .filter(|(path, scopes)| scopes.is_empty() && is_asked(path));
         let without: Vec<&String> = without.map(|(path, _)| path).collect();
         // A gateway asks by itself who may.
         assert_eq!(without, [REGISTER]);
