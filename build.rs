@@ -26,7 +26,7 @@ const FILES: [&str; 16] = [
 ];
 
 /// What gateways and workers say to each other; it is no part of the contract.
-const CLUSTER: &str = "toolgate/cluster/v1/cluster.proto";
+const CLUSTER: [&str; 2] = ["toolgate/cluster/v1/cluster.proto", "toolgate/cluster/v1/ledger.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     // It runs for `crates/contract`, and in its folder.
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         out.join("toolgate.v1.descriptors.bin"),
         compiler.encode_file_descriptor_set(),
     )?;
-    compiler.open_file(CLUSTER)?;
+    compiler.open_files(CLUSTER)?;
     std::fs::write(
         out.join("toolgate.cluster.v1.descriptors.bin"),
         compiler.encode_file_descriptor_set(),
@@ -62,6 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.HostOutput")
         .bytes(".toolgate.v1.ConnectPortRequest")
         .bytes(".toolgate.v1.ConnectPortResponse")
+        .bytes(".toolgate.cluster.v1.AppendOutputRequest")
+        .bytes(".toolgate.cluster.v1.ReadOutputResponse")
         .emit_rerun_if_changed(false)
         .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     Ok(())

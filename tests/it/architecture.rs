@@ -144,6 +144,23 @@ fn the_engine_is_implemented_in_at_most_two_files() {
     assert!((1..=2).contains(&found.len()), "`impl Engine` stands in {found:?}");
 }
 
+/// A worker runs what a model wrote: its store has no database, and nothing to reach one with.
+#[test]
+fn the_store_of_a_worker_has_no_database() {
+    let folder = root().join("crates/ledger");
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let used = manifest.split("[dev-dependencies]").next().unwrap();
+    let mut texts = vec![("Cargo.toml".to_owned(), used.to_owned())];
+    for file in modules::rust_files(&folder.join("src")) {
+        texts.push((file.display().to_string(), fs::read_to_string(&file).unwrap()));
+    }
+    for (file, text) in texts {
+        for word in ["rusqlite", "postgres", "LocalStore"] {
+            assert!(!text.contains(word), "{file} says {word}");
+        }
+    }
+}
+
 #[test]
 fn the_code_stays_small() {
     let output = Command::new("bash")

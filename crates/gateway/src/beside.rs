@@ -1,4 +1,4 @@
-//! What a gateway serves beside the contract: the service for its workers.
+//! What a gateway serves beside the contract: the services for its workers.
 //!
 //! *Invariant:* what is of neither is refused by the front.
 
@@ -10,19 +10,26 @@ use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
+use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
 use tower::Service;
 
 use crate::front::Front;
+use crate::ledger::LedgerDoor;
 use crate::register::Cluster;
 
 /// The paths of the service for workers.
 const CLUSTER: &str = "/toolgate.cluster.v1.ClusterService/";
+
+/// The paths of the ledger.
+const LEDGER: &str = "/toolgate.cluster.v1.LedgerService/";
 
 /// The front, and the service for workers beside it.
 #[derive(Clone)]
 pub(crate) struct Beside {
     pub(crate) front: Front,
     pub(crate) cluster: ClusterServiceServer<Cluster>,
+    /// None of a gateway without a store.
+    pub(crate) ledger: Option<LedgerServiceServer<LedgerDoor>>,
 }
 
 impl Service<Request<Body>> for Beside {
@@ -36,9 +43,11 @@ impl Service<Request<Body>> for Beside {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        match request.uri().path().starts_with(CLUSTER) {
-            true => self.cluster.call(request),
-            false => self.front.call(request),
+        let path = request.uri().path();
+        match &mut self.ledger {
+            _ if path.starts_with(CLUSTER) => self.cluster.call(request),
+            Some(ledger) if path.starts_with(LEDGER) => ledger.call(request),
+            Some(_) | None => self.front.call(request),
         }
     }
 }

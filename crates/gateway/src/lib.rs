@@ -12,6 +12,8 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
+//! - `ledger`, `ledger_access`, `ledger_tasks`: what workers store and read through a gateway with a store, which of them may, and what
+//!   is done for that beside requests;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
@@ -26,6 +28,9 @@ mod doors;
 mod events;
 mod follow;
 mod front;
+mod ledger;
+mod ledger_access;
+mod ledger_tasks;
 mod lists;
 mod own;
 mod pages;
@@ -54,10 +59,12 @@ use toolgate_config::Config;
 use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::grpc::{ServeError, Services};
+use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
 
 use self::beside::Beside;
 use self::front::Front;
+use self::ledger::LedgerDoor;
 use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
@@ -115,6 +122,14 @@ impl Gateway {
     /// # Errors
     /// A file, an address or a socket cannot be used; the text names it.
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        Self::start_with(config, None).await
+    }
+
+    /// As [`Self::start`], with a store that workers write to through this gateway.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(config: &Config, ledger: Option<Arc<dyn Ledger>>) -> anyhow::Result<Self> {
         let entrance = Entrance::open(config).await?;
         let limit = usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX);
         let workers = config.cluster.workers.clone();
@@ -136,9 +151,12 @@ impl Gateway {
                 .collect()
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
+        let door = |ledger| LedgerDoor::new(ledger, config.auth.workers.clone(), closing.clone());
+        let ledger = ledger.map(door);
         let served = Beside {
             front: Front::new(config, registry.clone(), carries, closing.clone()),
-            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), closing.clone())),
+            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
+            ledger: ledger.as_ref().map(LedgerDoor::service),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
         let services = Services::passing_on(config, door, &entrance.telemetry, served)
@@ -146,6 +164,13 @@ impl Gateway {
             .context("cannot read the service's own descriptors")?;
         let mut servers = JoinSet::new();
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
+        if let Some(ledger) = ledger {
+            let working = ledger.work(stop.clone());
+            servers.spawn(async move {
+                working.await;
+                Ok(())
+            });
+        }
         let watched = stop.clone();
         servers.spawn(async move {
             registry.watch(watched).await;

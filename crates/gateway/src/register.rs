@@ -34,6 +34,7 @@ use toolgate_server::grpc::arrival::peer;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
+use crate::ledger::LedgerDoor;
 use crate::registry::Registry;
 use crate::versions;
 use crate::worker::{Registration, Worker};
@@ -62,6 +63,8 @@ const MAX_RUN_LETTERS: usize = 128;
 /// The service for workers, and for those who operate the gateway.
 pub(crate) struct Cluster {
     registry: Arc<Registry>,
+    /// None of a gateway without a store.
+    ledger: Option<LedgerDoor>,
     config: ClusterConfig,
     /// Who may register.
     may_register: Vec<String>,
@@ -105,9 +108,15 @@ impl Drop for Seat {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: &Config, registry: Arc<Registry>, closing: CancellationToken) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        registry: Arc<Registry>,
+        ledger: Option<LedgerDoor>,
+        closing: CancellationToken,
+    ) -> Self {
         Self {
             registry,
+            ledger,
             config: config.cluster.clone(),
             may_register: config.auth.workers.clone(),
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
@@ -274,6 +283,9 @@ struct Kept {
     seat: Seat,
     incoming: Streaming<RegisterRequest>,
     answers: mpsc::Sender<Result<RegisterResponse, Status>>,
+    ledger: Option<LedgerDoor>,
+    /// Whether the worker has not ended it in order.
+    broke: bool,
     closing: CancellationToken,
 }
 
@@ -284,9 +296,20 @@ impl Kept {
         if let Some(status) = over {
             let _ = self.answers.try_send(Err(status));
         }
-        let registry = self.seat.registry.clone();
+        let doubted = self.doubted();
+        let (registry, ledger) = (self.seat.registry.clone(), self.ledger.clone());
         drop(self);
+        if let Some((ledger, run)) = ledger.zip(doubted) {
+            ledger.doubt(&run).await;
+        }
         registry.refresh().await;
+    }
+
+    /// Returns the run that may be dead: the stream broke, no other one has taken its place, and the worker has not said that it leaves.
+    fn doubted(&self) -> Option<String> {
+        let registration = self.seat.worker.registration.read();
+        let own = registration.as_ref().filter(|one| one.seat == Some(self.seat.number));
+        own.filter(|one| self.broke && !one.draining).map(|one| one.run.clone())
     }
 
     async fn go_on(&mut self, registered: Registered) -> Result<Infallible, Over> {
@@ -302,14 +325,19 @@ impl Kept {
                 message = self.incoming.message() => {
                     heard = Instant::now();
                     // However the stream ends, the worker is not there any more.
+                    self.broke = message.is_err();
                     let message = message.map_err(gone)?.ok_or(Over::None)?;
                     self.hear(message).await.map_err(Some)?;
                 }
                 _ = ticks.tick() => {}
-                () = self.answers.closed() => return Err(None),
+                () = self.answers.closed() => {
+                    self.broke = true;
+                    return Err(None);
+                }
                 () = self.closing.cancelled() => return Err(Some(status::draining())),
             }
             if heard.elapsed() > CLUSTER_SILENCE {
+                self.broke = true;
                 return Err(Some(Status::unavailable("nothing is heard of the worker")));
             }
             // Another stream may have the seat.
@@ -388,6 +416,8 @@ impl ClusterService for Cluster {
             seat,
             incoming,
             answers: sender,
+            ledger: self.ledger.clone(),
+            broke: false,
             closing: self.closing.clone(),
         };
         self.tasks.spawn(kept.until_the_end(registered));

@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
+use serde::{Deserialize, Serialize};
+
 use super::{CallId, Origin, SessionId};
 
 /// In the `extra` of a call: over which connection of its client it was made. A session may outlive connections, and what is
@@ -9,7 +11,7 @@ use super::{CallId, Origin, SessionId};
 pub const CONNECTION: &str = "mcpConnection";
 
 /// A session where it is: the same id in another workspace is another session.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionKey {
     /// The workspace's name.
     pub workspace: String,

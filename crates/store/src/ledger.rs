@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolgate_model::{
     CallEvent, CallId, CallRecord, FileChange, Grant, GrantId, InstanceId, OutputId, Prompt, PromptId, ServiceEvent,
@@ -49,7 +50,8 @@ pub enum Bound {
 }
 
 /// Something to store that is no change of a call or a prompt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Note {
     /// A fact of a session: see [`crate::SessionFacts::remember`].
     Fact {

@@ -25,6 +25,7 @@
 //!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
+//!   - `volume`: the files of a run that has no database;
 //!   - `quota`, `query`, `error`: how much of the disk may be taken, listings by pages, and how failures are reported.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
@@ -47,6 +48,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Notify;
 use toolgate_model::{
@@ -109,9 +111,11 @@ pub struct Page<T> {
 }
 
 /// Which calls to list. Empty lists and `None` match all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CallFilter {
     /// The workspaces.
+    #[serde(skip)]
     pub workspaces: WorkspaceSet,
     /// The session.
     pub session: Option<SessionId>,
@@ -136,9 +140,11 @@ pub struct CallFilter {
 }
 
 /// Which sessions to list. Empty lists and `None` match all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SessionFilter {
     /// The workspaces.
+    #[serde(skip)]
     pub workspaces: WorkspaceSet,
     /// A call was admitted or ended at this moment or later.
     pub from: Option<Timestamp>,
@@ -147,7 +153,7 @@ pub struct SessionFilter {
 }
 
 /// What the stored calls of a session tell of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// The session.
     pub session: SessionKey,
@@ -222,11 +228,13 @@ pub trait CallLog: Send + Sync + 'static {
 }
 
 /// Which prompts to list. Empty lists and `None` match all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PromptFilter {
     /// The run of the service that waits.
     pub owner: Option<InstanceId>,
     /// The workspaces.
+    #[serde(skip)]
     pub workspaces: WorkspaceSet,
     /// Any of these sessions.
     pub sessions: Vec<SessionId>,
@@ -239,7 +247,7 @@ pub struct PromptFilter {
 }
 
 /// What became of an attempt to settle a prompt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Settled {
     /// This attempt decided: the settled prompts (the named one first, then those settled with it) and the new grants.
     Now {
@@ -255,7 +263,7 @@ pub enum Settled {
 }
 
 /// A stored prompt, and what was stored with it of whoever asks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AskedPrompt {
     /// The prompt.
     pub prompt: Prompt,
@@ -266,7 +274,7 @@ pub struct AskedPrompt {
 }
 
 /// The end of one prompt, with its new state.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settlement {
     /// Which prompt.
     pub prompt: PromptId,

@@ -4,12 +4,13 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use toolgate_model::{CallId, CallRecord, OutputId, SessionId, Timestamp, WorkspaceSet};
 
 use crate::{Page, PageRequest, StoreError};
 
 /// To whom a stored output belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputOwner {
     /// The call that writes it.
     pub call: CallId,
@@ -30,7 +31,7 @@ impl From<&CallRecord> for OutputOwner {
 }
 
 /// What is known of a stored output.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputInfo {
     /// The output's id; the name of its file.
     pub id: OutputId,
@@ -52,9 +53,11 @@ pub struct OutputInfo {
 }
 
 /// Which outputs to list. `None` matches all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OutputFilter {
     /// The workspaces.
+    #[serde(skip)]
     pub workspaces: WorkspaceSet,
     /// The session.
     pub session: Option<SessionId>,

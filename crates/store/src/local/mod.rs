@@ -43,6 +43,7 @@ mod sessions;
 mod spool;
 mod store;
 mod sweep;
+mod volume;
 mod workspaces;
 mod writer;
 
@@ -52,3 +53,4 @@ pub use self::folders::{output_folder, workspace_folder};
 pub use self::open::StoreOptions;
 pub use self::quota::QuotaLimits;
 pub use self::store::LocalStore;
+pub use self::volume::{OutputFile, Volume};

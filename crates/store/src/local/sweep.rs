@@ -48,24 +48,15 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
     found.sort_by(|a, b| (a.written, a.id.as_str()).cmp(&(b.written, b.id.as_str())));
 
     let mut present: HashSet<OutputId> = found.iter().map(|found| found.id.clone()).collect();
-    let mut total = found
+    let awaited: HashSet<OutputId> = found
         .iter()
-        .fold(0_u64, |total, found| total.saturating_add(found.bytes));
-    let mut files = 0;
-    for found in found {
-        let goes = found.written < keep.before || total > keep.max_total_bytes;
-        if !goes || busy(&found.id) || awaits_row(&found) {
-            continue;
-        }
-        let Found { id, path, bytes, .. } = found;
-        match output_file::remove_file(&path) {
-            Ok(()) => {
-                total -= bytes;
-                files += 1;
-                present.remove(&id);
-            }
-            Err(error) => tracing::warn!(%error, "an old output stays"),
-        }
+        .filter(|found| awaits_row(found))
+        .map(|found| found.id.clone())
+        .collect();
+    let gone = remove(found, keep, |id| busy(id) || awaited.contains(id));
+    let files = gone.len();
+    for id in &gone {
+        present.remove(id);
     }
     let rows = stored
         .iter()
@@ -74,6 +65,42 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
         .cloned()
         .collect();
     Ok(Swept { files, rows })
+}
+
+/// As [`sweep`], where no rows are kept. Blocks.
+pub(super) fn sweep_files(
+    folders: &[PathBuf],
+    keep: OutputRetention,
+    busy: impl Fn(&OutputId) -> bool,
+) -> Result<usize, StoreError> {
+    let mut found = Vec::new();
+    for folder in folders {
+        list(folder, &mut found)?;
+    }
+    found.sort_by(|a, b| (a.written, a.id.as_str()).cmp(&(b.written, b.id.as_str())));
+    Ok(remove(found, keep, busy).len())
+}
+
+/// Deletes the files that `keep` does not keep, the oldest first; returns the outputs that went.
+fn remove(found: Vec<Found>, keep: OutputRetention, stays: impl Fn(&OutputId) -> bool) -> Vec<OutputId> {
+    let sizes = found.iter().map(|found| found.bytes);
+    let mut total = sizes.fold(0_u64, u64::saturating_add);
+    let mut gone = Vec::new();
+    for found in found {
+        let goes = found.written < keep.before || total > keep.max_total_bytes;
+        if !goes || stays(&found.id) {
+            continue;
+        }
+        let Found { id, path, bytes, .. } = found;
+        match output_file::remove_file(&path) {
+            Ok(()) => {
+                total -= bytes;
+                gone.push(id);
+            }
+            Err(error) => tracing::warn!(%error, "an old output stays"),
+        }
+    }
+    gone
 }
 
 fn list(folder: &Path, found: &mut Vec<Found>) -> Result<(), StoreError> {

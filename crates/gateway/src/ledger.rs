@@ -1,0 +1,601 @@
+//! The ledger over gRPC: what workers store and read through this gateway.
+//!
+//! *Invariant:* a worker acts for workspaces only that its principal sees, and changes only what it holds; nothing here settles a
+//! prompt, and nothing reads the audit or the journal. What is of another workspace is not there.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use toolgate_contract::cluster::follow_response::Message as Told;
+use toolgate_contract::cluster::ledger_service_server::{LedgerService, LedgerServiceServer};
+use toolgate_contract::cluster::*;
+use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_PIECE_BYTES};
+use toolgate_model::{
+    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, SessionKey,
+    Timestamp, WorkspaceSet,
+};
+use toolgate_server::grpc::status;
+use toolgate_store::ledger::{Bound, Hold, Ledger};
+use toolgate_store::{
+    CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PageRequest, PromptFilter, SessionFilter, StoreError,
+};
+
+use crate::ledger_access::{self, Caller, Workers};
+use crate::ledger_tasks::{self, Followers, Renewals};
+
+/// Bytes of a page of events, beyond its first one.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Events that are read at once.
+const MAX_EVENTS: usize = 1_000;
+
+/// Bytes of an output that are read at once.
+const MAX_READ_BYTES: usize = 8 << 20;
+
+/// Prompts of a list.
+const MAX_PROMPTS: usize = 10_000;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// What a gateway with a store does for workers.
+#[derive(Clone)]
+pub(crate) struct LedgerDoor {
+    ledger: Arc<dyn Ledger>,
+    workers: Arc<Workers>,
+    renewals: Arc<Renewals>,
+    followers: Arc<Followers>,
+    closing: CancellationToken,
+}
+
+/// Says why the store refused; what only operators are to know goes to the log.
+fn refused(error: StoreError) -> Status {
+    if let StoreError::Failed { context, .. } = &error {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            context,
+            "the store failed for a worker"
+        );
+    }
+    wire::refusal(&error)
+}
+
+fn read<T: DeserializeOwned>(field: &str, json: &[u8]) -> Result<T, Status> {
+    serde_json::from_slice(json).map_err(|error| status::bad_field(field, format!("it cannot be read: {error}")))
+}
+
+fn read_optional<T: DeserializeOwned>(field: &str, json: &[u8]) -> Result<Option<T>, Status> {
+    match json.is_empty() {
+        true => Ok(None),
+        false => read(field, json).map(Some),
+    }
+}
+
+fn write<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Status> {
+    wire::json("an answer", value).map_err(refused)
+}
+
+fn write_optional<T: Serialize>(value: Option<&T>) -> Result<Vec<u8>, Status> {
+    wire::optional("an answer", value).map_err(refused)
+}
+
+fn page(page: Option<Page>) -> Result<PageRequest, Status> {
+    let page = page.ok_or_else(|| status::bad_field("page", "expected one"))?;
+    Ok(wire::of_page(page))
+}
+
+fn count(number: u32, most: usize) -> usize {
+    usize::try_from(number).unwrap_or(most).min(most)
+}
+
+fn missing(what: &str, id: &str) -> Status {
+    wire::refusal(&StoreError::NotFound(format!("{what} {id}")))
+}
+
+impl LedgerDoor {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, workers: Vec<String>, closing: CancellationToken) -> Self {
+        Self {
+            workers: Arc::new(Workers::new(workers)),
+            renewals: Renewals::new(Arc::clone(&ledger)),
+            followers: Arc::new(Followers::new()),
+            ledger,
+            closing,
+        }
+    }
+
+    /// Returns the service.
+    pub(crate) fn service(&self) -> LedgerServiceServer<Self> {
+        LedgerServiceServer::new(self.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Does what is to be done beside requests, until `stop`.
+    pub(crate) async fn work(self, stop: CancellationToken) {
+        ledger_tasks::run(self.ledger, self.followers, stop).await;
+    }
+
+    /// Takes note that the connection to a run broke.
+    pub(crate) async fn doubt(&self, run: &str) {
+        if let Err(error) = self.ledger.doubt(&InstanceId::new(run)).await {
+            tracing::warn!(%error, run, "a worker that is not heard of lives until its lease is over");
+        }
+    }
+
+    /// Reads a holding of a run that is the caller's. A run that this gateway does not know yet shows that it has the workspace.
+    async fn own(&self, caller: &Caller, holding: Option<Holding>) -> Result<Hold, Status> {
+        let hold = caller.hold(holding)?;
+        if !self.workers.knows(caller, &hold.run)? {
+            // No prompt has this id: nothing changes, and whether the hold is one is found out.
+            let nobody = PromptId::from("");
+            let shown = self.ledger.replace_asker_for(&hold, &nobody, None).await;
+            shown.map_err(refused)?;
+            self.workers.learn(caller, &hold.run);
+        }
+        Ok(hold)
+    }
+
+    /// Returns a call of these workspaces.
+    async fn call(&self, id: &CallId, workspaces: &WorkspaceSet) -> Result<Option<CallRecord>, Status> {
+        let record = self.ledger.get(id).await.map_err(refused)?;
+        Ok(record.filter(|record| workspaces.contains(&record.origin.workspace)))
+    }
+
+    /// Returns what is known of an output of these workspaces.
+    async fn output(&self, id: &OutputId, workspaces: &WorkspaceSet) -> Result<Option<OutputInfo>, Status> {
+        let info = self.ledger.look(id).await.map_err(refused)?;
+        Ok(info.filter(|info| workspaces.contains(&info.owner.workspace)))
+    }
+}
+
+#[tonic::async_trait]
+impl LedgerService for LedgerDoor {
+    async fn bind(&self, request: Request<BindRequest>) -> Answer<BindResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let workspaces = caller.wanted(asked.workspaces)?;
+        let run = ledger_access::run(asked.run)?;
+        self.workers.knows(&caller, &run)?;
+        let bound = self.ledger.bind(&run, &asked.address, &workspaces).await;
+        Ok(Response::new(match bound.map_err(refused)? {
+            Bound::Now(holds) => {
+                self.workers.learn(&caller, &run);
+                // Only what was asked for: the caller may not see the rest.
+                let holds = holds.iter().filter(|hold| workspaces.contains(&hold.workspace));
+                BindResponse {
+                    holdings: holds.map(wire::holding).collect(),
+                    held: None,
+                }
+            }
+            Bound::Held { workspace, by, retry } => BindResponse {
+                holdings: Vec::new(),
+                held: Some(Held {
+                    workspace,
+                    by: by.to_string(),
+                    retry_millis: u64::try_from(retry.as_millis()).unwrap_or(u64::MAX),
+                }),
+            },
+        }))
+    }
+
+    async fn renew_lease(&self, request: Request<RenewLeaseRequest>) -> Answer<RenewLeaseResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = self.own(&caller, asked.holding).await?;
+        let renewed = self.renewals.renew(hold.run).await.map_err(refused)?;
+        Ok(Response::new(RenewLeaseResponse { renewed }))
+    }
+
+    async fn release(&self, request: Request<ReleaseRequest>) -> Answer<ReleaseResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = self.own(&caller, asked.holding).await?;
+        self.ledger.release(&hold.run).await.map_err(refused)?;
+        self.workers.forget(&hold.run);
+        Ok(Response::new(ReleaseResponse {}))
+    }
+
+    async fn create_call(&self, request: Request<CreateCallRequest>) -> Answer<CreateCallResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
+        let created = self.ledger.create_call_for(&hold, record, events, asked.again).await;
+        let taken = match created.map_err(refused)? {
+            Created::New => Vec::new(),
+            Created::Taken(record) => write(&*record)?,
+        };
+        Ok(Response::new(CreateCallResponse { taken }))
+    }
+
+    async fn append_events(&self, request: Request<AppendEventsRequest>) -> Answer<AppendEventsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
+        let appended = self.ledger.append_for(&hold, record, events, asked.again).await;
+        appended.map_err(refused)?;
+        Ok(Response::new(AppendEventsResponse {}))
+    }
+
+    async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let record = self
+            .call(&CallId::new(asked.id), &caller.reads(asked.workspaces))
+            .await?;
+        let record = write_optional(record.as_ref())?;
+        Ok(Response::new(GetCallResponse { record }))
+    }
+
+    async fn find_namesakes(&self, request: Request<FindNamesakesRequest>) -> Answer<FindNamesakesResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let reads = caller.reads(asked.workspaces);
+        let mut ids = Vec::new();
+        for id in self.ledger.namesakes(&CallId::new(asked.id)).await.map_err(refused)? {
+            if self.call(&id, &reads).await?.is_some() {
+                ids.push(id.to_string());
+            }
+        }
+        Ok(Response::new(FindNamesakesResponse { ids }))
+    }
+
+    async fn read_events(&self, request: Request<ReadEventsRequest>) -> Answer<ReadEventsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let id = CallId::new(asked.id);
+        if self.call(&id, &caller.reads(asked.workspaces)).await?.is_none() {
+            let events = write::<[CallEvent]>(&[])?;
+            return Ok(Response::new(ReadEventsResponse { events, more: false }));
+        }
+        let wanted = count(asked.limit, MAX_EVENTS);
+        let events = self.ledger.events(&id, asked.after, wanted).await.map_err(refused)?;
+        let (mut page, mut more) = (vec![b'['], asked.limit as usize > wanted && events.len() == wanted);
+        for (at, event) in events.iter().enumerate() {
+            let json = write(event)?;
+            if at > 0 {
+                if page.len() + json.len() > PAGE_BYTES {
+                    more = true;
+                    break;
+                }
+                page.push(b',');
+            }
+            page.extend(json);
+        }
+        page.push(b']');
+        Ok(Response::new(ReadEventsResponse { events: page, more }))
+    }
+
+    async fn list_calls(&self, request: Request<ListCallsRequest>) -> Answer<ListCallsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let filter = CallFilter {
+            workspaces: caller.reads(asked.workspaces),
+            ..read("filter", &asked.filter)?
+        };
+        let listed = self
+            .ledger
+            .list_calls(&filter, &page(asked.page)?)
+            .await
+            .map_err(refused)?;
+        Ok(Response::new(ListCallsResponse {
+            records: write(&listed.items)?,
+            next: listed.next.unwrap_or_default(),
+        }))
+    }
+
+    async fn list_sessions(&self, request: Request<ListSessionsRequest>) -> Answer<ListSessionsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let filter = SessionFilter {
+            workspaces: caller.reads(asked.workspaces),
+            ..read("filter", &asked.filter)?
+        };
+        let listed = self.ledger.list_sessions(&filter, &page(asked.page)?).await;
+        let listed = listed.map_err(refused)?;
+        Ok(Response::new(ListSessionsResponse {
+            sessions: write(&listed.items)?,
+            next: listed.next.unwrap_or_default(),
+        }))
+    }
+
+    async fn adopt_calls(&self, request: Request<AdoptCallsRequest>) -> Answer<AdoptCallsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let adopted = self.ledger.adopt_for(&hold).await.map_err(refused)?;
+        let records = write(&adopted)?;
+        Ok(Response::new(AdoptCallsResponse { records }))
+    }
+
+    async fn open_prompt(&self, request: Request<OpenPromptRequest>) -> Answer<OpenPromptResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let (prompt, asker) = (read("prompt", &asked.prompt)?, read_optional("asker", &asked.asker)?);
+        let grants = asked.judged_by.map(|judged| judged.grants);
+        let judged_by = grants.map(|grants| grants.into_iter().map(GrantId::new).collect());
+        let opened = self.ledger.open_for(&hold, prompt, asker, judged_by, asked.again).await;
+        let grants = opened.map_err(refused)?;
+        self.followers.look();
+        let grants = write(&grants)?;
+        Ok(Response::new(OpenPromptResponse { grants }))
+    }
+
+    async fn replace_asker(&self, request: Request<ReplaceAskerRequest>) -> Answer<ReplaceAskerResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let asker = read_optional("asker", &asked.asker)?;
+        let replaced = self
+            .ledger
+            .replace_asker_for(&hold, &PromptId::new(asked.id), asker)
+            .await;
+        replaced.map_err(refused)?;
+        Ok(Response::new(ReplaceAskerResponse {}))
+    }
+
+    async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Answer<GetPromptResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let reads = caller.reads(asked.workspaces);
+        let found = self.ledger.asked(&PromptId::new(asked.id)).await.map_err(refused)?;
+        let found = found.filter(|found| reads.contains(&found.prompt.workspace));
+        let asked = write_optional(found.as_ref())?;
+        Ok(Response::new(GetPromptResponse { asked }))
+    }
+
+    async fn list_asked_prompts(&self, request: Request<ListAskedPromptsRequest>) -> Answer<ListAskedPromptsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        caller.must_see("workspace", &asked.workspace)?;
+        let session = session(asked.workspace, asked.session);
+        let found = self.ledger.asked_in(&session).await.map_err(refused)?;
+        let asked = write(&found)?;
+        Ok(Response::new(ListAskedPromptsResponse { asked }))
+    }
+
+    async fn list_open_prompts(&self, request: Request<ListOpenPromptsRequest>) -> Answer<ListOpenPromptsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let filter = PromptFilter {
+            workspaces: caller.reads(asked.workspaces),
+            states: vec![PromptState::Open],
+            ..PromptFilter::default()
+        };
+        let open = self.ledger.open_prompts().await.map_err(refused)?;
+        let seen = match open.is_empty() || filter.workspaces.is_empty() {
+            true => Vec::new(),
+            false => self.ledger.prompts(&filter, MAX_PROMPTS).await.map_err(refused)?,
+        };
+        let seen: std::collections::HashSet<PromptId> = seen.into_iter().map(|prompt| prompt.id).collect();
+        let open = open.into_iter().filter(|(id, _)| seen.contains(id));
+        let prompts = open.map(|(id, revision)| OpenPrompt {
+            id: id.to_string(),
+            revision,
+        });
+        Ok(Response::new(ListOpenPromptsResponse {
+            prompts: prompts.collect(),
+        }))
+    }
+
+    async fn list_prompts(&self, request: Request<ListPromptsRequest>) -> Answer<ListPromptsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let filter = PromptFilter {
+            workspaces: caller.reads(asked.workspaces),
+            ..read("filter", &asked.filter)?
+        };
+        let found = self.ledger.prompts(&filter, count(asked.limit, MAX_PROMPTS)).await;
+        let prompts = write(&found.map_err(refused)?)?;
+        Ok(Response::new(ListPromptsResponse { prompts }))
+    }
+
+    async fn end_prompt(&self, request: Request<EndPromptRequest>) -> Answer<EndPromptResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let end = read("settlement", &asked.settlement)?;
+        let settled = self.ledger.end_prompt_for(&hold, end).await.map_err(refused)?;
+        self.followers.look();
+        let settled = write(&settled)?;
+        Ok(Response::new(EndPromptResponse { settled }))
+    }
+
+    async fn use_grants(&self, request: Request<UseGrantsRequest>) -> Answer<UseGrantsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let ids: Vec<GrantId> = asked.ids.into_iter().map(GrantId::new).collect();
+        let now = Timestamp(asked.now_millis);
+        let missing = self.ledger.use_grants_for(&hold, &ids, now).await.map_err(refused)?;
+        Ok(Response::new(UseGrantsResponse {
+            missing: missing.iter().map(ToString::to_string).collect(),
+        }))
+    }
+
+    async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Answer<ListGrantsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let reads = caller.reads(asked.workspaces);
+        let mut grants = self.ledger.grants(&InstanceId::new(asked.run)).await.map_err(refused)?;
+        grants.retain(|grant| reads.contains(&grant.workspace));
+        let grants = write(&grants)?;
+        Ok(Response::new(ListGrantsResponse { grants }))
+    }
+
+    async fn get_grant(&self, request: Request<GetGrantRequest>) -> Answer<GetGrantResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let reads = caller.reads(asked.workspaces);
+        let grant = self.ledger.grant(&GrantId::new(asked.id)).await.map_err(refused)?;
+        let grant = grant.filter(|grant| reads.contains(&grant.workspace));
+        let grant = write_optional(grant.as_ref())?;
+        Ok(Response::new(GetGrantResponse { grant }))
+    }
+
+    async fn revoke_grant(&self, request: Request<RevokeGrantRequest>) -> Answer<RevokeGrantResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let revoked = self.ledger.revoke_for(&hold, &GrantId::new(asked.id), &asked.by).await;
+        let grant = write_optional(revoked.map_err(refused)?.as_ref())?;
+        Ok(Response::new(RevokeGrantResponse { grant }))
+    }
+
+    async fn store_notes(&self, request: Request<StoreNotesRequest>) -> Answer<StoreNotesResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let notes = read("notes", &asked.notes)?;
+        self.ledger.note_for(&hold, asked.first, notes).await.map_err(refused)?;
+        Ok(Response::new(StoreNotesResponse {}))
+    }
+
+    async fn get_facts(&self, request: Request<GetFactsRequest>) -> Answer<GetFactsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        caller.must_see("workspace", &asked.workspace)?;
+        let session = session(asked.workspace, asked.session);
+        let facts: Facts = match asked.key {
+            Some(key) => {
+                let fact = self.ledger.fact(&session, &key).await.map_err(refused)?;
+                fact.map(|value| (key, value)).into_iter().collect()
+            }
+            None => self.ledger.facts(&session).await.map_err(refused)?,
+        };
+        let facts = write(&facts)?;
+        Ok(Response::new(GetFactsResponse { facts }))
+    }
+
+    async fn forget_session(&self, request: Request<ForgetSessionRequest>) -> Answer<ForgetSessionResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let session = session(hold.workspace.clone(), asked.session);
+        let forgotten = self.ledger.forget_for(&hold, &session).await.map_err(refused)?;
+        let facts = forgotten as u64;
+        Ok(Response::new(ForgetSessionResponse { facts }))
+    }
+
+    async fn record_changes(&self, request: Request<RecordChangesRequest>) -> Answer<RecordChangesResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let changes = asked.changes.into_iter().map(wire::of_change).collect();
+        let recorded = self
+            .ledger
+            .record_changes_for(&hold, &CallId::new(asked.call), changes)
+            .await;
+        recorded.map_err(refused)?;
+        Ok(Response::new(RecordChangesResponse {}))
+    }
+
+    async fn list_changes(&self, request: Request<ListChangesRequest>) -> Answer<ListChangesResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let id = CallId::new(asked.call);
+        let changes = match self.call(&id, &caller.reads(asked.workspaces)).await? {
+            Some(_) => self.ledger.changes(&id).await.map_err(refused)?,
+            None => Vec::new(),
+        };
+        Ok(Response::new(ListChangesResponse {
+            changes: changes.into_iter().map(wire::change).collect(),
+        }))
+    }
+
+    async fn begin_output(&self, request: Request<BeginOutputRequest>) -> Answer<BeginOutputResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        if !toolgate_store::output::is_name(&asked.id) {
+            return Err(status::bad_field("id", "expected the name of an output"));
+        }
+        let owner = OutputOwner {
+            call: CallId::new(asked.call),
+            session: SessionId::new(asked.session),
+            workspace: hold.workspace.clone(),
+        };
+        let (id, created) = (OutputId::new(asked.id), Timestamp(asked.created_millis));
+        let begun = self.ledger.begin_output_for(&hold, &id, owner, created).await;
+        begun.map_err(refused)?;
+        Ok(Response::new(BeginOutputResponse {}))
+    }
+
+    async fn append_output(&self, request: Request<AppendOutputRequest>) -> Answer<AppendOutputResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        if asked.data.len() > MAX_PIECE_BYTES {
+            let problem = format!("expected at most {MAX_PIECE_BYTES} bytes");
+            return Err(status::bad_field("data", problem));
+        }
+        let id = OutputId::new(asked.id);
+        let appended = self
+            .ledger
+            .append_output_for(&hold, &id, asked.offset, asked.data)
+            .await;
+        appended.map_err(refused)?;
+        Ok(Response::new(AppendOutputResponse {}))
+    }
+
+    async fn finish_output(&self, request: Request<FinishOutputRequest>) -> Answer<FinishOutputResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let finished = self
+            .ledger
+            .finish_output_for(&hold, &OutputId::new(asked.id), asked.lines)
+            .await;
+        let info = write(&finished.map_err(refused)?)?;
+        Ok(Response::new(FinishOutputResponse { info }))
+    }
+
+    async fn get_output(&self, request: Request<GetOutputRequest>) -> Answer<GetOutputResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let id = OutputId::new(asked.id);
+        let mut info = self.output(&id, &caller.reads(asked.workspaces)).await?;
+        if info.is_some() && asked.whole {
+            info = self.ledger.stat(&id).await.map_err(refused)?;
+        }
+        let info = write_optional(info.as_ref())?;
+        Ok(Response::new(GetOutputResponse { info }))
+    }
+
+    async fn read_output(&self, request: Request<ReadOutputRequest>) -> Answer<ReadOutputResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let id = OutputId::new(asked.id);
+        if self.output(&id, &caller.reads(asked.workspaces)).await?.is_none() {
+            return Err(missing("output", id.as_str()));
+        }
+        let read = self
+            .ledger
+            .read(&id, asked.offset, count(asked.max, MAX_READ_BYTES))
+            .await;
+        let data = read.map_err(refused)?;
+        Ok(Response::new(ReadOutputResponse { data }))
+    }
+
+    async fn list_outputs(&self, request: Request<ListOutputsRequest>) -> Answer<ListOutputsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let filter = OutputFilter {
+            workspaces: caller.reads(asked.workspaces),
+            ..read("filter", &asked.filter)?
+        };
+        let listed = self.ledger.list_outputs(&filter, &page(asked.page)?).await;
+        let listed = listed.map_err(refused)?;
+        Ok(Response::new(ListOutputsResponse {
+            outputs: write(&listed.items)?,
+            next: listed.next.unwrap_or_default(),
+        }))
+    }
+
+    type FollowStream = Pin<Box<dyn Stream<Item = Result<FollowResponse, Status>> + Send>>;
+
+    async fn follow(&self, request: Request<FollowRequest>) -> Answer<Self::FollowStream> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let reads = caller.reads(asked.workspaces);
+        let (changes, closing) = (self.followers.follow(), self.closing.clone());
+        // The first word comes at once: so the worker knows that it is heard.
+        let begin = (changes, reads, closing, true);
+        let stream = futures_util::stream::unfold(begin, |(mut changes, reads, closing, is_first)| async move {
+            let concerns = |workspace: &str| reads.contains(workspace);
+            let next = match is_first {
+                true => Some(false),
+                false => {
+                    let next = ledger_tasks::next_change(&mut changes, concerns, wire::HEARTBEAT);
+                    closing.run_until_cancelled(next).await.flatten()
+                }
+            };
+            let message = match next? {
+                true => Told::Changed(FollowChanged {}),
+                false => Told::Heartbeat(FollowHeartbeat {}),
+            };
+            let said = FollowResponse { message: Some(message) };
+            Some((Ok(said), (changes, reads, closing, false)))
+        });
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+fn session(workspace: String, session: String) -> SessionKey {
+    SessionKey {
+        workspace,
+        session: SessionId::new(session),
+    }
+}

@@ -1,0 +1,167 @@
+//! Calls and their logs.
+
+use async_trait::async_trait;
+use toolgate_contract::cluster::{
+    AdoptCallsRequest, AppendEventsRequest, CreateCallRequest, FindNamesakesRequest, GetCallRequest, ListCallsRequest,
+    ListSessionsRequest, ReadEventsRequest,
+};
+use toolgate_model::{CallEvent, CallId, CallRecord, InstanceId, Timestamp};
+use toolgate_store::ledger::Hold;
+use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
+
+use crate::store::LedgerStore;
+use crate::uploads::blocking;
+use crate::wire;
+
+fn creation(hold: &Hold, record: &CallRecord, events: &[CallEvent]) -> Result<CreateCallRequest, StoreError> {
+    Ok(CreateCallRequest {
+        holding: Some(wire::holding(hold)),
+        record: wire::json("a call", record)?,
+        events: wire::json("events", events)?,
+        again: false,
+    })
+}
+
+fn next(token: String) -> Option<String> {
+    Some(token).filter(|token| !token.is_empty())
+}
+
+#[async_trait]
+impl CallLog for LedgerStore {
+    async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
+        self.flush().await?;
+        let workspace = &record.origin.workspace;
+        let hold = self.holds.of(workspace).await?;
+        let mut answer = self.holds.gateways.ask(creation(&hold, &record, &events)?).await;
+        if let Err(StoreError::Fenced(_)) = &answer
+            && let Some(hold) = self.holds.bind_again(workspace).await?
+        {
+            // A run that has done nothing for long may have been taken for dead: nothing is lost by that.
+            answer = self.holds.gateways.ask(creation(&hold, &record, &events)?).await;
+        }
+        let answer = self.holds.heed(answer)?;
+        match wire::of_optional("a call", &answer.taken)? {
+            Some(taken) => Ok(Created::Taken(Box::new(taken))),
+            None => {
+                self.holds.note(&record);
+                Ok(Created::New)
+            }
+        }
+    }
+
+    async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
+        self.flush().await?;
+        let hold = self.holds.of(&record.origin.workspace).await?;
+        let question = AppendEventsRequest {
+            holding: Some(wire::holding(&hold)),
+            record: wire::json("a call", &record)?,
+            events: wire::json("events", &events)?,
+            again: false,
+        };
+        self.holds.change(question).await?;
+        self.holds.note(&record);
+        Ok(())
+    }
+
+    async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        let question = GetCallRequest {
+            id: id.to_string(),
+            workspaces: self.holds.names(),
+        };
+        let answer = self.holds.gateways.ask(question).await?;
+        wire::of_optional("a call", &answer.record)
+    }
+
+    async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError> {
+        let question = FindNamesakesRequest {
+            id: id.to_string(),
+            workspaces: self.holds.names(),
+        };
+        let answer = self.holds.gateways.ask(question).await?;
+        Ok(answer.ids.into_iter().map(CallId::new).collect())
+    }
+
+    async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError> {
+        let mut events: Vec<CallEvent> = Vec::new();
+        while events.len() < limit {
+            let question = ReadEventsRequest {
+                id: id.to_string(),
+                after: events.last().map_or(after, |last| last.sequence),
+                limit: u32::try_from(limit - events.len()).unwrap_or(u32::MAX),
+                workspaces: self.holds.names(),
+            };
+            let answer = self.holds.gateways.ask(question).await?;
+            let some: Vec<CallEvent> = wire::of_json("events", &answer.events)?;
+            let is_last = !answer.more || some.is_empty();
+            events.extend(some);
+            if is_last {
+                break;
+            }
+        }
+        Ok(events)
+    }
+
+    async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
+        let question = ListCallsRequest {
+            filter: wire::json("a filter", filter)?,
+            workspaces: self.holds.among(&filter.workspaces),
+            page: Some(wire::page(page)),
+        };
+        let answer = self.holds.gateways.ask(question).await?;
+        Ok(Page {
+            items: wire::of_json("calls", &answer.records)?,
+            next: next(answer.next),
+        })
+    }
+
+    async fn list_sessions(
+        &self,
+        filter: &SessionFilter,
+        page: &PageRequest,
+    ) -> Result<Page<SessionSummary>, StoreError> {
+        let question = ListSessionsRequest {
+            filter: wire::json("a filter", filter)?,
+            workspaces: self.holds.among(&filter.workspaces),
+            page: Some(wire::page(page)),
+        };
+        let answer = self.holds.gateways.ask(question).await?;
+        Ok(Page {
+            items: wire::of_json("sessions", &answer.sessions)?,
+            next: next(answer.next),
+        })
+    }
+
+    async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
+        if *new_owner != self.holds.run {
+            return Err(StoreError::Conflict(format!(
+                "the run {} cannot take calls over for {new_owner}",
+                self.holds.run
+            )));
+        }
+        let mut adopted: Vec<CallRecord> = Vec::new();
+        for hold in self.holds.all() {
+            let question = AdoptCallsRequest {
+                holding: Some(wire::holding(&hold)),
+            };
+            let answer = self.holds.change(question).await?;
+            let records: Vec<CallRecord> = wire::of_json("calls", &answer.records)?;
+            // Said again, the ledger also names those that this run has made itself.
+            let others = records
+                .into_iter()
+                .filter(|record| self.holds.workspace_of(&record.id).is_none());
+            adopted.extend(others);
+        }
+        adopted.iter().for_each(|record| self.holds.note(record));
+        Ok(adopted)
+    }
+
+    /// Deletes old contents only: the gateways have the calls.
+    async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
+        let volume = std::sync::Arc::clone(&self.uploads.volume);
+        let gone = blocking(move || volume.sweep_blobs(before)).await?;
+        if gone > 0 {
+            tracing::info!(gone, "deleted contents of files past their retention");
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,247 @@
+//! The gateways that a worker writes through: one is preferred, and another one is tried when it does not answer.
+//!
+//! *Invariant:* a request is sent until an answer comes or its time is over, and every one but the first says that it is said again. An
+//! answer is what a store says, also that it is away; what a gateway that has no store says is none.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::http::HeaderMap;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+use toolgate_contract::cluster::ledger_service_client::LedgerServiceClient;
+use toolgate_contract::cluster::{FollowRequest, FollowResponse};
+use toolgate_store::StoreError;
+use toolgate_store::codec::failed;
+
+use crate::options::{Identity, LedgerOptions};
+use crate::rpc::Rpc;
+use crate::wire::{self, MAX_MESSAGE_BYTES};
+
+/// How long a request is tried.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(4);
+
+/// How long to wait before the next attempt: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// A gateway, and the connection to it, which is made when it is first needed.
+struct Gateway {
+    name: String,
+    channel: Channel,
+}
+
+/// All gateways.
+pub(crate) struct Gateways {
+    all: Vec<Gateway>,
+    /// The one that is tried first.
+    preferred: AtomicUsize,
+    identity: Option<Identity>,
+    /// When the latest request was sent that a gateway has answered.
+    reached: Mutex<Instant>,
+    /// Cancelled when this run must stop.
+    pub(crate) stopped: CancellationToken,
+}
+
+/// What became of one attempt.
+enum Attempt<A> {
+    Answered(A),
+    Refused(StoreError),
+    /// A gateway has answered that its store is away.
+    Away(String),
+    /// No gateway has answered.
+    Lost(String),
+}
+
+impl Gateways {
+    pub(crate) fn new(options: &LedgerOptions) -> Result<Self, StoreError> {
+        if options.gateways.is_empty() {
+            let problem = "no gateway is named: set cluster.gateways";
+            return Err(failed("open the store of a worker", problem));
+        }
+        let gateway = |way: &crate::options::Way| Gateway {
+            name: way.name.clone(),
+            channel: way.endpoint.connect_lazy(),
+        };
+        Ok(Self {
+            all: options.gateways.iter().map(gateway).collect(),
+            preferred: AtomicUsize::new(0),
+            identity: options.identity.clone(),
+            reached: Mutex::new(Instant::now()),
+            stopped: CancellationToken::new(),
+        })
+    }
+
+    /// Returns how long ago a request was sent that a gateway has answered.
+    pub(crate) fn silence(&self) -> Duration {
+        self.reached.lock().elapsed()
+    }
+
+    /// Counts the silence from now on: there was nothing to say before.
+    pub(crate) fn begin_to_listen(&self) {
+        *self.reached.lock() = Instant::now();
+    }
+
+    /// Takes note that this run must stop.
+    pub(crate) fn stop(&self, why: &str) {
+        if !self.stopped.is_cancelled() {
+            tracing::error!(why, "this run has lost its workspaces: it must stop");
+            self.stopped.cancel();
+        }
+    }
+
+    /// Sends a request and returns its answer.
+    pub(crate) async fn ask<Q: Rpc>(&self, question: Q) -> Result<Q::Answer, StoreError> {
+        self.ask_for(PATIENCE, question).await
+    }
+
+    /// As [`Self::ask`], tried for so long; once if that is no time at all.
+    pub(crate) async fn ask_for<Q: Rpc>(&self, patience: Duration, mut question: Q) -> Result<Q::Answer, StoreError> {
+        let begun = Instant::now();
+        let mut pause = PAUSES.0;
+        loop {
+            let left = match patience.is_zero() {
+                true => ATTEMPT,
+                false => patience.saturating_sub(begun.elapsed()).min(ATTEMPT),
+            };
+            let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
+            let why = match self.attempt(at, left, &question).await {
+                Attempt::Answered(answer) => return Ok(answer),
+                Attempt::Refused(error) => return Err(error),
+                Attempt::Away(why) => why,
+                Attempt::Lost(why) => {
+                    let next = (at + 1) % self.all.len();
+                    let moved = self
+                        .preferred
+                        .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
+                    if moved.is_ok() && self.all.len() > 1 {
+                        tracing::warn!(
+                            why,
+                            gateway = self.all[at].name,
+                            next = self.all[next].name,
+                            "another gateway is used"
+                        );
+                    }
+                    why
+                }
+            };
+            question.say_again();
+            if begun.elapsed() + pause >= patience {
+                return Err(StoreError::Unavailable(why));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    async fn attempt<Q: Rpc>(&self, at: usize, time: Duration, question: &Q) -> Attempt<Q::Answer> {
+        let gateway = &self.all[at];
+        let mut request = Request::new(question.clone());
+        if let Err(error) = self.identify(&mut request).await {
+            return Attempt::Lost(error);
+        }
+        let sent = Instant::now();
+        let answer = timeout(time, unary(gateway.channel.clone(), request)).await;
+        let status = match answer {
+            Ok(Ok(answer)) => {
+                self.heard(sent);
+                return Attempt::Answered(answer);
+            }
+            Ok(Err(status)) => status,
+            Err(_) => return Attempt::Lost(format!("the gateway {} does not answer", gateway.name)),
+        };
+        match wire::of_refusal(&status) {
+            Some(StoreError::Unavailable(why)) => {
+                self.heard(sent);
+                Attempt::Away(why)
+            }
+            Some(error) => {
+                self.heard(sent);
+                Attempt::Refused(error)
+            }
+            None => self.not_a_store(gateway, &status),
+        }
+    }
+
+    fn not_a_store<A>(&self, gateway: &Gateway, status: &Status) -> Attempt<A> {
+        let mut why = format!("the gateway {}: {}", gateway.name, status.message());
+        let mut source = std::error::Error::source(status);
+        while let Some(cause) = source {
+            why = format!("{why}: {cause}");
+            source = cause.source();
+        }
+        match status.code() {
+            // Said of this request or this worker: it is not another one a moment later.
+            Code::PermissionDenied | Code::Unimplemented | Code::InvalidArgument | Code::OutOfRange => {
+                Attempt::Refused(failed("write through a gateway", why))
+            }
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::ResourceExhausted
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+            | Code::Unauthenticated => Attempt::Lost(why),
+        }
+    }
+
+    /// Takes note that a request which was sent at a moment has been answered.
+    fn heard(&self, sent: Instant) {
+        let mut reached = self.reached.lock();
+        *reached = (*reached).max(sent);
+    }
+
+    async fn identify<Q>(&self, request: &mut Request<Q>) -> Result<(), String> {
+        let Some(identity) = self.identity.clone() else {
+            return Ok(());
+        };
+        let read = tokio::task::spawn_blocking(move || identity()).await;
+        let token = read.map_err(|error| error.to_string())?;
+        let token = token.map_err(|error| format!("cluster.identity: {error}"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, token);
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
+        Ok(())
+    }
+
+    /// Opens a stream that says when prompts or grants may have changed, at the gateway that is preferred.
+    pub(crate) async fn follow(&self, workspaces: Vec<String>) -> Result<tonic::Streaming<FollowResponse>, String> {
+        let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
+        let mut request = Request::new(FollowRequest { workspaces });
+        self.identify(&mut request).await?;
+        let mut client = LedgerServiceClient::new(self.all[at].channel.clone());
+        match timeout(ATTEMPT, client.follow(request)).await {
+            Ok(Ok(stream)) => Ok(stream.into_inner()),
+            Ok(Err(status)) => Err(status.message().to_owned()),
+            Err(_) => Err("it does not answer".to_owned()),
+        }
+    }
+}
+
+async fn unary<Q: Rpc>(channel: Channel, request: Request<Q>) -> Result<Q::Answer, Status> {
+    let mut client = tonic::client::Grpc::new(channel)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let ready = client.ready().await;
+    ready.map_err(|error| Status::from_error(Box::new(error)))?;
+    let path = PathAndQuery::from_static(Q::PATH);
+    let answer = client
+        .unary(request, path, ProstCodec::<Q, Q::Answer>::default())
+        .await?;
+    Ok(answer.into_inner())
+}

@@ -1,0 +1,75 @@
+//! How a worker uses its gateways.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::codegen::http::HeaderValue;
+use tonic::transport::Endpoint;
+use toolgate_model::InstanceId;
+use toolgate_store::local::QuotaLimits;
+
+/// Reads what says who the worker is, as the value of `authorization`. It may block for a moment, and is asked anew for each request,
+/// because what it reads may have been exchanged.
+pub type Identity = Arc<dyn Fn() -> std::io::Result<HeaderValue> + Send + Sync>;
+
+/// A gateway that a worker may write through.
+#[derive(Clone)]
+pub struct Way {
+    /// What it is called in the log.
+    pub name: String,
+    /// How it is reached.
+    pub endpoint: Endpoint,
+}
+
+/// How a worker uses its gateways.
+#[derive(Clone)]
+pub struct LedgerOptions {
+    /// The gateways, which share one store. The first that answers is used for as long as it does.
+    pub gateways: Vec<Way>,
+    /// Who the worker is; none where gateways know that from its certificate.
+    pub identity: Option<Identity>,
+    /// This run of the worker.
+    pub run: InstanceId,
+    /// Where it can be reached, for people.
+    pub address: String,
+    /// Its workspaces. One that it gets later is taken when it first stores something.
+    pub workspaces: Vec<String>,
+    /// Its folder: outputs, and contents that a revert needs.
+    pub data_dir: PathBuf,
+    /// How much of the disk that may take.
+    pub limits: QuotaLimits,
+    /// For how long others leave a workspace to a run that says nothing, as the gateways have it.
+    pub lease: Duration,
+    /// How long to wait for a workspace that another run has.
+    pub patience: Duration,
+}
+
+impl LedgerOptions {
+    /// Makes those of a run with what most have.
+    pub fn new(gateways: Vec<Way>, run: InstanceId, data_dir: PathBuf) -> Self {
+        let lease = Duration::from_secs(30);
+        Self {
+            gateways,
+            identity: None,
+            run,
+            address: String::new(),
+            workspaces: Vec::new(),
+            data_dir,
+            limits: QuotaLimits::UNLIMITED,
+            lease,
+            patience: lease * 2,
+        }
+    }
+}
+
+impl fmt::Debug for LedgerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither an identity nor what endpoints know of certificates.
+        f.debug_struct("LedgerOptions")
+            .field("run", &self.run)
+            .field("workspaces", &self.workspaces)
+            .finish_non_exhaustive()
+    }
+}

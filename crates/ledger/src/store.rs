@@ -1,0 +1,197 @@
+//! The store of one run of a worker: what its parts are, and the tasks that work for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_contract::cluster::ListOpenPromptsRequest;
+use toolgate_store::local::Volume;
+use toolgate_store::{StoreError, Upkeep};
+
+use crate::follow;
+use crate::holds::Holds;
+use crate::kept::Kept;
+use crate::notes::Notes;
+use crate::options::LedgerOptions;
+use crate::places::Places;
+use crate::uploads::{Uploads, blocking};
+
+/// How long the last notes and outputs may take when the store is closed.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait before notes are sent again that no gateway has taken.
+const NOTES_PAUSE: Duration = Duration::from_millis(500);
+
+/// The store of one run of a worker, which has no database.
+///
+/// Dropping it leaves what is queued; [`Upkeep::close`] waits for it.
+pub struct LedgerStore {
+    pub(crate) holds: Arc<Holds>,
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) uploads: Arc<Uploads>,
+    pub(crate) kept: Kept,
+    /// Where prompts and grants are, by their ids.
+    pub(crate) places: Places,
+    pub(crate) changed: Arc<Notify>,
+    /// Cancelled when the tasks end.
+    ending: CancellationToken,
+    tasks: TaskTracker,
+    closed: AtomicBool,
+    /// Held while the store is closed.
+    closing: Mutex<()>,
+}
+
+impl LedgerStore {
+    /// Opens the store of a run: takes its workspaces, and waits for a while if another run has one of them.
+    ///
+    /// # Errors
+    /// The folder cannot be used, no gateway is reached, or another run keeps a workspace.
+    pub async fn open(options: LedgerOptions) -> Result<Self, StoreError> {
+        let (folder, limits) = (options.data_dir.clone(), options.limits);
+        let volume = Arc::new(blocking(move || Volume::open(&folder, limits)).await?);
+        let kept = Kept::new(volume.folder());
+        let holds = Arc::new(Holds::new(&options)?);
+        let mut workspaces = options.workspaces.clone();
+        for opened in kept.read().await? {
+            if !workspaces.contains(&opened.name) {
+                workspaces.push(opened.name);
+            }
+        }
+        if !workspaces.is_empty() {
+            holds.bind(&workspaces, options.patience).await?;
+        }
+        let store = Self {
+            uploads: Arc::new(Uploads::new(volume, Arc::clone(&holds))),
+            notes: Arc::default(),
+            kept,
+            places: Places::default(),
+            changed: Arc::default(),
+            ending: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            closed: AtomicBool::new(false),
+            closing: Mutex::default(),
+            holds,
+        };
+        store.start();
+        Ok(store)
+    }
+
+    /// Starts the tasks.
+    fn start(&self) {
+        let holds = Arc::clone(&self.holds);
+        self.spawn(async move { holds.keep().await });
+        let (holds, notes) = (Arc::clone(&self.holds), Arc::clone(&self.notes));
+        self.spawn(async move {
+            loop {
+                notes.wake.notified().await;
+                while let Err(error) = notes.flush(&holds).await {
+                    tracing::warn!(%error, "notes are not stored yet");
+                    sleep(NOTES_PAUSE).await;
+                }
+            }
+        });
+        let (holds, changed) = (Arc::clone(&self.holds), Arc::clone(&self.changed));
+        self.spawn(async move { follow::changes(&holds, &changed).await });
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let ending = self.ending.clone();
+        self.tasks.spawn(async move {
+            ending.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Returns what is cancelled when this run must stop: another run has one of its workspaces, or may have it. Whoever started the
+    /// run kills its programs and ends it.
+    pub fn stopped(&self) -> CancellationToken {
+        self.holds.gateways.stopped.clone()
+    }
+
+    /// Returns the names of the workspaces that this run has.
+    pub fn workspaces_held(&self) -> Vec<String> {
+        self.holds.names()
+    }
+
+    /// Takes note that a gateway may think that this run is dead, because a connection to it broke: it is shown that it lives.
+    pub fn show_life(&self) {
+        self.holds.hurry();
+    }
+
+    /// Says why nothing is stored any more, if that is so.
+    pub(crate) fn open_still(&self) -> Result<(), StoreError> {
+        match self.closed.load(Ordering::Acquire) {
+            true => Err(StoreError::Unavailable("the store is closed".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends what is queued, and returns when it is stored.
+    ///
+    /// # Errors
+    /// No gateway is reached, or this run has lost its workspaces.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.open_still()?;
+        self.notes.flush(&self.holds).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for LedgerStore {
+    fn prepare_workspace(&self, name: &str) -> Result<(), StoreError> {
+        self.uploads.volume.prepare(name)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let nothing = ListOpenPromptsRequest { workspaces: Vec::new() };
+        self.holds.gateways.ask(nothing).await?;
+        let volume = Arc::clone(&self.uploads.volume);
+        blocking(move || volume.check()).await
+    }
+
+    async fn free_bytes(&self) -> Option<u64> {
+        let volume = Arc::clone(&self.uploads.volume);
+        blocking(move || Ok(volume.free_bytes())).await.ok().flatten()
+    }
+
+    fn has_dead_runs(&self) -> bool {
+        self.holds.is_new()
+    }
+
+    fn forget_dead_runs(&self) -> Result<(), StoreError> {
+        self.holds.looked_after();
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        {
+            let _closing = self.closing.lock();
+            if self.closed.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+        }
+        self.notes.close();
+        let late = || StoreError::Unavailable("what was queued is not stored yet".to_owned());
+        let rest = async {
+            self.uploads.drained().await;
+            self.notes.flush(&self.holds).await
+        };
+        let rest = timeout(CLOSING_PATIENCE, rest).await;
+        self.ending.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        let released = self.holds.release().await;
+        rest.unwrap_or_else(|_| Err(late())).and(released)
+    }
+}
+
+impl Drop for LedgerStore {
+    fn drop(&mut self) {
+        self.ending.cancel();
+    }
+}
