@@ -22,7 +22,8 @@ use toolgate_model::{
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
-    CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PageRequest, PromptFilter, SessionFilter, StoreError,
+    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PageRequest, PromptFilter, SessionFilter,
+    StoreError,
 };
 
 use crate::ledger_access::{self, Caller, Workers};
@@ -159,6 +160,7 @@ impl LedgerService for LedgerDoor {
         let workspaces = caller.wanted(asked.workspaces)?;
         let run = ledger_access::run(asked.run)?;
         self.workers.knows(&caller, &run)?;
+        let lease_millis = u64::try_from(self.ledger.lease().as_millis()).unwrap_or(u64::MAX);
         let bound = self.ledger.bind(&run, &asked.address, &workspaces).await;
         Ok(Response::new(match bound.map_err(refused)? {
             Bound::Now(holds) => {
@@ -168,10 +170,12 @@ impl LedgerService for LedgerDoor {
                 BindResponse {
                     holdings: holds.map(wire::holding).collect(),
                     held: None,
+                    lease_millis,
                 }
             }
             Bound::Held { workspace, by, retry } => BindResponse {
                 holdings: Vec::new(),
+                lease_millis,
                 held: Some(Held {
                     workspace,
                     by: by.to_string(),
@@ -366,6 +370,19 @@ impl LedgerService for LedgerDoor {
         Ok(Response::new(ListOpenPromptsResponse {
             prompts: prompts.collect(),
         }))
+    }
+
+    async fn list_interests(&self, request: Request<ListInterestsRequest>) -> Answer<ListInterestsResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let workspaces = caller.reads(asked.workspaces);
+        let all = self.ledger.interests().await.map_err(refused)?;
+        let narrowed = all.into_iter().map(|interest| Interest {
+            workspaces: interest.workspaces.and(&workspaces),
+            ..interest
+        });
+        let seen: Vec<Interest> = narrowed.filter(|interest| !interest.workspaces.is_empty()).collect();
+        let interests = wire::json("what approvers listen to", &seen).map_err(refused)?;
+        Ok(Response::new(ListInterestsResponse { interests }))
     }
 
     async fn list_prompts(&self, request: Request<ListPromptsRequest>) -> Answer<ListPromptsResponse> {

@@ -4,7 +4,7 @@
 //! that others would take for lost, and only then: an idle worker costs nothing. Time is measured by this machine alone.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -35,7 +35,10 @@ pub(crate) struct Holds {
     pub(crate) gateways: Gateways,
     pub(crate) run: InstanceId,
     address: String,
-    lease: Duration,
+    /// How long this run goes on without a gateway, if it is not for a lease.
+    own_lease: Option<Duration>,
+    /// How long a lease lasts, in milliseconds, as the gateways say.
+    lease: AtomicU64,
     held: Mutex<BTreeMap<String, Hold>>,
     /// Held while a workspace is asked for.
     binding: tokio::sync::Mutex<()>,
@@ -55,7 +58,8 @@ impl Holds {
             gateways: Gateways::new(options)?,
             run: options.run.clone(),
             address: options.address.clone(),
-            lease: options.lease,
+            own_lease: options.lease,
+            lease: AtomicU64::default(),
             held: Mutex::default(),
             binding: tokio::sync::Mutex::default(),
             busy: Mutex::default(),
@@ -75,7 +79,12 @@ impl Holds {
                 address: self.address.clone(),
                 workspaces: workspaces.to_vec(),
             };
-            let BindResponse { holdings, held } = self.gateways.ask(question).await?;
+            let BindResponse {
+                holdings,
+                held,
+                lease_millis,
+            } = self.gateways.ask(question).await?;
+            self.lease.store(lease_millis.max(1), Ordering::Relaxed);
             let Some(held) = held else {
                 let mut all = self.held.lock();
                 for hold in holdings.into_iter().map(wire::of_holding) {
@@ -206,9 +215,14 @@ impl Holds {
         self.work.notify_one();
     }
 
+    fn lease(&self) -> Duration {
+        self.own_lease
+            .unwrap_or_else(|| Duration::from_millis(self.lease.load(Ordering::Relaxed)))
+    }
+
     /// Returns how often the lease is renewed.
     fn step(&self) -> Duration {
-        let step = self.lease / 3;
+        let step = self.lease() / 3;
         match *self.hurry.lock() {
             Some(until) if Instant::now() < until => step.min(HURRY.0),
             Some(_) | None => step,
@@ -225,7 +239,7 @@ impl Holds {
                 continue;
             }
             let silence = self.gateways.silence();
-            if silence >= self.lease {
+            if silence >= self.lease() {
                 self.gateways
                     .stop("no gateway was reached for a whole lease, so others may have its workspaces");
                 return;
@@ -233,7 +247,11 @@ impl Holds {
             let until_renewal = step.saturating_sub(renewed.elapsed());
             if !until_renewal.is_zero() {
                 // Woken when there is a reason to hurry.
-                let _ = timeout(until_renewal.min(self.lease - silence), self.work.notified()).await;
+                let _ = timeout(
+                    until_renewal.min(self.lease().saturating_sub(silence)),
+                    self.work.notified(),
+                )
+                .await;
                 continue;
             }
             renewed = Instant::now();
@@ -242,7 +260,7 @@ impl Holds {
                 holding: Some(wire::holding(&hold)),
             };
             // No longer than until it is time to stop.
-            let patience = self.lease.saturating_sub(self.gateways.silence()).min(step);
+            let patience = self.lease().saturating_sub(self.gateways.silence()).min(step);
             match self.heed(self.gateways.ask_for(patience, question).await) {
                 Ok(answer) if !answer.renewed => {
                     self.gateways

@@ -40,16 +40,18 @@ pub struct LedgerOptions {
     pub data_dir: PathBuf,
     /// How much of the disk that may take.
     pub limits: QuotaLimits,
-    /// For how long others leave a workspace to a run that says nothing, as the gateways have it.
-    pub lease: Duration,
+    /// After how long without a gateway this run stops what it does; none for the lease that the gateways have.
+    pub lease: Option<Duration>,
     /// How long to wait for a workspace that another run has.
     pub patience: Duration,
 }
 
+/// Twice as long as the usual lease of a run that has died.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl LedgerOptions {
     /// Makes those of a run with what most have.
     pub fn new(gateways: Vec<Way>, run: InstanceId, data_dir: PathBuf) -> Self {
-        let lease = Duration::from_secs(30);
         Self {
             gateways,
             identity: None,
@@ -58,8 +60,8 @@ impl LedgerOptions {
             workspaces: Vec::new(),
             data_dir,
             limits: QuotaLimits::UNLIMITED,
-            lease,
-            patience: lease * 2,
+            lease: None,
+            patience: PATIENCE,
         }
     }
 }

@@ -8,11 +8,11 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use toolgate_contract::cluster::{
     EndPromptRequest, GetGrantRequest, GetPromptRequest, JudgedBy, ListAskedPromptsRequest, ListGrantsRequest,
-    ListOpenPromptsRequest, ListPromptsRequest, OpenPromptRequest, ReplaceAskerRequest, RevokeGrantRequest,
-    UseGrantsRequest,
+    ListInterestsRequest, ListOpenPromptsRequest, ListPromptsRequest, OpenPromptRequest, ReplaceAskerRequest,
+    RevokeGrantRequest, UseGrantsRequest,
 };
 use toolgate_model::{Approval, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, SessionKey, Timestamp};
-use toolgate_store::{AskedPrompt, PromptFilter, Prompts, Settled, Settlement, StoreError};
+use toolgate_store::{AskedPrompt, Interest, PromptFilter, Prompts, Settled, Settlement, StoreError};
 
 use crate::store::LedgerStore;
 use crate::wire;
@@ -130,6 +130,14 @@ impl Prompts for LedgerStore {
         let answer = self.holds.gateways.ask(question).await?;
         let prompts = answer.prompts.into_iter();
         Ok(prompts.map(|one| (PromptId::new(one.id), one.revision)).collect())
+    }
+
+    async fn attended_elsewhere(&self) -> Result<Vec<Interest>, StoreError> {
+        let question = ListInterestsRequest {
+            workspaces: self.holds.names(),
+        };
+        let answer = self.holds.gateways.ask(question).await?;
+        wire::of_json("what approvers listen to", &answer.interests)
     }
 
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {

@@ -50,6 +50,7 @@ rpcs! {
     "GetPrompt": GetPromptRequest -> GetPromptResponse;
     "ListAskedPrompts": ListAskedPromptsRequest -> ListAskedPromptsResponse;
     "ListOpenPrompts": ListOpenPromptsRequest -> ListOpenPromptsResponse;
+    "ListInterests": ListInterestsRequest -> ListInterestsResponse;
     "ListPrompts": ListPromptsRequest -> ListPromptsResponse;
     "EndPrompt": EndPromptRequest -> EndPromptResponse;
     "UseGrants": UseGrantsRequest -> UseGrantsResponse;

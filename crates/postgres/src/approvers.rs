@@ -22,14 +22,24 @@ pub(crate) async fn attend(db: &Database, instances: &Instances, interests: &[In
     db.rows(what, sql, values![instances.id, interests]).await.map(drop)
 }
 
-/// Returns what approvers at other runs listen to. What one of them has said that is not understood here counts for nothing.
+/// Returns what approvers at other runs listen to.
 pub(crate) async fn elsewhere(db: &Database, instances: &Instances) -> Result<Vec<Interest>, StoreError> {
+    beside(db, instances, &instances.id).await
+}
+
+/// Returns what approvers at all runs listen to.
+pub(crate) async fn all(db: &Database, instances: &Instances) -> Result<Vec<Interest>, StoreError> {
+    beside(db, instances, "").await
+}
+
+/// Reads what approvers listen to who are not at one run. What a run has said that is not understood here counts for nothing.
+async fn beside(db: &Database, instances: &Instances, run: &str) -> Result<Vec<Interest>, StoreError> {
     let sql = format!(
         "SELECT interests FROM approvers WHERE instance <> $1 AND NOT {} ORDER BY instance",
         is_dead("approvers.instance", "$2")
     );
     let rows = db
-        .rows("look for approvers", &sql, values![instances.id, instances.silent()])
+        .rows("look for approvers", &sql, values![run, instances.silent()])
         .await?;
     let read = |row: &tokio_postgres::Row| decode::<Vec<Interest>>("what approvers listen to", row.get(0));
     Ok(rows.iter().flat_map(|row| read(row).unwrap_or_default()).collect())

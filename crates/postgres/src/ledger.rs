@@ -5,6 +5,7 @@
 //! store sees itself, and what people decide, is never taken from it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,12 +18,14 @@ use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
 use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
-use toolgate_store::{Created, OutputInfo, OutputOwner, Settled, Settlement, StoreError};
+use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, Settled, Settlement, StoreError};
 
 use crate::fence::Fence;
 use crate::notes::{self, Note};
 use crate::store::PostgresStore;
-use crate::{adoption, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling};
+use crate::{
+    adoption, approvers, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling,
+};
 
 /// Refuses what is not of the workspace and the run that have the hold.
 fn must_be_of(hold: &Hold, what: &str, workspace: &str, run: Option<&InstanceId>) -> Result<(), StoreError> {
@@ -173,6 +176,10 @@ fn audited(hold: &Hold, fact: Fact) -> Result<Fact, StoreError> {
 
 #[async_trait]
 impl Ledger for PostgresStore {
+    fn lease(&self) -> Duration {
+        self.shared.instances.lease()
+    }
+
     async fn bind(&self, run: &InstanceId, address: &str, workspaces: &[String]) -> Result<Bound, StoreError> {
         holds::bind(&self.shared, run, address, workspaces).await
     }
@@ -256,6 +263,10 @@ impl Ledger for PostgresStore {
         }
         let fence = Fence::new(hold);
         prompts::open(&self.shared, &prompt, asker, judged_by.as_ref(), Some(&fence), again).await
+    }
+
+    async fn interests(&self) -> Result<Vec<Interest>, StoreError> {
+        approvers::all(&self.shared.db, &self.shared.instances).await
     }
 
     async fn replace_asker_for(&self, hold: &Hold, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ use toolgate_model::{
 };
 
 use crate::audit::Fact;
-use crate::{Created, OutputInfo, OutputOwner, Settled, Settlement, Store, StoreError};
+use crate::{Created, Interest, OutputInfo, OutputOwner, Settled, Settlement, Store, StoreError};
 
 /// That a run has a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,9 @@ pub enum Note {
 /// A store that others write to through this process. What they may read they read as any other reader does: see [`Store`].
 #[async_trait]
 pub trait Ledger: Store {
+    /// Returns how long the lease of a run lasts.
+    fn lease(&self) -> Duration;
+
     /// Gives workspaces to a run: all or none. A workspace is free if no run has it, if the run that had it is dead, or if that one has
     /// released it. `address` is where the run can be reached, for people. Said again by the same run it gives what the run has.
     async fn bind(&self, run: &InstanceId, address: &str, workspaces: &[String]) -> Result<Bound, StoreError>;
@@ -118,6 +121,9 @@ pub trait Ledger: Store {
         judged_by: Option<BTreeSet<GrantId>>,
         again: bool,
     ) -> Result<Vec<Grant>, StoreError>;
+
+    /// Returns what those listen to who may answer prompts, at this process and at others that share the store.
+    async fn interests(&self) -> Result<Vec<Interest>, StoreError>;
 
     /// As [`crate::Prompts::replace_asker`].
     async fn replace_asker_for(&self, hold: &Hold, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError>;

@@ -53,7 +53,7 @@ impl Place {
     async fn open(&self, run: &InstanceId, lease: Duration) -> Arc<LedgerStore> {
         let mut options = options(&[self.line.address()], run, self.folder.path(), WORKER);
         options.workspaces = vec!["main".to_owned()];
-        options.lease = lease;
+        options.lease = Some(lease);
         Arc::new(LedgerStore::open(options).await.unwrap())
     }
 

@@ -89,7 +89,6 @@ pub(crate) fn options(addresses: &[String], run: &InstanceId, folder: &Path, tok
     let ways = addresses.iter().map(way).collect();
     LedgerOptions {
         identity: Some(Arc::new(shown)),
-        lease: LEASE,
         patience: LEASE * 3,
         ..LedgerOptions::new(ways, run.clone(), folder.to_owned())
     }

@@ -225,6 +225,7 @@ async fn what_is_of_another_workspace_is_neither_changed_nor_read() {
         "ListSessions",
         "GetPrompt",
         "ListOpenPrompts",
+        "ListInterests",
         "ListPrompts",
         "ListGrants",
         "GetGrant",
