@@ -43,6 +43,9 @@ const ATTENDED_WITHIN: Duration = Duration::from_secs(600);
 /// By how much clocks may differ at most: a leeway keeps expired tokens alive.
 const MAX_LEEWAY: Duration = Duration::from_secs(300);
 
+/// A shorter lease is lost by a short pause of a machine, and a longer one keeps people waiting.
+const LEASE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(600));
+
 /// A language server that takes longer is better heard of later.
 const MAX_DIAGNOSTICS_WAIT: Duration = Duration::from_secs(3);
 
@@ -388,8 +391,22 @@ keys! { |layers|
 
     /// What the service is for others: see [Many workspaces behind one address](../operate/gateway.md).
     pub cluster: ClusterConfig in "cluster." {
-        /// What runs: `all` runs calls itself (`toolgate serve`); `gateway` passes them on to workers (`toolgate gateway`).
+        /// What runs: `all` runs calls itself and keeps what happens (`toolgate serve`); `gateway` passes them on to workers
+        /// (`toolgate gateway`); `worker` runs calls and keeps nothing, for gateways with a `store` (`toolgate serve`).
         role: ClusterRole = word(ClusterRole::WORDS), ClusterRole::All;
+        /// On a gateway: the PostgreSQL database that all gateways share, such as
+        /// `postgres://toolgate:PASSWORD@db.example:5432/toolgate?sslmode=verify-full`. Without it, each worker keeps what happens
+        /// there. See [A fleet on PostgreSQL](../operate/fleet.md).
+        store: Option<StoreAddress> = secrets::database().or_none(), None;
+        /// The same address in a file, readable by its owner only.
+        store_file: Option<(PathBuf, StoreAddress)> = content(secrets::store_address).or_none(), None;
+        /// The authorities that sign the certificate of the database, PEM; by default those of the system.
+        store_ca: Option<PathBuf> = path().optional(), None;
+        /// On a gateway with a store: how long a worker that is not heard of keeps its workspaces, 3 seconds to 10 minutes.
+        lease: Duration = between(LEASE), Duration::from_secs(30);
+        /// On a gateway with a store: whether the tables are brought up to date when it starts, `start`, or only by
+        /// `toolgate store migrate`, `never`.
+        migrate: MigrateWhen = word(MigrateWhen::WORDS), MigrateWhen::Never;
         /// The workers of a gateway, each in its table such as `[cluster.workers.a]` with `address` (`https://`, `http://`
         /// or `unix:/PATH`), who the gateway is there (`token_file`, or `certificate` and `key`), and `ca` and `insecure`
         /// where the line needs them.

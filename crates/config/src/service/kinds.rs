@@ -251,6 +251,14 @@ pub(super) fn at_most(max: Duration) -> Kind<String, Duration> {
     duration().that(move |time| *time <= max, expected)
 }
 
+pub(super) fn between((least, most): (Duration, Duration)) -> Kind<String, Duration> {
+    let expected = move |time: &Duration| {
+        let [least, most, found] = [least, most, *time].map(units::show_duration);
+        format!("expected {least} to {most}, found {found}")
+    };
+    duration().that(move |time| (least..=most).contains(time), expected)
+}
+
 /// `otherwise` says what else the value may be.
 pub(super) fn more_than_nothing(otherwise: &'static str) -> Kind<String, Duration> {
     let expected = move |_: &Duration| format!("expected more than no time at all{otherwise}");

@@ -20,6 +20,15 @@ use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
 use crate::units::show_size;
 
+/// What a gateway with a database has.
+const STORE_KEYS: [&str; 5] = [
+    "cluster.store",
+    "cluster.store_file",
+    "cluster.store_ca",
+    "cluster.lease",
+    "cluster.migrate",
+];
+
 /// Where OpenCode looks for the key of the search service.
 const SEARCH_KEY_VARIABLE: &str = "EXA_API_KEY";
 
@@ -123,6 +132,14 @@ impl AuthConfig {
     }
 }
 
+impl ClusterConfig {
+    /// Returns the database of a gateway.
+    pub fn database(&self) -> Option<&StoreAddress> {
+        let in_file = self.store_file.as_ref().map(|(_, address)| address);
+        self.store.as_ref().or(in_file)
+    }
+}
+
 impl ListenConfig {
     /// Returns whether only this machine can connect.
     pub fn is_local(&self) -> bool {
@@ -203,6 +220,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             .collect(),
         keys.cluster.identity.iter().chain(&keys.cluster.key).cloned().collect(),
         auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
+        paths(keys.cluster.store_file.as_slice()),
         paths(keys.audit.key_file.as_slice()),
         paths(keys.search.key_file.as_slice()),
         paths(&keys.redact.files),
@@ -331,8 +349,10 @@ fn check_cluster(
     let both = "certificate and key go together: set both cluster.certificate and cluster.key";
     layers.requires(certificate, key, both)?;
     layers.requires(key, certificate, both)?;
-    if cluster.role == ClusterRole::All {
-        return check_worker(layers, cluster);
+    match cluster.role {
+        ClusterRole::All => return check_worker(layers, cluster),
+        ClusterRole::Worker => return check_worker_without_store(layers, cluster),
+        ClusterRole::Gateway => {}
     }
     for key in [
         "cluster.gateways",
@@ -360,6 +380,7 @@ fn check_cluster(
         let message = "a gateway asks everybody for credentials, also on its Unix socket: leave it out";
         return Err(layers.conflict("auth.unix.group", message));
     }
+    check_store(layers, cluster, auth)?;
     let by_certificate = || tls.is_some() && !auth.certificates.is_empty();
     if auth.tokens_file.is_none() && auth.jwt.is_none() && !by_certificate() {
         let message = "a gateway must know on whose behalf it calls the workers: set auth.tokens_file, auth.jwt or \
@@ -369,8 +390,66 @@ fn check_cluster(
     Ok(())
 }
 
+/// Checks the database of a gateway.
+fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) -> Result<(), ConfigError> {
+    if layers.has("cluster.store") && layers.has("cluster.store_file") {
+        let message = "the database is named twice: leave out cluster.store or cluster.store_file";
+        return Err(layers.conflict("cluster.store_file", message));
+    }
+    let Some(store) = cluster.database() else {
+        for key in ["cluster.store_ca", "cluster.lease", "cluster.migrate"] {
+            if layers.has(key) {
+                let message = "this is for a gateway with a database: set cluster.store or cluster.store_file";
+                return Err(layers.conflict(key, message));
+            }
+        }
+        return Ok(());
+    };
+    let key = match cluster.store {
+        Some(_) => "cluster.store",
+        None => "cluster.store_file",
+    };
+    if auth.workers.is_empty() {
+        let message = "workers of a gateway with a database register themselves: name in auth.workers who may";
+        return Err(layers.conflict(key, message));
+    }
+    if !cluster.workers.is_empty() {
+        let message = "workers of a gateway with a database register themselves, and keep nothing: leave the table out, set \
+                       cluster.role to \"worker\" in the configuration of the worker, and name it in auth.workers";
+        return Err(layers.conflict("cluster.workers", message));
+    }
+    let modes = ["disable", "prefer", "require", "verify-ca", "verify-full"];
+    if store.tls_mode().is_some_and(|mode| !modes.contains(&mode)) {
+        let message = format!("sslmode is none of {}", modes.join(", "));
+        return Err(layers.conflict(key, &message));
+    }
+    Ok(())
+}
+
+/// Checks what runs calls and has no store: it can register, and says nothing of what it does not keep.
+fn check_worker_without_store(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
+    if cluster.gateways.is_empty() {
+        let message = "a worker keeps nothing and needs gateways that do: set cluster.gateways, or cluster.role to \"all\"";
+        return Err(layers.conflict("cluster.role", message));
+    }
+    for key in ["state.durability", "audit.key_file", "audit.retention"] {
+        if layers.has(key) {
+            let message = "a worker keeps nothing: this is for the configuration of the gateways";
+            return Err(layers.conflict(key, message));
+        }
+    }
+    check_worker(layers, cluster)
+}
+
 /// Checks that what runs calls has nothing of a gateway, and that it can register if it is to.
 fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
+    for key in STORE_KEYS {
+        if layers.has(key) {
+            let message = "only a gateway has a database: set cluster.role to \"gateway\" there, and to \"worker\" where calls \
+                           run. What keeps its records itself (cluster.role = \"all\") needs none";
+            return Err(layers.conflict(key, message));
+        }
+    }
     for key in ["cluster.workers", "auth.workers", "cluster.reach"] {
         if layers.has(key) {
             return Err(layers.conflict(key, "only a gateway has workers: set cluster.role to \"gateway\""));

@@ -10,7 +10,7 @@ use toolgate_model::audit_key::Key;
 use toolgate_model::redact::{MIN_SECRET_BYTES, Redactor};
 
 use super::kinds::{Context, Kind, Shape};
-use super::values::ApiKey;
+use super::values::{ApiKey, StoreAddress};
 use crate::read;
 
 /// The armour around a key in PEM, which every key has.
@@ -64,6 +64,17 @@ pub(super) fn audit_key(path: &Path) -> Result<Key, String> {
 /// Reads the key of the search service.
 pub(super) fn api_key(path: &Path) -> Result<ApiKey, String> {
     ApiKey::parse(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Reads where a database is.
+pub(super) fn store_address(path: &Path) -> Result<StoreAddress, String> {
+    StoreAddress::parse(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// An address of a database, of which the secrets are not shown.
+pub(super) fn database() -> Kind<String, StoreAddress> {
+    let parse = |text: String, _: &Context<'_>| StoreAddress::parse(&text);
+    Kind::new(Shape::Text, parse, StoreAddress::shown)
 }
 
 fn text(path: &Path) -> Result<String, String> {

@@ -338,6 +338,11 @@ fn every_key_has_a_variable() {
         "auth.workers",
         "cluster.workers",
         "cluster.reach",
+        "cluster.store",
+        "cluster.store_file",
+        "cluster.store_ca",
+        "cluster.lease",
+        "cluster.migrate",
         "tenants",
     ];
     let settings = || {

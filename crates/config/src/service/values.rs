@@ -39,6 +39,15 @@ words! {
         All = "all",
         /// It passes requests on to workers.
         Gateway = "gateway",
+        /// It runs calls, and keeps nothing: what happens is stored through the gateways.
+        Worker = "worker",
+    }
+    /// When a gateway brings the tables of its database up to date.
+    MigrateWhen {
+        /// Never: a command does it, before the gateways are started.
+        Never = "never",
+        /// When the gateway starts.
+        Start = "start",
     }
     /// Who of this machine may connect by TCP where nobody is asked who they are.
     LocalUsers {
@@ -213,6 +222,65 @@ impl ApiKey {
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApiKey")
+    }
+}
+
+/// Where a database is and who connects: with a password, perhaps, so that it is shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreAddress(String);
+
+impl StoreAddress {
+    /// Returns the address, to connect.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns what may be shown of it: the host and the name of the database.
+    pub fn shown(&self) -> String {
+        let (_, rest) = self.0.split_once("://").unwrap_or_default();
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+        format!("postgres://{place}")
+    }
+
+    /// Says what the address says of TLS: the word of `sslmode`, if there is one.
+    pub fn tls_mode(&self) -> Option<&str> {
+        let (_, query) = self.0.split_once('?')?;
+        query.split('&').find_map(|pair| pair.strip_prefix("sslmode="))
+    }
+
+    /// Says whether the database is on this machine: no other one sees what is said.
+    pub fn is_local(&self) -> bool {
+        let place = self.shown();
+        let place = place.trim_start_matches("postgres://");
+        let host = place.split('/').next().unwrap_or_default();
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+        };
+        // Without a host, or with the folder of a socket.
+        let is_socket = host.is_empty() || host.starts_with("%2F") || host.starts_with("%2f");
+        let is_loopback = host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+        is_socket || host == "localhost" || is_loopback
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+        let is_plain = |rest: &&str| rest.len() <= MAX_KEY_BYTES && rest.chars().all(|c| c.is_ascii_graphic());
+        // Not repeated: it may hold a password.
+        match rest.filter(is_plain) {
+            Some(rest) if rest.contains('/') => Ok(Self(text.to_owned())),
+            Some(_) | None => Err(
+                "expected the address of a PostgreSQL database such as postgres://USER:PASSWORD@HOST:5432/DATABASE".to_owned(),
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreAddress")
     }
 }
 
