@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, ListeningPort, Origin, ServiceEvent,
+    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, Grant, InstanceId, ListeningPort, Origin, ServiceEvent,
     ServiceEventKind, SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
 };
 use toolgate_permission::Rights;
@@ -26,6 +26,7 @@ use crate::call_programs::{CallPrograms, NoPrograms, ProgramUsage};
 use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::doom_loop::LoopGuard;
+use crate::elsewhere::{Elsewhere, Nowhere};
 use crate::evaluate::Evaluation;
 use crate::glance::Glance;
 use crate::live::LiveCall;
@@ -48,6 +49,8 @@ use crate::{lookup, subagent};
 pub struct EngineDeps {
     /// Whoever starts programs.
     pub programs: Option<Arc<dyn CallPrograms>>,
+    /// Other processes that share the store, where they run the calls.
+    pub elsewhere: Option<Arc<dyn Elsewhere>>,
     /// Keeps secrets out of what calls show.
     pub redactor: Redactor,
     /// What calls are counted and traced with.
@@ -72,6 +75,7 @@ impl Engine {
     ) -> Arc<Self> {
         let EngineDeps {
             programs,
+            elsewhere,
             redactor,
             telemetry,
         } = deps;
@@ -90,6 +94,7 @@ impl Engine {
             loop_guard: LoopGuard::new(store.clone()),
             refusals: Refusals::new(store.clone(), instance),
             programs: programs.unwrap_or_else(|| Arc::new(NoPrograms)),
+            elsewhere: elsewhere.unwrap_or_else(|| Arc::new(Nowhere)),
             store,
             redactor,
             telemetry,
@@ -405,12 +410,31 @@ impl Engine {
         });
     }
 
-    /// Says whether calls were made in a workspace whose records are still kept, open or not.
+    /// Says whether there is anything of a workspace that is not open here: calls whose records are still kept, or that it is open in
+    /// another process.
     ///
     /// # Errors
     /// The store failed.
     pub async fn has_records(&self, workspace: &str) -> Result<bool, StoreError> {
-        lookup::has_records(&self.parts, workspace).await
+        Ok(self.parts.elsewhere.is_open(workspace) || lookup::has_records(&self.parts, workspace).await?)
+    }
+
+    /// Returns the standing approvals of a workspace, or of all, oldest first: those that hold for this run, and for others that
+    /// are known.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn grants(&self, workspace: Option<&str>) -> Result<Vec<Grant>, StoreError> {
+        let mut grants = self.parts.inbox.grants(workspace).await?;
+        let now = Timestamp::now();
+        for run in self.parts.elsewhere.runs() {
+            let of_run = self.parts.store.grants(&run).await?.into_iter();
+            let of_run = of_run.filter(|grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now));
+            grants.extend(of_run);
+        }
+        grants.sort_by(|one, other| one.id.cmp(&other.id));
+        grants.dedup_by(|one, other| one.id == other.id);
+        Ok(grants)
     }
 
     /// Closes a workspace: its calls are cancelled, what they left running is ended, its standing approvals are taken back in

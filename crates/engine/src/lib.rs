@@ -25,7 +25,7 @@
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
 //! - `restart`: what one run of the service leaves to the next.
 //! - `doom_loop`, `call_programs`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `lossy` (bytes that are not UTF-8),
-//!   `drain_notice`: one small theme each.
+//!   `drain_notice`, `elsewhere` (other processes): one small theme each.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
@@ -38,6 +38,7 @@ mod catalogs;
 mod clock;
 mod doom_loop;
 mod drain_notice;
+mod elsewhere;
 mod engine;
 mod evaluate;
 mod glance;
@@ -70,6 +71,7 @@ pub use calls::Calls;
 pub use catalog::record_tool_changes;
 pub use catalogs::{Catalogs, Gate, OpenedBy, WorkspaceRuntime};
 pub use drain_notice::DrainNotice;
+pub use elsewhere::Elsewhere;
 pub use engine::{Engine, EngineDeps};
 pub use evaluate::{Evaluated, Evaluation};
 pub use glance::{Glance, Unseen};

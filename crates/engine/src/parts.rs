@@ -13,6 +13,7 @@ use crate::call_programs::CallPrograms;
 use crate::calls::Calls;
 use crate::catalogs::Catalogs;
 use crate::doom_loop::LoopGuard;
+use crate::elsewhere::Elsewhere;
 use crate::log::CallLog;
 use crate::prompts::asking::Asking;
 use crate::prompts::inbox::Inbox;
@@ -49,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) refusals: Refusals,
     /// What ended calls left running.
     pub(crate) programs: Arc<dyn CallPrograms>,
+    /// Other processes.
+    pub(crate) elsewhere: Arc<dyn Elsewhere>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) redactor: Redactor,
     pub(crate) telemetry: Telemetry,

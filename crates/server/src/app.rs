@@ -25,8 +25,10 @@ mod places;
 pub mod registration;
 mod rules;
 mod sandbox;
+mod settings;
 mod socket;
 mod store;
+pub mod store_front;
 mod telemetry;
 mod upkeep;
 mod workspaces;
@@ -44,8 +46,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::service::ClusterConfig;
 use toolgate_config::{Config, Environment, Flags};
-use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
-use toolgate_engine::{Engine, EngineDeps, Limits, RunLimits};
+use toolgate_engine::prompts::broker::Broker;
+use toolgate_engine::{Engine, EngineDeps};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_lsp::{self as lsp, ServerPool};
 use toolgate_model::{InstanceId, Timestamp};
@@ -208,32 +210,16 @@ impl App {
         // Nobody waits for nothing.
         remote_skills.retain(|fetch: &FirstFetch| !fetch.wanted.is_empty());
 
-        let policy = PromptPolicy {
-            timeout: config.permission.timeout,
-            unattended: config.permission.unattended,
-            max_open: config.limits.max_open_prompts as usize,
-            max_open_per_session: config.limits.max_open_prompts_per_session.map(|most| most as usize),
-        };
-        let broker = Broker::open(store.clone(), instance.clone(), policy, approvals(config)).await;
+        let (policy, approvals) = (settings::prompts(config), settings::approvals(config));
+        let broker = Broker::open(store.clone(), instance.clone(), policy, approvals).await;
         let broker = broker.context("cannot read the standing approvals")?;
-        let limits = Limits {
-            running: RunLimits {
-                max_running: config.limits.max_running_calls as usize,
-                max_per_workspace: config.limits.max_running_calls_per_workspace.map(|most| most as usize),
-                max_per_session: config.limits.max_running_calls_per_session.map(|most| most as usize),
-                max_per_principal: config.limits.max_running_calls_per_principal.map(|most| most as usize),
-                max_queued: config.limits.max_queued_calls as usize,
-                max_queued_bytes: usize::try_from(config.limits.max_queued_bytes).unwrap_or(usize::MAX),
-            },
-            max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
-            max_output_bytes: config.limits.max_output_bytes,
-            max_undo_bytes: config.limits.max_undo_bytes,
-        };
         let beside = EngineDeps {
             programs: Some(Arc::new(ProgramsOfCalls(programs.clone()))),
+            elsewhere: None,
             redactor: config.redact.0.clone(),
             telemetry: telemetry.clone(),
         };
+        let limits = settings::limits(config);
         let engine = Engine::new(store.clone(), broker, instance, places, limits, beside);
         let workspaces = AtRunTime::new(opener, engine.clone(), store.clone(), rules.clone(), network.clone());
         let shared = Arc::new(Shared {
@@ -248,7 +234,7 @@ impl App {
             audit: store.clone(),
             hosts,
             heartbeat: grpc::HEARTBEAT,
-            max_message_bytes: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
+            max_message_bytes: settings::bytes(config.limits.max_message_bytes),
             traffic: entrance.traffic.clone(),
             origins: config.listen.origins.clone().into(),
             console: config.console,
@@ -288,11 +274,7 @@ impl App {
         };
         Ok(Self {
             parts,
-            retention: Sweep {
-                keep: config.retention,
-                audit: config.audit.retention,
-                max_total_bytes: config.limits.max_total_output_bytes,
-            },
+            retention: settings::retention(config),
             remote_skills,
             rules,
             environment: environment.clone(),
@@ -473,16 +455,5 @@ impl Running {
         }
         entrance.close().await;
         drop(self.claim);
-    }
-}
-
-fn approvals(config: &Config) -> ApprovalPolicy {
-    let workspaces = config.workspaces.iter();
-    ApprovalPolicy {
-        self_approval: config.permission.self_approval,
-        self_approval_in: workspaces
-            .filter_map(|workspace| Some((workspace.name.clone(), workspace.self_approval?)))
-            .collect(),
-        second_approver: config.permission.second_approver.clone(),
     }
 }

@@ -9,7 +9,7 @@ pub mod auth;
 mod authority;
 mod coalesce;
 pub(crate) mod console;
-mod convert;
+pub(crate) mod convert;
 mod delegate;
 mod door;
 mod events;
@@ -345,6 +345,21 @@ fn standard(health: HealthServer<impl Health>) -> Result<Routes, tonic_reflectio
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
+}
+
+/// Makes the routes of what is answered from a store alone.
+pub(crate) fn stored_routes(shared: Arc<Shared>) -> Routes {
+    let limit = shared.max_message_bytes;
+    Routes::default()
+        .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))
+        .add_service(PermissionServiceServer::new(permission_service::Permissions(
+            shared.clone(),
+        )))
+        .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
+        .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
+        .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))
+        .add_service(InfoServiceServer::new(info_service::Info(shared)))
+        .prepare()
 }
 
 fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Result<Routes, tonic_reflection::server::Error> {

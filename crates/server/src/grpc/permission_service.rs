@@ -258,7 +258,7 @@ impl PermissionService for Permissions {
         let (caller, request) = Caller::of_request(request)?;
         let workspaces = caller.filtered(&self.0.engine, &request.workspace).await?;
         let size = page_size(request.page_size, 100, MAX_GRANTS)?;
-        let grants = self.0.engine.inbox().grants(workspaces.single()).await;
+        let grants = self.0.engine.grants(workspaces.single()).await;
         let mut grants = grants.map_err(status::store)?;
         // Their ids sort by time. A grant that ends while pages are read moves no other one.
         grants.retain(|grant| workspaces.contains(&grant.workspace) && *grant.id.as_str() > *request.page_token);

@@ -223,7 +223,7 @@ impl SessionService for Sessions {
             .await
             .map_err(status::store)?;
         let newest = calls.first().map(|call| call.origin.workspace.clone());
-        let grants = engine.inbox().grants(None).await.map_err(status::store)?;
+        let grants = engine.grants(None).await.map_err(status::store)?;
         let grants = grants
             .into_iter()
             .filter(|grant| calls.iter().any(|call| call.origin.workspace == grant.workspace))

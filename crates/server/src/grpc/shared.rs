@@ -117,7 +117,7 @@ impl Shared {
     }
 
     /// Finds a call that a caller names; one that it may not see is not there.
-    pub(super) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
+    pub(crate) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
         // Where workspaces come and go, calls of closed ones may be meant.
         let is_only_one = self.workspaces.are_fixed() && self.engine.catalogs().all().len() == 1;
         if is_only_one && id.workspace().is_none() && !caller.is_limited() {

@@ -1,0 +1,290 @@
+//! What a gateway answers from a store that it shares with others: the services of the contract over an engine that runs no call.
+//!
+//! *Invariant:* no workspace, no program, no tool, no data folder. Callers, scopes and approvals are judged by the same code as
+//! where calls run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{Extensions, Request, Response};
+use tonic::service::Routes;
+use toolgate_config::Config;
+use toolgate_config::service::{SandboxMode, SandboxNetwork};
+use toolgate_engine::prompts::broker::Broker;
+use toolgate_engine::{Elsewhere, Engine, EngineDeps, WorkspaceRuntime};
+use toolgate_extensions::hosted::Hosts;
+use toolgate_fs::uploads::Uploads;
+use toolgate_model::{InstanceId, OutputId, PromptId, Timestamp};
+use toolgate_store::{Store, StoreError};
+use toolgate_tools::ports::OpenPorts;
+use tower::Service as _;
+
+use super::entrance::Entrance;
+use super::upkeep::{flush_refusals, log_head, sweep};
+use super::{settings, telemetry};
+use crate::grpc::auth::Caller;
+use crate::grpc::{
+    CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared, WantedWorkspace,
+    Watches, Workspaces, convert, status, stored_routes,
+};
+
+/// How long the store may be away before nobody is sent here any more.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// How long the store may take to say that it is there.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What an id names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// A call.
+    Call(&'a str),
+    /// A prompt.
+    Prompt(&'a str),
+    /// A stored output.
+    Output(&'a str),
+}
+
+/// Where something is that has an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its workspace.
+    pub workspace: String,
+    /// The whole id of a call; of anything else what was asked for.
+    pub id: String,
+    /// Whether it is a call that has not ended.
+    pub goes_on: bool,
+}
+
+/// The services over a store.
+#[derive(Clone)]
+pub struct StoreFront {
+    store: Arc<dyn Store>,
+    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    routes: Routes,
+    /// Since when the store is away.
+    away: Arc<parking_lot::Mutex<Option<std::time::Instant>>>,
+}
+
+impl StoreFront {
+    /// Makes the services. `closing` ends the streams that have no end of their own.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn open(
+        config: &Config,
+        (store, instance): (Arc<dyn Store>, InstanceId),
+        elsewhere: Arc<dyn Elsewhere>,
+        (entrance, tunnels): (&Entrance, TaskTracker),
+        closing: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        log_head(&*store, "audit resumed").await;
+        let (policy, approvals) = (settings::prompts(config), settings::approvals(config));
+        let broker = Broker::open(store.clone(), instance.clone(), policy, approvals).await;
+        let broker = broker.context("cannot read the standing approvals")?;
+        let telemetry = entrance.telemetry.clone();
+        let beside = EngineDeps {
+            programs: None,
+            elsewhere: Some(elsewhere),
+            redactor: config.redact.0.clone(),
+            telemetry: telemetry.clone(),
+        };
+        let limits = settings::limits(config);
+        let engine = Engine::new(store.clone(), broker, instance, Vec::new(), limits, beside);
+        let shared = Arc::new(Shared {
+            engine: engine.clone(),
+            workspaces: Arc::new(NoWorkspaces),
+            outputs: store.clone(),
+            // Contents are sent to workers: no service that would take them is among the routes.
+            uploads: Uploads::new(PathBuf::new(), u64::MAX),
+            ports: OpenPorts::default(),
+            tunnels,
+            watches: Watches::default(),
+            journal: store.clone(),
+            audit: store.clone(),
+            hosts: Arc::new(Hosts::default()),
+            heartbeat: HEARTBEAT,
+            max_message_bytes: settings::bytes(config.limits.max_message_bytes),
+            traffic: entrance.traffic.clone(),
+            origins: config.listen.origins.clone().into(),
+            console: config.console,
+            authenticator: entrance.authenticator.clone(),
+            output_retention: config.retention.outputs,
+            call_retention: config.retention.calls,
+            started: Timestamp::now(),
+            caller_variables: Vec::new(),
+            warnings: config.warnings.clone(),
+            sandbox: nothing_confined(),
+            languages: Arc::new(NoLanguages),
+            closing,
+            telemetry,
+        });
+        Ok(Self {
+            store,
+            engine,
+            routes: stored_routes(shared.clone()),
+            shared,
+            away: Arc::default(),
+        })
+    }
+
+    /// Answers a request that has passed the gate.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        // It is always ready, and its errors are answers.
+        let Ok(answer) = self.routes.clone().call(request).await;
+        answer
+    }
+
+    /// Finds what an id names, for the caller of a request; what that one may not see is not there.
+    ///
+    /// # Errors
+    /// There is no such thing, or several, or the store failed.
+    pub async fn find(&self, caller: &Extensions, named: Named<'_>) -> Result<Found, Status> {
+        let caller = Caller::from_extensions(caller)?;
+        let found = match named {
+            Named::Call(id) => {
+                let id = convert::known_call_id("call_id", id)?;
+                let id = self.shared.call(&caller, &id).await?;
+                let record = self.store.get(&id).await.map_err(status::store)?;
+                record.map(|record| Found {
+                    goes_on: !record.state.is_terminal(),
+                    id: id.to_string(),
+                    workspace: record.origin.workspace,
+                })
+            }
+            Named::Prompt(id) => {
+                let prompt = self.store.prompt(&PromptId::new(id)).await.map_err(status::store)?;
+                prompt.map(|prompt| Found::settled(id, prompt.workspace))
+            }
+            Named::Output(id) => {
+                let info = self.store.look(&OutputId::new(id)).await.map_err(status::store)?;
+                info.map(|info| Found::settled(id, info.owner.workspace))
+            }
+        };
+        let (kind, id) = match named {
+            Named::Call(id) => ("call", id),
+            Named::Prompt(id) => ("prompt", id),
+            Named::Output(id) => ("output", id),
+        };
+        let found = found.filter(|found| caller.sees(&found.workspace));
+        found.ok_or_else(|| status::not_found(kind, id))
+    }
+
+    /// Starts what is done now and then, until `stop`.
+    pub fn keep(&self, config: &Config, servers: &mut JoinSet<Result<(), ServeError>>, stop: &CancellationToken) {
+        servers.spawn(sweep(self.store.clone(), settings::retention(config), stop.clone()));
+        servers.spawn(flush_refusals(self.engine.clone(), stop.clone()));
+        let watch = Arc::new(telemetry::Watch {
+            engine: self.engine.clone(),
+            store: self.store.clone(),
+        });
+        let metrics = self.shared.telemetry.metrics.clone();
+        servers.spawn(telemetry::observe(metrics, watch, stop.clone()));
+    }
+
+    /// Says how many prompts are open.
+    pub fn open_prompts(&self) -> usize {
+        self.engine.prompts().open_prompts()
+    }
+
+    /// Says whether the store is there, or has not been away for long.
+    ///
+    /// # Errors
+    /// It has; the text says so.
+    pub async fn ready(&self) -> Result<(), String> {
+        let problem = match tokio::time::timeout(CHECK_TIMEOUT, self.store.check()).await {
+            Ok(Ok(())) => {
+                *self.away.lock() = None;
+                return Ok(());
+            }
+            Ok(Err(StoreError::Full(what))) => return Err(format!("full: {what}")),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it does not answer".to_owned(),
+        };
+        let since = *self.away.lock().get_or_insert_with(std::time::Instant::now);
+        if since.elapsed() < AWAY {
+            return Ok(());
+        }
+        tracing::error!(problem, "not ready: the database is away");
+        Err("the database is away: see the log".to_owned())
+    }
+
+    /// Tells streams that the gateway is about to stop.
+    pub async fn drain(&self) {
+        self.engine.drain(Duration::ZERO).await;
+    }
+
+    /// Gives the store up, once nobody asks any more.
+    pub async fn close(&self) {
+        log_head(&*self.store, "audit closed").await;
+        if let Err(error) = self.store.close().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the store could not be closed");
+        }
+    }
+}
+
+impl Found {
+    fn settled(id: &str, workspace: String) -> Self {
+        Self {
+            workspace,
+            id: id.to_owned(),
+            goes_on: false,
+        }
+    }
+}
+
+fn nothing_confined() -> SandboxFacts {
+    SandboxFacts {
+        landlock: 0,
+        seccomp: false,
+        is_on: false,
+        mode: SandboxMode::Off,
+        network: SandboxNetwork::Deny,
+        required: false,
+        missing: Vec::new(),
+    }
+}
+
+/// Nobody opens a workspace here.
+struct NoWorkspaces;
+
+#[async_trait]
+impl Workspaces for NoWorkspaces {
+    fn are_fixed(&self) -> bool {
+        false
+    }
+
+    fn roots(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn most(&self) -> usize {
+        0
+    }
+
+    async fn open(&self, _: WantedWorkspace) -> Result<(Arc<WorkspaceRuntime>, bool), OpenError> {
+        Err(OpenError::Fixed)
+    }
+
+    async fn close(&self, name: &str, _: &str) -> Result<usize, CloseError> {
+        Err(CloseError::Unknown(name.to_owned()))
+    }
+}
+
+/// No language server runs here.
+struct NoLanguages;
+
+impl Languages for NoLanguages {
+    fn servers(&self, _: &str) -> Vec<LanguageServerFacts> {
+        Vec::new()
+    }
+}
