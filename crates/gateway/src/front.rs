@@ -25,6 +25,7 @@ use toolgate_contract::{
     ErrorReason, ExecuteToolRequest, OpenWorkspaceRequest, ReportInvocationRequest, ReportInvocationResponse,
     RevokeGrantRequest, RevokeGrantResponse,
 };
+use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH};
 use toolgate_server::grpc::limits::Traffic;
@@ -36,7 +37,8 @@ use crate::directory::Directory;
 use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
-use crate::table::{Aim, Merge, Own, Try, Way, way};
+use crate::stored::Asked;
+use crate::table::{Aim, Merge, Own, Try, Way, stored, way};
 use crate::tenants::Tenants;
 use crate::wire::{Messages, decode, gone, unary};
 use crate::worker::Worker;
@@ -56,9 +58,10 @@ impl Front {
         config: &Config,
         registry: Arc<Registry>,
         (traffic, tunnels, metrics): (Arc<Traffic>, TaskTracker, Arc<Metrics>),
-        closing: CancellationToken,
+        (store, closing): (Option<StoreFront>, CancellationToken),
     ) -> Self {
         Self(Arc::new(Parts {
+            store,
             registry,
             directory: Directory::new(metrics.clone()),
             facts: Facts::new(config, traffic.limits()),
@@ -102,9 +105,15 @@ impl Parts {
         let (head, body) = request.into_parts();
         let mut messages = Messages::new(body, self.limit);
         let first = messages.next().await?;
+        let path = head.uri.path().to_owned();
+        if let Some(store) = &self.store
+            && let Some(stored) = stored(&path)
+        {
+            let rest = messages;
+            return self.answer_from(store, (stored, way), caller, Asked { head, first, rest }).await;
+        }
         let has_message = first.is_some();
         let first = first.unwrap_or_default();
-        let path = head.uri.path().to_owned();
         let about = (path.as_str(), &first[..], arrived);
         let whole = |messages: Messages, added: &[u8]| {
             let body = match has_message {
@@ -172,9 +181,14 @@ impl Parts {
                 answer.map(|answer| counted.until_the_end_of(answer, &name))
             }
             (Aim::Id(kind, id), _) => {
-                let worker = match self.directory.find(&self.registry, &caller, kind, &id).await {
+                let found = match &self.store {
+                    Some(store) => self.worker_by(store, &caller, (kind, &id)).await,
+                    None => self.directory.find(&self.registry, &caller, kind, &id).await,
+                };
+                let worker = match found {
                     Ok(worker) => worker,
-                    Err(missing) if [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => {
+                    // What the store does not have nobody has.
+                    Err(missing) if self.store.is_none() && [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => {
                         self.any(&caller)?
                     }
                     Err(error) => return Err(error),
@@ -201,7 +215,7 @@ impl Parts {
         if path == doors::OPEN_PORT {
             return doors::opened(answer?, &worker.name_in_paths(), self.limit).await;
         }
-        reattach::kept(answer?, call, (worker, caller), &self.metrics)
+        reattach::kept(answer?, call, (worker, caller), (&self.metrics, self.store.as_ref()))
     }
 
     async fn merge(

@@ -1,5 +1,5 @@
-//! A gateway: many workspaces behind one address. It runs no call itself and keeps nothing; it knows who calls, finds the worker of
-//! what a request names, and passes the request on, on behalf of its caller.
+//! A gateway: many workspaces behind one address. It runs no call itself; it knows who calls, finds the worker of what a request
+//! names, and passes the request on, on behalf of its caller. One without a database keeps nothing; one with it answers what is kept.
 //!
 //! *Invariant:* no workspace, no data folder, no program. What passes is not decoded beyond the first message of a request, and is
 //! never changed but where that message names no workspace. A slow client costs a bounded buffer, and nobody else anything.
@@ -12,13 +12,12 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
-//! - `ledger`, `ledger_access`, `ledger_tasks`: what workers store and read through a gateway with a store, which of them may, and what
-//!   is done for that beside requests;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
 //! - `follow`: a stream of each worker, opened again when it breaks; `streams`, `events`: the prompts and the events of all workers as one
 //!   stream;
+//! - [`store`], `stored`: the database of a gateway that has one, and what is answered from it;
 //! - `reattach`: streams of calls that go on after a connection broke;
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
@@ -28,9 +27,6 @@ mod doors;
 mod events;
 mod follow;
 mod front;
-mod ledger;
-mod ledger_access;
-mod ledger_tasks;
 mod lists;
 mod own;
 mod pages;
@@ -38,6 +34,8 @@ mod parts;
 mod reattach;
 mod register;
 mod registry;
+pub mod store;
+mod stored;
 mod streams;
 mod table;
 mod tenants;
@@ -57,14 +55,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::Config;
 use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
+use toolgate_model::InstanceId;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
+use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::{ServeError, Services};
-use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
 
 use self::beside::Beside;
 use self::front::Front;
-use self::ledger::LedgerDoor;
 use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
@@ -85,6 +83,7 @@ pub struct Gateway {
     /// Whether it serves the console.
     pub console: bool,
     entrance: Entrance,
+    store: Option<StoreFront>,
     services: Services,
     servers: JoinSet<Result<(), ServeError>>,
     stop: CancellationToken,
@@ -92,17 +91,18 @@ pub struct Gateway {
     drain_grace: Duration,
 }
 
-/// A gateway is ready while it runs: workers come and go.
-struct Ready(CancellationToken);
+/// A gateway is ready while it runs, and has its database if it is to have one: workers come and go.
+struct Ready(CancellationToken, Option<StoreFront>);
 
 #[async_trait]
 impl Watched for Ready {
     async fn snapshot(&self) -> Snapshot {
+        let count = |what: fn(&StoreFront) -> usize| self.1.as_ref().map_or(0, |store| what(store) as u64);
         Snapshot {
             running: 0,
             queued: 0,
-            prompts_open: 0,
-            prompts_unseen: 0,
+            prompts_open: count(StoreFront::open_prompts),
+            prompts_unseen: count(StoreFront::unseen_prompts),
             free_bytes: None,
             draining: self.0.is_cancelled(),
         }
@@ -111,7 +111,10 @@ impl Watched for Ready {
     async fn ready(&self) -> Result<(), String> {
         match self.0.is_cancelled() {
             true => Err("draining".to_owned()),
-            false => Ok(()),
+            false => match &self.1 {
+                Some(store) => store.ready().await,
+                None => Ok(()),
+            },
         }
     }
 }
@@ -122,14 +125,6 @@ impl Gateway {
     /// # Errors
     /// A file, an address or a socket cannot be used; the text names it.
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
-        Self::start_with(config, None).await
-    }
-
-    /// As [`Self::start`], with a store that workers write to through this gateway.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub async fn start_with(config: &Config, ledger: Option<Arc<dyn Ledger>>) -> anyhow::Result<Self> {
         let entrance = Entrance::open(config).await?;
         let limit = usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX);
         let workers = config.cluster.workers.clone();
@@ -141,6 +136,15 @@ impl Gateway {
         registry.refresh().await;
         let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
         let tunnels = TaskTracker::new();
+        let instance = InstanceId::generate();
+        let store = match store::open(config, &instance).await? {
+            Some(store) => {
+                let around = (&entrance, tunnels.clone());
+                let opened = StoreFront::open(config, (store, instance), registry.clone(), around, closing.clone());
+                Some(opened.await?)
+            }
+            None => None,
+        };
         let metrics = entrance.telemetry.metrics.clone();
         let watched = registry.clone();
         metrics.watch_workers(move || {
@@ -151,12 +155,9 @@ impl Gateway {
                 .collect()
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
-        let door = |ledger| LedgerDoor::new(ledger, config.auth.workers.clone(), closing.clone());
-        let ledger = ledger.map(door);
         let served = Beside {
-            front: Front::new(config, registry.clone(), carries, closing.clone()),
-            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
-            ledger: ledger.as_ref().map(LedgerDoor::service),
+            front: Front::new(config, registry.clone(), carries, (store.clone(), closing.clone())),
+            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), closing.clone())),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
         let services = Services::passing_on(config, door, &entrance.telemetry, served)
@@ -164,12 +165,8 @@ impl Gateway {
             .context("cannot read the service's own descriptors")?;
         let mut servers = JoinSet::new();
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
-        if let Some(ledger) = ledger {
-            let working = ledger.work(stop.clone());
-            servers.spawn(async move {
-                working.await;
-                Ok(())
-            });
+        if let Some(store) = &store {
+            store.keep(config, &mut servers, &stop);
         }
         let watched = stop.clone();
         servers.spawn(async move {
@@ -177,7 +174,7 @@ impl Gateway {
             Ok(())
         });
         if let Some(admin) = &entrance.admin {
-            admin.watch(Arc::new(Ready(closing.clone())));
+            admin.watch(Arc::new(Ready(closing.clone(), store.clone())));
         }
         Ok(Self {
             tcp,
@@ -186,6 +183,7 @@ impl Gateway {
             admin: entrance.admin.as_ref().map(toolgate_telemetry::Admin::address),
             console: config.console,
             entrance,
+            store,
             services,
             servers,
             stop,
@@ -202,6 +200,9 @@ impl Gateway {
     /// Stops in order: health NOT_SERVING, no new connections, time for what is under way, then the rest is cut off.
     pub async fn drain(mut self) {
         self.services.stop_serving().await;
+        if let Some(store) = &self.store {
+            store.drain().await;
+        }
         self.closing.cancel();
         Addresses::remove_socket(self.unix.as_deref());
         self.stop.cancel();
@@ -211,6 +212,9 @@ impl Gateway {
             .is_err()
         {
             self.servers.shutdown().await;
+        }
+        if let Some(store) = self.store {
+            store.close().await;
         }
         self.entrance.close().await;
     }

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use tonic::Status;
 use toolgate_config::Config;
 use toolgate_model::InstanceId;
+use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::status;
@@ -23,6 +24,8 @@ use crate::worker::Worker;
 
 /// What each request needs.
 pub(crate) struct Parts {
+    /// What is answered from a store, if the gateway has one.
+    pub(crate) store: Option<StoreFront>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) directory: Directory,
     pub(crate) facts: Facts,

@@ -19,7 +19,9 @@ use tonic::{Code, Status};
 use toolgate_contract::{
     CallEvent, ExecuteToolRequest, RevertCallRequest, WatchCallRequest, WatchCallResponse, call_event,
 };
+use toolgate_server::app::store_front::{Named, StoreFront};
 use toolgate_server::grpc::auth::OnBehalf;
+use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
 
 use crate::wire::{framed, gone, streaming, whole_frames};
@@ -32,6 +34,8 @@ const REVERT: &str = "/toolgate.v1.ToolService/RevertCall";
 
 /// Bytes of a message that has not come whole: more than any event has.
 const MAX_PART_BYTES: usize = 256 * 1024 * 1024;
+/// How long a connection to a worker may be broken before its calls are followed in the store.
+const BREAK: Duration = Duration::from_secs(1);
 /// How long a worker may stay away.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before a worker is tried again: at first, and at most.
@@ -93,7 +97,7 @@ pub(crate) fn kept(
     response: Response<Body>,
     call: Option<Call>,
     (worker, caller): (Arc<Worker>, OnBehalf),
-    metrics: &Arc<Metrics>,
+    (metrics, store): (&Arc<Metrics>, Option<&StoreFront>),
 ) -> Result<Response<Body>, Status> {
     let Some(call) = call.filter(|_| !response.headers().contains_key("grpc-status")) else {
         return Ok(response);
@@ -108,6 +112,7 @@ pub(crate) fn kept(
         last: None,
         lost: None,
         metrics: metrics.clone(),
+        store: store.cloned(),
     };
     let mut kept = streaming(stream::try_unfold(following, |mut following| async {
         Ok(following.next().await?.map(|frames| (frames, following)))
@@ -129,6 +134,8 @@ struct Following {
     /// Since when the worker is away, and how long to wait before the next attempt.
     lost: Option<(Instant, Duration)>,
     metrics: Arc<Metrics>,
+    /// What goes on when the worker does not.
+    store: Option<StoreFront>,
 }
 
 impl Following {
@@ -186,16 +193,27 @@ impl Following {
         }
         sleep(pause).await;
         self.lost = Some((since, (pause * 2).min(PAUSES.1)));
+        if self.go_on_from_store(since).await? {
+            return Ok(());
+        }
+        let answer = self.worker.pass(self.question()?, &self.caller.entry()).await;
+        self.take(answer, "attached")
+    }
+
+    fn question(&self) -> Result<Request<Body>, Status> {
         let request = Request::post(WATCH)
             .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
             .header(TE, HeaderValue::from_static("trailers"))
             .body(Body::new(http_body_util::Full::new(framed(&self.call.watch))));
-        let request = request.map_err(|error| Status::internal(error.to_string()))?;
-        let answer = self.worker.pass(request, &self.caller.entry()).await;
+        request.map_err(|error| Status::internal(error.to_string()))
+    }
+
+    /// Goes on with an answer, or says why that cannot be.
+    fn take(&mut self, answer: Result<Response<Body>, Status>, how: &'static str) -> Result<(), Status> {
         let status = match answer {
             Ok(response) => match Status::from_header_map(response.headers()) {
                 None => {
-                    self.metrics.gateway_reattached("attached");
+                    self.metrics.gateway_reattached(how);
                     self.body = Some(response.into_body());
                     return Ok(());
                 }
@@ -209,9 +227,28 @@ impl Following {
         self.metrics.gateway_reattached("refused");
         Err(status)
     }
+
+    /// Goes on from the store if the call has ended, or if its worker has been away for longer than a break of the connection is. Says
+    /// whether it was tried.
+    async fn go_on_from_store(&mut self, since: Instant) -> Result<bool, Status> {
+        let Some(store) = self.store.clone() else {
+            return Ok(false);
+        };
+        if store.is_draining() {
+            return Err(status::draining());
+        }
+        let found = store.find(&self.caller, Named::Call(&self.call.watch.call_id)).await;
+        let has_ended = found.is_ok_and(|found| !found.goes_on);
+        if !has_ended && since.elapsed() < BREAK {
+            return Ok(false);
+        }
+        let answer = store.answer_for(&self.caller, self.question()?).await;
+        self.take(Ok(answer), "stored")?;
+        Ok(true)
+    }
 }
 
 /// Says whether an answer is about the worker, which may be back soon. One that starts does not know the gateway yet.
-fn is_passing(status: &Status) -> bool {
+pub(crate) fn is_passing(status: &Status) -> bool {
     [Code::Unavailable, Code::Unauthenticated].contains(&status.code())
 }

@@ -66,6 +66,17 @@ pub(crate) enum Merge {
     Nothing,
 }
 
+/// What a gateway with a store answers from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// In any case.
+    Always,
+    /// The same, and workers are told that somebody is there who may reply.
+    Attending,
+    /// Unless it is of a call that goes on at a worker which is there: that one knows more of it.
+    OnceEnded,
+}
+
 /// What only its worker knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Try {
@@ -329,6 +340,32 @@ pub(crate) fn way(path: &str) -> Option<Way> {
     })
 }
 
+/// Says what a gateway with a store answers from it; none for what touches programs or files.
+pub(crate) fn stored(path: &str) -> Option<Stored> {
+    let rpc = path.strip_prefix("/toolgate.v1.")?;
+    Some(match rpc {
+        "PermissionService/Channel" | "PermissionService/WatchPrompts" => Stored::Attending,
+        "AuditService/ExportAudit"
+        | "AuditService/GetAuditHead"
+        | "OutputService/DeleteOutput"
+        | "OutputService/GetOutput"
+        | "OutputService/ListOutputs"
+        | "OutputService/ReadOutput"
+        | "OutputService/SearchOutput"
+        | "PermissionService/GetPrompt"
+        | "PermissionService/ListGrants"
+        | "PermissionService/ListPrompts"
+        | "PermissionService/ReplyPrompt"
+        | "PermissionService/RevokeGrant"
+        | "SessionService/GetSession"
+        | "SessionService/ListSessions"
+        | "SessionService/WatchEvents"
+        | "ToolService/ListCalls" => Stored::Always,
+        "ToolService/GetCall" | "ToolService/WatchCall" => Stored::OnceEnded,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use prost_types::FileDescriptorSet;
@@ -358,6 +395,20 @@ mod tests {
             assert!(way(&rpc).is_some(), "{rpc} has no row");
         }
         assert!(way("/toolgate.v1.ToolService/Made").is_none() && way("/other.Service/Made").is_none());
+    }
+
+    #[test]
+    fn what_is_kept_is_answered_from_the_store() {
+        for rpc in rpcs() {
+            let of = |service: &str| rpc.starts_with(&format!("/toolgate.v1.{service}/"));
+            let is_kept = of("AuditService") || of("OutputService") || of("PermissionService");
+            let is_always = matches!(stored(&rpc), Some(Stored::Always | Stored::Attending));
+            // No reply to a prompt ever goes to a worker.
+            assert!(is_always || !is_kept, "{rpc}");
+            let runs = ["FileService", "HostService", "PortService", "WorkspaceService"];
+            assert!(stored(&rpc).is_none() || !runs.iter().any(|service| of(service)), "{rpc}");
+        }
+        assert!(stored("/toolgate.v1.ToolService/ExecuteTool").is_none());
     }
 
     #[test]

@@ -119,6 +119,13 @@ pub(crate) fn framed(message: &impl Message) -> Bytes {
     framed.freeze()
 }
 
+/// Frames a message that is encoded already.
+pub(crate) fn frame_of(message: &[u8]) -> Bytes {
+    let mut framed = frame(message.len());
+    framed.extend_from_slice(message);
+    framed.freeze()
+}
+
 /// Decodes a message of a client.
 pub(crate) fn decode<M: Message + Default>(message: &[u8]) -> Result<M, Status> {
     M::decode(message).map_err(|error| Status::internal(format!("the request cannot be read: {error}")))

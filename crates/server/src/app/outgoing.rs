@@ -49,18 +49,25 @@ pub fn endpoint(address: &str, pems: Pems<'_>) -> anyhow::Result<Endpoint> {
     if !address.starts_with("https://") {
         return Ok(endpoint);
     }
-    let authorities = match pems.ca {
-        Some(path) => read(path)?,
-        None => {
-            let found = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
-            found.context("the system has no file of trusted authorities: set `ca`")?
-        }
-    };
-    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities(pems.ca)?));
     if let Some((certificate, key)) = pems.identity {
         tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
     }
     Ok(endpoint.tls_config(tls)?)
+}
+
+/// Reads the authorities of a file, PEM, or those that the system trusts. Blocking.
+///
+/// # Errors
+/// The file cannot be read, or the system has none.
+pub fn authorities(ca: Option<&Path>) -> anyhow::Result<Vec<u8>> {
+    match ca {
+        Some(path) => read(path),
+        None => {
+            let found = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
+            found.context("the system has no file of trusted authorities: set `ca`")
+        }
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{Extensions, Request, Response};
+use tonic::codegen::http::{Request, Response};
 use tonic::service::Routes;
 use toolgate_config::Config;
 use toolgate_config::service::{SandboxMode, SandboxNetwork};
 use toolgate_engine::prompts::broker::Broker;
-use toolgate_engine::{Elsewhere, Engine, EngineDeps, WorkspaceRuntime};
+pub use toolgate_engine::Elsewhere;
+use toolgate_engine::{Engine, EngineDeps, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::uploads::Uploads;
 use toolgate_model::{InstanceId, OutputId, PromptId, Timestamp};
@@ -30,7 +31,7 @@ use tower::Service as _;
 use super::entrance::Entrance;
 use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
-use crate::grpc::auth::Caller;
+use crate::grpc::auth::OnBehalf;
 use crate::grpc::{
     CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared, WantedWorkspace,
     Watches, Workspaces, convert, status, stored_routes,
@@ -148,12 +149,12 @@ impl StoreFront {
     ///
     /// # Errors
     /// There is no such thing, or several, or the store failed.
-    pub async fn find(&self, caller: &Extensions, named: Named<'_>) -> Result<Found, Status> {
-        let caller = Caller::from_extensions(caller)?;
+    pub async fn find(&self, caller: &OnBehalf, named: Named<'_>) -> Result<Found, Status> {
+        let caller = caller.caller();
         let found = match named {
             Named::Call(id) => {
                 let id = convert::known_call_id("call_id", id)?;
-                let id = self.shared.call(&caller, &id).await?;
+                let id = self.shared.call(caller, &id).await?;
                 let record = self.store.get(&id).await.map_err(status::store)?;
                 record.map(|record| Found {
                     goes_on: !record.state.is_terminal(),
@@ -179,6 +180,17 @@ impl StoreFront {
         found.ok_or_else(|| status::not_found(kind, id))
     }
 
+    /// Answers a request that this process makes on behalf of a caller.
+    pub async fn answer_for(&self, caller: &OnBehalf, mut request: Request<Body>) -> Response<Body> {
+        request.extensions_mut().insert(caller.caller().clone());
+        self.answer(request).await
+    }
+
+    /// Says whether the gateway is about to stop.
+    pub fn is_draining(&self) -> bool {
+        self.engine.calls().is_draining()
+    }
+
     /// Starts what is done now and then, until `stop`.
     pub fn keep(&self, config: &Config, servers: &mut JoinSet<Result<(), ServeError>>, stop: &CancellationToken) {
         servers.spawn(sweep(self.store.clone(), settings::retention(config), stop.clone()));
@@ -194,6 +206,11 @@ impl StoreFront {
     /// Says how many prompts are open.
     pub fn open_prompts(&self) -> usize {
         self.engine.prompts().open_prompts()
+    }
+
+    /// Says how many of them nobody is shown.
+    pub fn unseen_prompts(&self) -> usize {
+        self.engine.prompts().unseen_prompts()
     }
 
     /// Says whether the store is there, or has not been away for long.

@@ -70,6 +70,11 @@ impl OnBehalf {
         Caller::from_extensions(extensions).map(Self)
     }
 
+    /// Returns the caller itself, for services of this process.
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
+        &self.0
+    }
+
     /// Returns the id of the principal.
     pub fn id(&self) -> String {
         self.0.principal.id()

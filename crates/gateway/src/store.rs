@@ -1,0 +1,130 @@
+//! The database of a gateway: how it is reached, opened, checked and brought up to date.
+//!
+//! *Invariant:* only a gateway, or a command for its operator, comes here; the address is never shown whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore, crypto};
+use tokio::time::{Instant, sleep};
+use toolgate_config::Config;
+use toolgate_config::service::{MigrateWhen, StoreAddress};
+use toolgate_model::InstanceId;
+use toolgate_postgres::{PostgresOptions, PostgresStore, SchemaState};
+use toolgate_server::app::outgoing;
+use toolgate_store::audit::Recorder;
+use toolgate_store::{Store, StoreError};
+
+/// How long a gateway that starts waits for its database.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long to wait before it is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Opens the database of a gateway for one run of it; waits for it if it is away.
+pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<dyn Store>>> {
+    let Some(address) = config.cluster.database() else {
+        return Ok(None);
+    };
+    let begun = Instant::now();
+    loop {
+        let error = match attempt(config, instance).await {
+            Ok(store) => return Ok(Some(Arc::new(store))),
+            Err(error) => error,
+        };
+        if !may_come(&error) || begun.elapsed() > PATIENCE {
+            let text = format!(
+                "cannot use the database {} (cluster.store): is it running, can this machine reach it, and are user and password right? \
+                 `toolgate store check` tells more",
+                address.shown()
+            );
+            return Err(error.context(text));
+        }
+        tracing::warn!(error = format!("{error:#}"), database = address.shown(), "waiting for the database");
+        sleep(PAUSE).await;
+    }
+}
+
+/// Says whether it is worth while to wait: the database does not answer, or has not begun to.
+fn may_come(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::Unavailable(_)))
+}
+
+async fn attempt(config: &Config, instance: &InstanceId) -> anyhow::Result<PostgresStore> {
+    if config.cluster.migrate == MigrateWhen::Start {
+        toolgate_postgres::migrate(&options(config)?).await?;
+    }
+    if let SchemaState::Older { version } = toolgate_postgres::check(&options(config)?).await? {
+        anyhow::bail!(
+            "the tables of the database are of version {version}, and this gateway needs newer ones: run `toolgate store migrate`, or set \
+             cluster.migrate to \"start\""
+        );
+    }
+    Ok(PostgresStore::open(options(config)?, instance.clone()).await?)
+}
+
+/// Brings the tables of the database up to date; says what they were and are.
+///
+/// # Errors
+/// There is no database in the configuration, or it cannot be used.
+pub async fn migrate(config: &Config) -> anyhow::Result<SchemaState> {
+    Ok(toolgate_postgres::migrate(&options(config)?).await?)
+}
+
+/// Says what the tables of the database are.
+///
+/// # Errors
+/// There is no database in the configuration, or it cannot be used.
+pub async fn check(config: &Config) -> anyhow::Result<SchemaState> {
+    Ok(toolgate_postgres::check(&options(config)?).await?)
+}
+
+/// Opens the database as a gateway does, and gives it up again: all that a gateway needs is there then.
+///
+/// # Errors
+/// Something is not; the text says what.
+pub async fn try_out(config: &Config) -> anyhow::Result<()> {
+    let instance = InstanceId::generate();
+    let store = PostgresStore::open(options(config)?, instance).await?;
+    toolgate_store::Upkeep::check(&store).await?;
+    Ok(toolgate_store::Upkeep::close(&store).await?)
+}
+
+fn options(config: &Config) -> anyhow::Result<PostgresOptions> {
+    let address = config.cluster.database().context(
+        "the configuration names no database: set cluster.store, or cluster.store_file, in the configuration of the gateway",
+    )?;
+    let tls = is_encrypted(address).then(|| tls(config)).transpose();
+    Ok(PostgresOptions {
+        tls: tls.context("cluster.store_ca")?,
+        lease: config.cluster.lease,
+        recorder: Recorder {
+            key: config.audit.key().cloned(),
+            redactor: config.redact.0.clone(),
+        },
+        ..PostgresOptions::new(address.reveal())
+    })
+}
+
+/// Says whether the line to a database is encrypted: on this machine only if that is asked for, elsewhere unless it is not wanted.
+fn is_encrypted(address: &StoreAddress) -> bool {
+    match address.tls_mode() {
+        Some("disable") => false,
+        None | Some("prefer") => !address.is_local(),
+        Some(_) => true,
+    }
+}
+
+fn tls(config: &Config) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let pem = outgoing::authorities(config.cluster.store_ca.as_deref())?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(certificate.context("a certificate cannot be read")?)?;
+    }
+    let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}

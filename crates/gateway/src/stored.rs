@@ -1,0 +1,186 @@
+//! What a gateway with a store answers from it: what is kept, and what goes on after its worker has died.
+//!
+//! *Invariant:* what touches programs or files is never answered here, and no reply to a prompt ever leaves here for a worker.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use tonic::body::Body;
+use tonic::codegen::http::request::Parts as Head;
+use tonic::codegen::http::{Request, Response};
+use tonic::{Code, Status};
+use toolgate_contract::{ChannelOpen, ChannelRequest, WatchPromptsRequest, channel_request};
+use toolgate_model::InstanceId;
+use toolgate_server::app::store_front::{Elsewhere, Found, Named, StoreFront};
+use toolgate_server::grpc::auth::OnBehalf;
+
+use crate::directory::Kind;
+use crate::parts::Parts;
+use crate::reattach::Call;
+use crate::registry::Registry;
+use crate::table::{Aim, Stored, Way};
+use crate::wire::{Messages, decode, gone};
+use crate::worker::Worker;
+use crate::{reattach, streams};
+
+impl Elsewhere for Registry {
+    fn is_open(&self, workspace: &str) -> bool {
+        self.owner(workspace).is_some()
+    }
+
+    fn runs(&self) -> Vec<InstanceId> {
+        let workers = self.workers();
+        let runs = workers
+            .iter()
+            .filter_map(|worker| Some(worker.registration.read().as_ref()?.run.clone()));
+        runs.map(InstanceId::new).collect()
+    }
+}
+
+/// A request of which the first message was read.
+pub(crate) struct Asked {
+    pub(crate) head: Head,
+    pub(crate) first: Option<Bytes>,
+    pub(crate) rest: Messages,
+}
+
+impl Asked {
+    fn first(&self) -> &[u8] {
+        self.first.as_deref().unwrap_or_default()
+    }
+
+    /// Makes it whole again, with something added to the first message.
+    fn whole(self, added: &[u8]) -> Request<Body> {
+        let body = match &self.first {
+            Some(first) => self.rest.behind(first, added),
+            None => Body::empty(),
+        };
+        Request::from_parts(self.head, body)
+    }
+}
+
+/// Finds where something is that has an id.
+pub(crate) async fn find(store: &StoreFront, caller: &OnBehalf, kind: Kind, id: &str) -> Result<Found, Status> {
+    let named = match kind {
+        Kind::Call => Named::Call(id),
+        Kind::Prompt => Named::Prompt(id),
+        Kind::Output => Named::Output(id),
+    };
+    store.find(caller, named).await
+}
+
+impl Parts {
+    /// Answers a request from the store.
+    pub(crate) async fn answer_from(
+        self: &Arc<Self>,
+        store: &StoreFront,
+        (stored, way): (Stored, Way),
+        caller: OnBehalf,
+        asked: Asked,
+    ) -> Result<Response<Body>, Status> {
+        if stored == Stored::OnceEnded {
+            return self.unless_it_goes_on(store, way, caller, asked).await;
+        }
+        let (Way::Passed(read, name) | Way::PassedOrMerged(read, name, _)) = way else {
+            return Ok(store.answer(asked.whole(&[])).await);
+        };
+        let added = match read(asked.first())? {
+            // The workspace that is meant is that of a worker.
+            Aim::Workspace(named) if named.is_empty() && asked.first.is_some() => {
+                name(self.registry.place(&caller, "").await?.1)
+            }
+            Aim::Workspace(_) | Aim::Id(..) | Aim::Nothing => Vec::new(),
+        };
+        if stored == Stored::Always {
+            return Ok(store.answer(asked.whole(&added)).await);
+        }
+        let open = opened(asked.head.uri.path(), &[asked.first(), &added].concat())?;
+        let answer = store.answer(asked.whole(&added)).await;
+        let attending = open.map(|open| streams::attend(self, &caller, open));
+        Ok(answer.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                // Somebody is there for as long as the stream is.
+                let _attending = &attending;
+                frame
+            }))
+        }))
+    }
+
+    /// Answers what is asked about a call: at its worker while it goes on there, else from the store.
+    async fn unless_it_goes_on(
+        &self,
+        store: &StoreFront,
+        way: Way,
+        caller: OnBehalf,
+        asked: Asked,
+    ) -> Result<Response<Body>, Status> {
+        let path = asked.head.uri.path().to_owned();
+        let worker = match way {
+            Way::Passed(read, _) => self.worker_of(store, &caller, read(asked.first())?).await,
+            Way::PassedOrMerged(..) | Way::Tried(_) | Way::OfOne | Way::Own(_) => None,
+        };
+        let Some(worker) = worker else {
+            return Ok(store.answer(asked.whole(&[])).await);
+        };
+        // It has one message, so that it can be asked twice.
+        let first = asked.first.clone().unwrap_or_default();
+        let mut again = Request::new(Body::new(http_body_util::Full::new(crate::wire::frame_of(&first))));
+        *again.uri_mut() = asked.head.uri.clone();
+        *again.method_mut() = asked.head.method.clone();
+        *again.headers_mut() = asked.head.headers.clone();
+        match worker.pass(again, &caller.entry()).await {
+            Ok(answer) if !is_away(&answer) => {
+                let call = Call::of(&path, &first);
+                reattach::kept(answer, call, (worker, caller), (&self.metrics, Some(store)))
+            }
+            Ok(_) | Err(_) => Ok(store.answer(asked.whole(&[])).await),
+        }
+    }
+
+    /// Returns the worker at which a call goes on, if that one is there.
+    async fn worker_of(&self, store: &StoreFront, caller: &OnBehalf, aim: Aim) -> Option<Arc<Worker>> {
+        let Aim::Id(kind, id) = aim else { return None };
+        // What is wrong with the id, or with the store, is said by the store's own answer.
+        let found = find(store, caller, kind, &id).await.ok().filter(|found| found.goes_on)?;
+        let worker = self.registry.owner(&found.workspace)?;
+        let is_there = worker.facts.read().is_there;
+        is_there.then_some(worker)
+    }
+
+    /// Finds the worker of what has an id, by where the store has it.
+    pub(crate) async fn worker_by(
+        &self,
+        store: &StoreFront,
+        caller: &OnBehalf,
+        (kind, id): (Kind, &str),
+    ) -> Result<Arc<Worker>, Status> {
+        let Found { workspace, .. } = find(store, caller, kind, id).await?;
+        match self.registry.place(caller, &workspace).await {
+            Ok((worker, _)) => Ok(worker),
+            // It is there, and its worker is not.
+            Err(missing) if missing.code() == Code::NotFound => Err(gone(&format!("of the workspace {workspace}"))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Says whether the worker did not answer by itself, or only that it stops.
+fn is_away(answer: &Response<Body>) -> bool {
+    let status = Status::from_header_map(answer.headers());
+    status.is_some_and(|status| reattach::is_passing(&status))
+}
+
+/// Returns what a stream of prompts is opened with.
+fn opened(path: &str, first: &[u8]) -> Result<Option<ChannelOpen>, Status> {
+    if path.ends_with("/Channel") {
+        return Ok(match decode::<ChannelRequest>(first)?.message {
+            Some(channel_request::Message::Open(open)) => Some(open),
+            Some(channel_request::Message::Reply(_)) | None => None,
+        });
+    }
+    Ok(Some(ChannelOpen {
+        filter: decode::<WatchPromptsRequest>(first)?.filter,
+        ..ChannelOpen::default()
+    }))
+}
