@@ -29,6 +29,8 @@ pub enum Exit {
     Unreachable,
     /// A person would be asked.
     Asked,
+    /// A worker had to stop: another run may have its workspaces.
+    Replaced,
     /// The user interrupted.
     Interrupted,
     /// The exit code of the command that a call ran.
@@ -46,6 +48,7 @@ impl Exit {
             Self::Cancelled => 4,
             Self::Unreachable => 5,
             Self::Asked => 6,
+            Self::Replaced => 7,
             Self::Interrupted => 130,
             Self::Command(code) => code,
         }
@@ -105,6 +108,12 @@ pub(super) enum Failure {
     /// The gateway could not be started.
     #[error("cannot start the gateway: {0}")]
     StartGateway(String),
+    /// Another run may have what this worker had.
+    #[error(
+        "the worker has killed its programs and ends: another run has taken its workspaces over, or no gateway was reached for a whole \
+         lease. Start it again; the log says which of the two it was"
+    )]
+    Replaced,
     /// The library could not do it: an RPC failed, nothing answers, a stream was lost.
     #[error(transparent)]
     Client(Error),
@@ -160,6 +169,7 @@ impl Failure {
             | Self::Json(_) => Exit::Unreachable,
             Self::Client(_) | Self::Refused(_) => Exit::Usage,
             Self::MayNotReply(_) => Exit::Denied,
+            Self::Replaced => Exit::Replaced,
             Self::WriteFile { .. } | Self::Listen { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
             Self::BrokenPipe => Exit::Completed,
         }
@@ -197,6 +207,7 @@ impl Failure {
             | Self::Configuration(_)
             | Self::Start(_)
             | Self::StartGateway(_)
+            | Self::Replaced
             | Self::Json(_)
             | Self::Read { .. }
             | Self::WriteFile { .. }

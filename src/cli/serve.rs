@@ -80,10 +80,22 @@ impl ServeArgs {
         };
         let mut service = Service::start(&flags, true).await?;
         announce(&service.addresses(), terminal)?;
-        let failure = until_told(&mut interrupts, &mut hangups, service.failed()).await;
+        let (stopped, emergency) = (service.stopped(), service.emergency());
+        let failure = tokio::select! {
+            biased;
+            () = stopped.cancelled() => {
+                // Not in order: nothing of what its calls do may be written any more, and their files may be another run's.
+                emergency.kill_programs().await;
+                return Err(Failure::Replaced);
+            }
+            failure = until_told(&mut interrupts, &mut hangups, service.failed()) => failure,
+        };
         terminal.inform("draining: no new calls; a second signal exits at once");
-        let emergency = service.emergency();
         tokio::select! {
+            () = stopped.cancelled() => {
+                emergency.kill_programs().await;
+                Err(Failure::Replaced)
+            }
             () = service.drain() => failure.map_or(Ok(Exit::Completed), Err),
             () = interrupts.next() => {
                 emergency.kill_programs().await;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use toolgate_config::service::{ClusterRole, LogConfig, TelemetryConfig};
 use toolgate_config::{Config, ConfigError, Environment, RawConfig, ToolsConfig};
 use toolgate_fs::Workspace;
@@ -127,7 +128,11 @@ impl Service {
     pub(super) async fn start(flags: &Flags, stays: bool) -> Result<Self, Failure> {
         let environment = environment();
         let mut config = flags.load(&environment)?;
-        check_role(&config, ClusterRole::All)?;
+        match (stays, config.cluster.role) {
+            // It is there to stay, or nothing: others would find its workspaces taken.
+            (true, ClusterRole::Worker) => {}
+            (_, ClusterRole::All | ClusterRole::Gateway | ClusterRole::Worker) => check_role(&config, ClusterRole::All)?,
+        }
         if !stays {
             // Its port may be taken by the one that stays, and nobody waits for the traces of one command.
             config.telemetry = TelemetryConfig::default();
@@ -211,6 +216,11 @@ impl Service {
         self.running.emergency()
     }
 
+    /// Ends when its programs must be killed at once: another run may have its calls.
+    pub(super) fn stopped(&self) -> CancellationToken {
+        self.running.stopped()
+    }
+
     /// Waits until it can no longer serve, and says why.
     pub(super) async fn failed(&mut self) -> Failure {
         not_started(self.running.failed().await)
@@ -279,7 +289,12 @@ fn check_role(config: &Config, role: ClusterRole) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Configuration(match role {
-        ClusterRole::All => {
+        ClusterRole::All | ClusterRole::Worker if config.cluster.role == ClusterRole::Worker => {
+            "the configuration is that of a worker (cluster.role), which keeps nothing by itself: make calls at its gateway, with \
+             --server"
+                .to_owned()
+        }
+        ClusterRole::All | ClusterRole::Worker => {
             "the configuration is that of a gateway (cluster.role), which runs no calls: start it with `toolgate gateway`".to_owned()
         }
         ClusterRole::Gateway => {

@@ -25,6 +25,7 @@ use toolgate_contract::{
     ErrorReason, ExecuteToolRequest, OpenWorkspaceRequest, ReportInvocationRequest, ReportInvocationResponse,
     RevokeGrantRequest, RevokeGrantResponse,
 };
+use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH};
@@ -58,13 +59,14 @@ impl Front {
         config: &Config,
         registry: Arc<Registry>,
         (traffic, tunnels, metrics): (Arc<Traffic>, TaskTracker, Arc<Metrics>),
+        instance: &InstanceId,
         (store, closing): (Option<StoreFront>, CancellationToken),
     ) -> Self {
         Self(Arc::new(Parts {
             store,
             registry,
             directory: Directory::new(metrics.clone()),
-            facts: Facts::new(config, traffic.limits()),
+            facts: Facts::new(config, traffic.limits(), instance),
             tenants: Tenants::new(config.tenants.clone()),
             closing,
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),

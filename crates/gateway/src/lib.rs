@@ -140,7 +140,7 @@ impl Gateway {
         let store = match store::open(config, &instance).await? {
             Some(store) => {
                 let around = (&entrance, tunnels.clone());
-                let opened = StoreFront::open(config, (store, instance), registry.clone(), around, closing.clone());
+                let opened = StoreFront::open(config, (store, instance.clone()), registry.clone(), around, closing.clone());
                 Some(opened.await?)
             }
             None => None,
@@ -156,7 +156,7 @@ impl Gateway {
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
         let served = Beside {
-            front: Front::new(config, registry.clone(), carries, (store.clone(), closing.clone())),
+            front: Front::new(config, registry.clone(), carries, &instance, (store.clone(), closing.clone())),
             cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), closing.clone())),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);

@@ -78,9 +78,9 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(config: &Config, limits: TrafficLimits) -> Self {
+    pub(crate) fn new(config: &Config, limits: TrafficLimits, instance: &InstanceId) -> Self {
         Self {
-            instance: InstanceId::generate().to_string(),
+            instance: instance.to_string(),
             started: SystemTime::now(),
             console: config.console,
             takes_jwt: config.auth.jwt.is_some(),

@@ -14,6 +14,7 @@ mod extensions;
 mod extensions;
 pub mod hangup;
 mod languages;
+mod ledger;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(not(feature = "mcp"))]
@@ -44,7 +45,7 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_config::service::ClusterConfig;
+use toolgate_config::service::{ClusterConfig, ClusterRole};
 use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::Broker;
 use toolgate_engine::{Engine, EngineDeps};
@@ -129,6 +130,9 @@ struct Parts {
     services: Services,
     entrance: Entrance,
     cluster: ClusterConfig,
+    /// Ends when this run must stop at once: its calls may be another one's.
+    stopped: CancellationToken,
+    has_audit: bool,
     drain_grace: Duration,
 }
 
@@ -143,8 +147,11 @@ impl App {
         let (telemetry, authenticator) = (entrance.telemetry.clone(), entrance.authenticator.clone());
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
-        let store = store::open(config, instance.clone(), &telemetry.metrics).await?;
-        log_head(&*store, "audit resumed").await;
+        let opened = store::open(config, instance.clone(), &telemetry.metrics).await?;
+        let store = opened.store;
+        if opened.has_audit {
+            log_head(&*store, "audit resumed").await;
+        }
 
         let variables: BTreeMap<OsString, OsString> = environment
             .vars()
@@ -241,6 +248,7 @@ impl App {
             authenticator,
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
+            takes_replies: config.cluster.role != ClusterRole::Worker,
             started: Timestamp::now(),
             caller_variables: config.shell.callers.clone(),
             warnings: config.warnings.clone(),
@@ -270,6 +278,8 @@ impl App {
             services,
             entrance,
             cluster: config.cluster.clone(),
+            stopped: opened.stopped,
+            has_audit: opened.has_audit,
             drain_grace: config.drain_grace,
         };
         Ok(Self {
@@ -405,6 +415,11 @@ impl Running {
         }
     }
 
+    /// Ends when this run must stop at once, because it may not write any more what its calls do: its programs must be killed then.
+    pub fn stopped(&self) -> CancellationToken {
+        self.parts.stopped.clone()
+    }
+
     /// Returns when a listener has failed; the service should be stopped then.
     pub async fn failed(&mut self) -> anyhow::Error {
         entrance::failure(&mut self.servers).await
@@ -425,6 +440,8 @@ impl Running {
             services,
             entrance,
             cluster: _,
+            stopped: _,
+            has_audit,
             drain_grace,
         } = self.parts;
         services.stop_serving().await;
@@ -446,7 +463,9 @@ impl Running {
             tracing::warn!(survivors, "some programs could not be ended");
         }
         let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
-        log_head(&*store, "audit closed").await;
+        if has_audit {
+            log_head(&*store, "audit closed").await;
+        }
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,

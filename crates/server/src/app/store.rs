@@ -1,22 +1,39 @@
-//! The store of a service.
+//! The store of a service: its own, or, for a worker, that of the gateways.
 //!
 //! *Invariant:* nobody else here knows which store it is.
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
+use toolgate_config::service::ClusterRole;
 use toolgate_model::InstanceId;
 use toolgate_store::audit::Recorder;
 use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions};
 use toolgate_store::{Store, Upkeep as _};
 use toolgate_telemetry::Metrics;
 
+use super::ledger;
+
+/// A store that is open.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn Store>,
+    /// Ends when this run must stop at once.
+    pub(super) stopped: CancellationToken,
+    /// Whether the audit is kept here.
+    pub(super) has_audit: bool,
+}
+
 /// Opens the store for one run of the service, and prepares it for the workspaces of its configuration.
-pub(super) async fn open(
-    config: &Config,
-    instance: InstanceId,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Arc<dyn Store>> {
+pub(super) async fn open(config: &Config, instance: InstanceId, metrics: &Arc<Metrics>) -> anyhow::Result<Opened> {
+    if config.cluster.role == ClusterRole::Worker {
+        let (store, stopped) = ledger::open_ledger(config, instance).await?;
+        return Ok(Opened {
+            store,
+            stopped,
+            has_audit: false,
+        });
+    }
     let data_dir = config.data_dir.clone();
     let options = StoreOptions {
         limits: QuotaLimits {
@@ -35,5 +52,10 @@ pub(super) async fn open(
         store.prepare_workspace(&workspace.name)?;
     }
     store.measure(metrics);
-    Ok(Arc::new(store))
+    Ok(Opened {
+        store: Arc::new(store),
+        // Nobody takes a data directory from the one that has it.
+        stopped: CancellationToken::new(),
+        has_audit: true,
+    })
 }

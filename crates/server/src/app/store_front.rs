@@ -121,6 +121,7 @@ impl StoreFront {
             authenticator: entrance.authenticator.clone(),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
+            takes_replies: true,
             started: Timestamp::now(),
             caller_variables: Vec::new(),
             warnings: config.warnings.clone(),

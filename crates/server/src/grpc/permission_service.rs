@@ -142,7 +142,7 @@ impl PermissionService for Permissions {
         let filter = open.filter.unwrap_or_default();
         let interest = interest(&self.0.engine, &caller, "open.filter", filter).await?;
         let watcher = Watcher::open(&self.0, interest).await?;
-        let engine = self.0.engine.clone();
+        let engine = (self.0.engine.clone(), self.0.takes_replies);
         let approver = Approver { caller, name };
         let replies = stream::try_unfold((requests, engine, approver), |mut state| async {
             let (requests, engine, approver) = &mut state;
@@ -151,7 +151,7 @@ impl PermissionService for Permissions {
                 return Ok(None);
             };
             let result = match request.message {
-                Some(channel_request::Message::Reply(reply)) => answer(engine, reply, approver).await?,
+                Some(channel_request::Message::Reply(reply)) => answer((&engine.0, engine.1), reply, approver).await?,
                 Some(channel_request::Message::Open(_)) => {
                     return Err(bad_field("message", "the channel is already open"));
                 }
@@ -250,7 +250,7 @@ impl PermissionService for Permissions {
         let (caller, request) = Caller::of_request(request)?;
         let name = convert::name("name", request.name)?;
         let approver = Approver { caller, name };
-        let result = answer(&self.0.engine, request.reply.unwrap_or_default(), &approver).await?;
+        let result = answer((&self.0.engine, self.0.takes_replies), request.reply.unwrap_or_default(), &approver).await?;
         Ok(Response::new(ReplyPromptResponse { result: Some(result) }))
     }
 

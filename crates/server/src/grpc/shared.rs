@@ -67,6 +67,8 @@ pub struct Shared {
     pub authenticator: Arc<Authenticator>,
     /// Knows how much may come from whom.
     pub traffic: Arc<Traffic>,
+    /// Whether replies to prompts are taken here: a worker without a store leaves that to the gateways.
+    pub takes_replies: bool,
     /// When this run began.
     pub started: Timestamp,
     /// The variables that calls may set although they decide what runs.

@@ -52,6 +52,9 @@ pub(super) fn shows_forms(client: &ClientCapabilities) -> bool {
 
 /// Says whether the user of a client may answer prompts of its calls: whoever asks does not answer, unless that is allowed.
 pub(super) fn user_may_answer(shared: &Shared, seen: &Seen, workspace: &str) -> bool {
+    if !shared.takes_replies {
+        return false;
+    }
     let approvals = shared.engine.inbox().approvals();
     let principal = seen.caller.principal().id();
     seen.caller.may(Scope::PromptsReply) && approvals.allows_self(workspace, &principal)

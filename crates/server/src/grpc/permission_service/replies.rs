@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tonic::Status;
 use toolgate_contract as proto;
-use toolgate_contract::{self, PromptDecision, PromptReply, PromptReplyResult, ReplyResult};
+use toolgate_contract::{self, ErrorReason, PromptDecision, PromptReply, PromptReplyResult, ReplyResult};
 use toolgate_engine::Engine;
 use toolgate_engine::prompts::broker::{ApproverReply, ReplyOutcome};
 use toolgate_model::{Always, GrantReach, GrantScope, InputEdit, Prompt, PromptId, PromptOutcome, Reply, Timestamp};
@@ -141,11 +141,15 @@ fn moment(time: &prost_types::Timestamp) -> Option<Timestamp> {
 /// Answers a reply: every outcome is a message, so that one bad reply does not end a channel. Only a fault of the store
 /// does.
 pub(super) async fn answer(
-    engine: &Engine,
+    (engine, takes_replies): (&Engine, bool),
     reply: PromptReply,
     approver: &Approver,
 ) -> Result<PromptReplyResult, Status> {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
+    if !takes_replies {
+        let problem = "this worker does not take replies: give them at a gateway";
+        return Err(status::precondition(ErrorReason::OtherInstance, &prompt_id, problem));
+    }
     let (result, prompt, message) = match given_reply(reply, approver) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
         // On a fault of the store nothing is decided; the channel ends, and the approver opens it again.
