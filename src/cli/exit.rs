@@ -105,6 +105,9 @@ pub(super) enum Failure {
     /// The service could not be started here.
     #[error("cannot start the service: {0}")]
     Start(String),
+    /// The database of the gateways cannot be used.
+    #[error("cannot use the database {0}")]
+    Database(String),
     /// The gateway could not be started.
     #[error("cannot start the gateway: {0}")]
     StartGateway(String),
@@ -166,6 +169,7 @@ impl Failure {
             Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
             | Self::StartGateway(_)
+            | Self::Database(_)
             | Self::Json(_) => Exit::Unreachable,
             Self::Client(_) | Self::Refused(_) => Exit::Usage,
             Self::MayNotReply(_) => Exit::Denied,
@@ -207,6 +211,7 @@ impl Failure {
             | Self::Configuration(_)
             | Self::Start(_)
             | Self::StartGateway(_)
+            | Self::Database(_)
             | Self::Replaced
             | Self::Json(_)
             | Self::Read { .. }

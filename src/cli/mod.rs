@@ -9,6 +9,7 @@
 //! | 4 | cancelled or timed out |
 //! | 5 | the server cannot be reached or started, or an RPC failed |
 //! | 6 | a person would be asked (`call --dry-run`) |
+//! | 7 | a worker ended because another run may have its workspaces |
 //! | 130 | interrupted |
 //!
 //! *Invariant:* what a command knows of a running service, it knows through the library `toolgate-client`; only `service`
@@ -52,6 +53,7 @@ mod send;
 mod serve;
 mod service;
 mod session;
+mod store;
 mod terminal;
 mod tools;
 mod user;
@@ -79,6 +81,7 @@ Exit codes:
   4    cancelled or timed out
   5    the server cannot be reached or started, or an RPC failed
   6    a person would be asked (call --dry-run)
+  7    a worker ended because another run may have its workspaces (serve)
   130  interrupted
 
 Results go to standard output, everything else to standard error. TOOLGATE_LOG filters the log
@@ -138,6 +141,8 @@ enum Command {
     Workspaces(workspaces::WorkspacesArgs),
     /// List the workers of a gateway.
     Workers(workers::WorkersArgs),
+    /// Bring the database of the gateways up to date, or look at it.
+    Store(store::StoreArgs),
     /// Stream what happens in the workspaces.
     Events(events::EventsArgs),
     /// Export or verify the record of who did what, by which rule.
@@ -245,6 +250,7 @@ impl Command {
             Self::Session(args) => args.run(globals, terminal).await,
             Self::Workspaces(args) => args.run(globals, terminal).await,
             Self::Workers(args) => args.run(globals, terminal).await,
+            Self::Store(args) => args.run(globals, terminal).await,
             Self::Events(args) => args.run(globals, terminal).await,
             Self::Audit(args) => args.run(globals, terminal).await,
             Self::Config(args) => args.run(globals, terminal),

@@ -269,10 +269,16 @@ impl Addresses {
     }
 }
 
-/// Starts a gateway from the configuration.
-pub(super) async fn gateway(flags: &Flags) -> Result<Gateway, Failure> {
+/// Returns the configuration of a gateway.
+pub(super) fn gateway_config(flags: &Flags) -> Result<Config, Failure> {
     let config = flags.load(&environment())?;
     check_role(&config, ClusterRole::Gateway)?;
+    Ok(config)
+}
+
+/// Starts a gateway from the configuration.
+pub(super) async fn gateway(flags: &Flags) -> Result<Gateway, Failure> {
+    let config = gateway_config(flags)?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

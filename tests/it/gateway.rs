@@ -8,7 +8,7 @@ mod lost;
 mod operators;
 mod register;
 mod registered;
-mod setup;
+pub(crate) mod setup;
 mod streams;
 
 use prost::Message as _;

@@ -33,6 +33,7 @@ mod evaluated;
 mod feedback;
 mod file_commands;
 mod files;
+mod fleet;
 mod floods;
 mod forward;
 mod gateway;

@@ -6,6 +6,11 @@ use toolgate_model::InstanceId;
 
 /// Knows other processes that share the store.
 pub trait Elsewhere: Send + Sync + 'static {
+    /// Says whether they run the calls, and this process none.
+    fn runs_calls(&self) -> bool {
+        true
+    }
+
     /// Says whether a workspace is open in one of them.
     fn is_open(&self, workspace: &str) -> bool;
 
@@ -17,6 +22,10 @@ pub trait Elsewhere: Send + Sync + 'static {
 pub(crate) struct Nowhere;
 
 impl Elsewhere for Nowhere {
+    fn runs_calls(&self) -> bool {
+        false
+    }
+
     fn is_open(&self, _: &str) -> bool {
         false
     }

@@ -23,24 +23,24 @@ use crate::support::{self, connect_tcp, eventually};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 /// The token of the gateway at its workers, and those of people at the gateway.
-pub(super) const GATEWAY: &str = "gateway-gateway-gateway";
-pub(super) const ANNA: &str = "anna-anna-anna-anna";
-pub(super) const BEN: &str = "ben-ben-ben-ben-ben";
-pub(super) const CARL: &str = "carl-carl-carl-carl";
-pub(super) const DORA: &str = "dora-dora-dora-dora";
+pub(crate) const GATEWAY: &str = "gateway-gateway-gateway";
+pub(crate) const ANNA: &str = "anna-anna-anna-anna";
+pub(crate) const BEN: &str = "ben-ben-ben-ben-ben";
+pub(crate) const CARL: &str = "carl-carl-carl-carl";
+pub(crate) const DORA: &str = "dora-dora-dora-dora";
 
 const PEOPLE: &str = "anna anna-anna-anna-anna *\nben ben-ben-ben-ben-ben * wb\ncarl carl-carl-carl-carl *\ndora dora-dora-dora-dora calls.read\n";
 const OWN: &str = "gateway gateway-gateway-gateway *\nlocal local-local-local-local *\n";
 
 /// What is asked about in the workspaces `wa` and `wb`; in `wc` everything is allowed, and nothing confined.
-pub(super) const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
+pub(crate) const RULES: &str = r#"{"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}}"#;
 
 /// A token of the workers that is no gateway's.
-pub(super) const LOCAL: &str = "local-local-local-local";
+pub(crate) const LOCAL: &str = "local-local-local-local";
 
 /// Shows a token, and the entry that only gateways may send.
 #[derive(Clone)]
-pub(super) struct Shown(pub(super) &'static str, pub(super) Option<&'static str>);
+pub(crate) struct Shown(pub(crate) &'static str, pub(crate) Option<&'static str>);
 
 impl Interceptor for Shown {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -54,26 +54,26 @@ impl Interceptor for Shown {
     }
 }
 
-pub(super) type Authorized = InterceptedService<Channel, Shown>;
+pub(crate) type Authorized = InterceptedService<Channel, Shown>;
 
 /// One process of the program.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Option<Child>,
     folder: PathBuf,
     command: &'static str,
     /// Where it listens on TCP, as `host:port`; later runs listen there again.
-    pub(super) address: String,
+    pub(crate) address: String,
     /// Where operators ask, if they may.
-    pub(super) admin: Option<String>,
+    pub(crate) admin: Option<String>,
 }
 
 impl Process {
-    pub(super) async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
+    pub(crate) async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
         Self::start_at("127.0.0.1:0", folder, command, home).await
     }
 
     /// Starts it where others know it already.
-    pub(super) async fn start_at(address: &str, folder: PathBuf, command: &'static str, home: &Path) -> Self {
+    pub(crate) async fn start_at(address: &str, folder: PathBuf, command: &'static str, home: &Path) -> Self {
         let mut process = Self {
             child: None,
             folder,
@@ -86,7 +86,7 @@ impl Process {
     }
 
     /// Starts it (again).
-    pub(super) async fn run(&mut self, home: &Path) {
+    pub(crate) async fn run(&mut self, home: &Path) {
         let out = self.folder.join("stdout");
         let log = File::options()
             .create(true)
@@ -131,50 +131,50 @@ impl Process {
         self.child = Some(child);
     }
 
-    pub(super) async fn kill9(&mut self) {
+    pub(crate) async fn kill9(&mut self) {
         self.signal(Signal::KILL).await;
     }
 
     /// Sends a signal that does not end it.
-    pub(super) fn send(&self, signal: Signal) {
+    pub(crate) fn send(&self, signal: Signal) {
         let id = self.child.as_ref().and_then(Child::id).unwrap();
         let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
     /// Sends a signal, waits for the end, and returns the exit status.
-    pub(super) async fn signal(&mut self, signal: Signal) -> Option<i32> {
+    pub(crate) async fn signal(&mut self, signal: Signal) -> Option<i32> {
         self.send(signal);
         let mut child = self.child.take().unwrap();
         child.wait().await.unwrap().code()
     }
 
     /// The part of a gateway's configuration that names it as a worker.
-    pub(super) fn named(&self, name: &str) -> String {
+    pub(crate) fn named(&self, name: &str) -> String {
         let address = &self.address;
         format!("[cluster.workers.{name}]\naddress = \"http://{address}\"\ntoken_file = \"own\"\n")
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("stderr")).unwrap_or_default()
     }
 }
 
 /// Three workers with the workspaces `wa`, `wb` and `wc`, and a gateway before them.
-pub(super) struct Fleet {
+pub(crate) struct Fleet {
     folder: TempDir,
-    pub(super) workers: Vec<Process>,
-    pub(super) gateway: Process,
-    pub(super) channel: Channel,
+    pub(crate) workers: Vec<Process>,
+    pub(crate) gateway: Process,
+    pub(crate) channel: Channel,
 }
 
-pub(super) fn put(path: &Path, text: &str) {
+pub(crate) fn put(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Starts the worker of a name with one workspace, called `w` and its name.
-pub(super) async fn start_worker(folder: &Path, name: &str, settings: &str, rules: &str) -> Process {
+pub(crate) async fn start_worker(folder: &Path, name: &str, settings: &str, rules: &str) -> Process {
     let place = folder.join(name);
     fs::create_dir_all(place.join("own")).unwrap();
     fs::create_dir_all(place.join("roots")).unwrap();
@@ -189,7 +189,7 @@ pub(super) async fn start_worker(folder: &Path, name: &str, settings: &str, rule
 }
 
 /// Starts a gateway before the workers that a part of its configuration names.
-pub(super) async fn start_gateway(folder: &Path, name: &str, settings: &str, workers: &str) -> Process {
+pub(crate) async fn start_gateway(folder: &Path, name: &str, settings: &str, workers: &str) -> Process {
     let place = folder.join(name);
     fs::create_dir_all(&place).unwrap();
     put(&place.join("tokens"), PEOPLE);
@@ -200,24 +200,24 @@ pub(super) async fn start_gateway(folder: &Path, name: &str, settings: &str, wor
 }
 
 /// The home folder of all processes of a fleet.
-pub(super) fn home_in(folder: &Path) -> PathBuf {
+pub(crate) fn home_in(folder: &Path) -> PathBuf {
     let home = folder.join("home");
     fs::create_dir_all(&home).unwrap();
     home
 }
 
 impl Fleet {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with("").await
     }
 
     /// Starts it; the settings are the gateway's.
-    pub(super) async fn with(settings: &str) -> Self {
+    pub(crate) async fn with(settings: &str) -> Self {
         Self::with_both(settings, "").await
     }
 
     /// Starts it; the settings are the gateway's and those of all.
-    pub(super) async fn with_both(settings: &str, of_all: &str) -> Self {
+    pub(crate) async fn with_both(settings: &str, of_all: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let (mut workers, mut named) = (Vec::new(), String::new());
         for (name, rules) in [("a", RULES), ("b", RULES), ("c", r#"{"permission": "allow"}"#)] {
@@ -235,35 +235,35 @@ impl Fleet {
         }
     }
 
-    pub(super) fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         home_in(self.folder.path())
     }
 
     /// A file of a worker.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
-    pub(super) fn tools(&self, token: &'static str) -> ToolServiceClient<Authorized> {
+    pub(crate) fn tools(&self, token: &'static str) -> ToolServiceClient<Authorized> {
         ToolServiceClient::with_interceptor(self.channel.clone(), Shown(token, None))
     }
 
-    pub(super) fn prompts(&self, token: &'static str) -> PermissionServiceClient<Authorized> {
+    pub(crate) fn prompts(&self, token: &'static str) -> PermissionServiceClient<Authorized> {
         PermissionServiceClient::with_interceptor(self.channel.clone(), Shown(token, None))
     }
 
-    pub(super) fn sessions(&self, token: &'static str) -> SessionServiceClient<Authorized> {
+    pub(crate) fn sessions(&self, token: &'static str) -> SessionServiceClient<Authorized> {
         SessionServiceClient::with_interceptor(self.channel.clone(), Shown(token, None))
     }
 
     /// Runs a command to its end.
-    pub(super) async fn run(&self, token: &'static str, workspace: &str, command: &str) -> Result<Call, Status> {
+    pub(crate) async fn run(&self, token: &'static str, workspace: &str, command: &str) -> Result<Call, Status> {
         let request = support::run_request(bash(workspace, command));
         Ok(self.tools(token).run_tool(request).await?.into_inner().call.unwrap())
     }
 
     /// Says that nothing has panicked.
-    pub(super) fn assert_calm(&self) {
+    pub(crate) fn assert_calm(&self) {
         for process in self.workers.iter().chain([&self.gateway]) {
             let log = process.log();
             assert!(!log.contains("panicked"), "{log}");
@@ -272,7 +272,7 @@ impl Fleet {
 }
 
 /// A command in a workspace.
-pub(super) fn bash(workspace: &str, command: &str) -> ExecuteToolRequest {
+pub(crate) fn bash(workspace: &str, command: &str) -> ExecuteToolRequest {
     ExecuteToolRequest {
         context: Some(CallContext {
             workspace: workspace.to_owned(),
@@ -283,7 +283,7 @@ pub(super) fn bash(workspace: &str, command: &str) -> ExecuteToolRequest {
 }
 
 /// Replies to a prompt.
-pub(super) async fn answer(fleet: &Fleet, token: &'static str, prompt: &Prompt) -> PromptReplyResult {
+pub(crate) async fn answer(fleet: &Fleet, token: &'static str, prompt: &Prompt) -> PromptReplyResult {
     let request = ReplyPromptRequest {
         reply: Some(support::reply(prompt, PromptDecision::Once)),
         ..ReplyPromptRequest::default()

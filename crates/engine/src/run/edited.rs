@@ -9,7 +9,7 @@ use toolgate_model::{CallRecord, Ending, InputEdit, Outcome, PromptState, RawInp
 use toolgate_store::StoreError;
 
 use crate::admission::arguments;
-use crate::input;
+use crate::input::{self, Frozen};
 use crate::lookup;
 use crate::parts::Parts;
 use crate::prompts::exchange::{ApproverReply, ReplyOutcome};
@@ -53,13 +53,22 @@ fn freeze_edit(parts: &Parts, record: &CallRecord, text: &str) -> Result<InputEd
     if !parts.redactor.is_shown(text) {
         return Err("the input contains a secret that is not to be shown (redact.* of the configuration)".to_owned());
     }
+    let value = input::parse(&RawInput::Json(text.to_owned())).map_err(|(_, problem)| problem)?;
+    if parts.elsewhere.runs_calls() {
+        // The tool is where the call runs, and says there what it makes of this.
+        let frozen = Frozen::new(&value, &record.origin);
+        return Ok(InputEdit {
+            input_json: frozen.json,
+            input_digest: frozen.digest,
+            ..InputEdit::default()
+        });
+    }
     let gone = || format!("the tool {} is not available any more", record.tool);
     let place = parts.catalogs.find(&record.origin.workspace).ok_or_else(gone)?;
     let rights = parts.catalogs.rights_of(&place, record);
     let offer = place.offer_for(&record.origin);
     let registry = place.tools.current();
     let entry = registry.resolve(&record.tool, &offer, &rights).ok_or_else(gone)?;
-    let value = input::parse(&RawInput::Json(text.to_owned())).map_err(|(_, problem)| problem)?;
     let checked = arguments::checked(entry, value, &record.origin);
     match checked.problem {
         Some((_, problem)) => Err(problem),
