@@ -8,7 +8,7 @@ mod deaths;
 mod setup;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
-mod server;
+pub(crate) mod server;
 
 use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::output_service_client::OutputServiceClient;

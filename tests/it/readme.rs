@@ -23,6 +23,7 @@ use toolgate_contract::DESCRIPTORS;
 
 use self::examples::{Block, blocks, examples};
 use self::session::Session;
+use crate::fleet::server::Server;
 
 const DOCUMENTED: &str = "127.0.0.1:50551";
 
@@ -39,6 +40,8 @@ enum Stage {
     Clone,
     /// In an empty folder.
     Empty,
+    /// In an empty folder, with the address of an empty database in `DATABASE`.
+    EmptyWithDatabase,
     /// In an empty folder, and not at all without grpcurl.
     EmptyWithGrpcurl,
 }
@@ -67,6 +70,7 @@ pages! {
     configuration_works_as_documented: "docs/reference/configuration.md", Stage::Empty;
     the_audit_works_as_documented: "docs/operate/audit.md", Stage::Empty;
     a_gateway_works_as_documented: "docs/operate/gateway.md", Stage::Empty;
+    a_fleet_works_as_documented: "docs/operate/fleet.md", Stage::EmptyWithDatabase;
     mcp_servers_are_configured_as_documented: "docs/extend/mcp.md", Stage::Empty;
     executables_are_tools_as_documented: "docs/extend/custom-tools.md", Stage::Empty;
     skills_work_as_documented: "docs/extend/skills.md", Stage::Empty;
@@ -126,7 +130,7 @@ fn path() -> Vec<PathBuf> {
 }
 
 /// Runs the examples of a page in a folder. Programs are looked for in `first`, too.
-fn run(page: &str, folder: &Path, first: Option<&Path>) {
+fn run(page: &str, folder: &Path, first: Option<&Path>, database: Option<&str>) {
     let mut examples = examples(&read(page));
     if without_grpcurl() {
         // They build on calls that grpcurl made.
@@ -147,6 +151,7 @@ fn run(page: &str, folder: &Path, first: Option<&Path>) {
         aside: aside.path(),
         path: first.map(Path::to_owned).into_iter().chain(path()).collect(),
         listen: &listen,
+        database,
     };
     session.run(&examples);
 }
@@ -158,15 +163,25 @@ fn play(page: &str, stage: Stage) {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_toolgate"));
+    if stage == Stage::EmptyWithDatabase {
+        crate::support::test(async {
+            let server = Server::start(false).await;
+            server.run("postgres", "CREATE DATABASE toolgate").await;
+            let address = server.url("toolgate");
+            let (folder, program) = (folder.path().to_owned(), program.parent());
+            tokio::task::block_in_place(|| run(page, &folder, program, Some(&address)));
+        });
+        return;
+    }
     if stage != Stage::Clone {
-        run(page, folder.path(), program.parent());
+        run(page, folder.path(), program.parent(), None);
         return;
     }
     let clone = folder.path().join("clone");
     copy(repository(), &clone);
     fs::create_dir_all(clone.join("target/release")).unwrap();
     std::os::unix::fs::symlink(program, clone.join("target/release/toolgate")).unwrap();
-    run(page, &clone, None);
+    run(page, &clone, None, None);
 }
 
 #[test]

@@ -26,7 +26,6 @@ fn tables_are_made_and_looked_at() {
     test(async {
         let (folder, server) = (TempDir::new().unwrap(), Server::start(false).await);
         server.run("postgres", "CREATE DATABASE fleet").await;
-        let socket = server.socket().parent().unwrap().display().to_string().replace('/', "%2F");
         let configure = |address: &str| {
             put(&folder.path().join("tokens"), "anna anna-anna-anna-anna *\n");
             let text = format!(
@@ -34,7 +33,7 @@ fn tables_are_made_and_looked_at() {
             );
             put(&folder.path().join("toolgate.toml"), &text);
         };
-        configure(&format!("postgres://toolgate:hunter2@{socket}:5432/fleet"));
+        configure(&server.url("fleet").replace("toolgate@", "toolgate:hunter2@"));
         let check = async |arguments: &[&str], code: i32, expected: &str| {
             let output = toolgate(&folder, arguments).await;
             let printed = text(&output);

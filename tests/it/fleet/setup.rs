@@ -74,9 +74,7 @@ impl Fleet {
 
     /// Where the database is, as the configuration has it.
     pub(super) fn database_address(&self) -> String {
-        let socket = self.database.socket();
-        let folder = socket.parent().unwrap().display().to_string().replace('/', "%2F");
-        format!("postgres://toolgate@{folder}:5432/fleet")
+        self.database.url("fleet")
     }
 
     async fn start_gateway(&mut self, name: &str) {

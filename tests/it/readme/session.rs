@@ -20,6 +20,8 @@ pub(super) struct Session<'a> {
     pub(super) aside: &'a Path,
     pub(super) path: Vec<PathBuf>,
     pub(super) listen: &'a str,
+    /// The address of a database, if the page needs one.
+    pub(super) database: Option<&'a str>,
 }
 
 /// Writes one script of all commands, so that variables and jobs last. What the command at `n` prints goes to `out.n`
@@ -55,6 +57,7 @@ impl Session<'_> {
             .env("PATH", std::env::join_paths(&self.path).unwrap())
             .env("HOME", &home)
             .env("TOOLGATE_LISTEN_TCP", self.listen)
+            .envs(self.database.map(|address| ("DATABASE", address)))
             .status()
             .unwrap();
         for (n, example) in examples.iter().enumerate() {

@@ -203,6 +203,13 @@ impl Server {
         format!("host={folder} port={port} user=toolgate dbname={database}")
     }
 
+    /// The same, as a URL.
+    #[allow(dead_code)] // for tests of the program
+    pub(crate) fn url(&self, database: &str) -> String {
+        let folder = self.folder.display().to_string().replace('/', "%2F");
+        format!("postgres://toolgate@{folder}:{}/{database}", self.port)
+    }
+
     /// Connects beside the store.
     pub(crate) async fn connect(&self, database: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
         let (client, connection) = tokio_postgres::connect(&self.address(database), NoTls).await?;
