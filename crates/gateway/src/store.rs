@@ -17,7 +17,8 @@ pub use toolgate_postgres::SchemaState;
 use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_server::app::outgoing;
 use toolgate_store::audit::Recorder;
-use toolgate_store::{Store, StoreError};
+use toolgate_store::StoreError;
+use toolgate_store::ledger::Ledger;
 
 /// How long a gateway that starts waits for its database.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens the database of a gateway for one run of it; waits for it if it is away.
-pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<dyn Store>>> {
+pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<dyn Ledger>>> {
     let Some(address) = config.cluster.database() else {
         return Ok(None);
     };

@@ -4,16 +4,58 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
+use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, Way};
 use toolgate_model::InstanceId;
 use toolgate_store::Store;
+use toolgate_store::local::QuotaLimits;
+
+use super::outgoing;
+use super::registration::pems;
+
+/// How many leases a worker waits for workspaces that another run has.
+const LEASES: u32 = 2;
 
 /// Takes the workspaces of the configuration for one run, and returns its store, and what ends when the run must stop.
 pub(super) async fn open_ledger(
     config: &Config,
     instance: InstanceId,
 ) -> anyhow::Result<(Arc<dyn Store>, CancellationToken)> {
-    let _ = (config, instance);
-    anyhow::bail!("workers without a store are not there yet")
+    let cluster = config.cluster.clone();
+    let ways = move || {
+        let ways = cluster.gateways.iter().map(|gateway| {
+            let endpoint = outgoing::endpoint(gateway, pems(&cluster));
+            Ok(Way {
+                name: gateway.clone(),
+                endpoint: endpoint.with_context(|| format!("cluster.gateways: {gateway}"))?,
+            })
+        });
+        ways.collect::<anyhow::Result<Vec<_>>>()
+    };
+    let gateways = tokio::task::spawn_blocking(ways).await??;
+    let cluster = &config.cluster;
+    let identity = cluster.identity.clone().map(|path| -> Identity {
+        // Read anew each time: it may have been exchanged.
+        Arc::new(move || outgoing::token(&path))
+    });
+    let options = LedgerOptions {
+        identity,
+        address: cluster.advertise.clone().unwrap_or_default(),
+        workspaces: config.workspaces.iter().map(|workspace| workspace.name.clone()).collect(),
+        limits: QuotaLimits {
+            max_bytes: config.limits.max_total_output_bytes,
+            min_free_bytes: config.limits.min_free_bytes,
+            keep_outputs: config.retention.outputs,
+        },
+        lease: cluster.lease,
+        patience: cluster.lease * LEASES,
+        ..LedgerOptions::new(gateways, instance, config.data_dir.clone())
+    };
+    let store = LedgerStore::open(options).await.context(
+        "cannot take the workspaces through the gateways (cluster.gateways): do they run, have a database, and know this worker in auth.workers?",
+    )?;
+    let stopped = store.stopped();
+    Ok((Arc::new(store), stopped))
 }

@@ -141,7 +141,7 @@ pub(super) async fn start(
     Ok(())
 }
 
-fn pems(config: &ClusterConfig) -> Pems<'_> {
+pub(super) fn pems(config: &ClusterConfig) -> Pems<'_> {
     Pems {
         ca: config.ca.as_deref(),
         identity: config.certificate.as_deref().zip(config.key.as_deref()),
