@@ -25,6 +25,8 @@ pub(crate) struct Args {
     pub(crate) client: Option<String>,
     /// Whether services are reached through a gateway.
     pub(crate) gateway: bool,
+    /// Whether that gateway has a database, and services are workers that keep nothing.
+    pub(crate) store: bool,
 }
 
 impl Args {
@@ -44,6 +46,7 @@ impl Args {
             match name {
                 "--list" => args.list = true,
                 "--gateway" => args.gateway = true,
+                "--store" => args.store = true,
                 "--exact" => args.exact = true,
                 "--skip" => args.skips.extend(value),
                 "--client" => args.client = value,

@@ -30,7 +30,7 @@ pub(crate) fn as_worker(folder: &Path) -> Result<[(&'static str, String); 3]> {
     ])
 }
 
-fn private(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn private(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o600)))?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo test --test conformance -- files/read/` plays the cases whose id contains that text; `--list` names them all.
 //! `--client python` plays them through a client library and its driver instead of the runner's own stubs, `--gateway` through a
-//! gateway in front of three services.
+//! gateway in front of three services, `--store` through a gateway with a database before a worker.
 //! A case that cannot pass yet stands in `known.rs` with its reason, and must not pass.
 //!
 //! *Invariant:* a case passes only if every expectation in it was checked and held.
@@ -19,6 +19,7 @@ mod driver;
 mod entry;
 mod fake_lsp;
 mod fake_mcp;
+mod fleet;
 mod gateway;
 mod happenings;
 mod host;
@@ -28,6 +29,9 @@ mod lsp;
 mod matcher;
 mod mcp;
 mod play;
+#[allow(dead_code)] // the tests of the store itself use all of it
+#[path = "../../crates/postgres/tests/store/server.rs"]
+mod postgres;
 mod report;
 mod rows;
 mod self_check;
@@ -50,6 +54,7 @@ use tokio::task::JoinSet;
 use args::Args;
 use case::{Body, Case};
 use driver::Driver;
+use fleet::Fleet;
 use gateway::Workers;
 use play::{Bench, Problems};
 use report::{Outcome, Tally, judge};
@@ -87,7 +92,7 @@ fn run() -> Result<bool> {
         tally.fault(&fault);
     }
     cases.retain(|case| args.wants(&case.id));
-    if args.client.is_some() || args.gateway {
+    if args.client.is_some() || args.gateway || args.store {
         // What a library or a gateway has no part in is not played through it.
         cases.retain(|case| case.body.uses_a_service());
     }
@@ -106,6 +111,10 @@ async fn play_all(cases: Vec<Case>, args: &Args, tally: &mut Tally) -> Result<()
         driver: args.client.as_deref().map(Driver::start).transpose()?,
         others: match args.gateway {
             true => Some(Workers::start().await?),
+            false => None,
+        },
+        fleet: match args.store {
+            true => Some(Fleet::start().await?),
             false => None,
         },
     });

@@ -18,6 +18,7 @@ use crate::approver::{Approver, Inner, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::connection::{Connection, Execution};
 use crate::driver::Driver;
+use crate::fleet::Fleet;
 use crate::gateway::Workers;
 use crate::happenings::{self, Happenings};
 use crate::host::{Host, Script};
@@ -69,6 +70,8 @@ pub(crate) struct Bench {
     pub(crate) driver: Option<Driver>,
     /// The other workers of the gateway through which services are reached; without them they are reached by themselves.
     pub(crate) others: Option<Workers>,
+    /// What gives each service a gateway with a database, and makes it a worker.
+    pub(crate) fleet: Option<Fleet>,
 }
 
 /// Plays a case that is made of steps.

@@ -14,6 +14,8 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint, Uri};
+use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
+use toolgate_contract::{ListWorkspacesRequest, WorkspaceInfo};
 
 use crate::case::Pairs;
 use crate::connection::{Connection, Token, Way};
@@ -52,6 +54,14 @@ impl Server {
         if bench.others.is_some() {
             command.envs(gateway::as_worker(&folders.root())?);
         }
+        let behind = folders.root().join("g.sock");
+        let mut front = None;
+        if let Some(fleet) = &bench.fleet {
+            let configured = fleet.configure(&folders.root(), &folders.socket(), &behind).await?;
+            command.envs(configured.worker);
+            // First: a worker has nothing without it.
+            front = Some(start_gateway(folders, &configured.gateway, &behind, &output)?);
+        }
         let mut child = command
             // Cases bring tools and plugins of their own.
             .args(["serve", "--trust", "--no-tcp", "--socket"])
@@ -68,17 +78,15 @@ impl Server {
         let (mut socket, mut token, mut gateway) = (folders.socket(), None, None);
         if let Some(others) = &bench.others {
             let config = others.configure(&folders.root(), &socket)?;
-            socket = folders.root().join("g.sock");
-            let mut command = program(folders, &Pairs::default());
-            command
-                .arg("--config")
-                .arg(config)
-                .args(["gateway", "--no-tcp", "--socket"]);
-            let output = File::options().append(true).open(&log)?;
-            let started = command.arg(&socket).stdout(output.try_clone()?).stderr(output).spawn();
-            let mut started = started.with_context(|| format!("starting {PROGRAM} gateway"))?;
+            front = Some(start_gateway(folders, &config, &behind, &File::options().append(true).open(&log)?)?);
+        }
+        if let Some(mut started) = front {
+            socket = behind;
             channel = in_time(connect(&mut started, socket.clone()), &log).await?;
             (token, gateway) = (Some(gateway::TOKEN), Some(started));
+        }
+        if bench.fleet.is_some() {
+            in_time(registered(channel.clone()), &log).await?;
         }
         let connection = match &bench.driver {
             None => {
@@ -128,6 +136,30 @@ impl Server {
     }
 }
 
+fn start_gateway(folders: &Folders, config: &Path, socket: &Path, output: &File) -> Result<Child> {
+    let mut command = program(folders, &Pairs::default());
+    command
+        .arg("--config")
+        .arg(config)
+        .args(["gateway", "--no-tcp", "--socket"]);
+    let started = command.arg(socket).stdout(output.try_clone()?).stderr(output.try_clone()?).spawn();
+    started.with_context(|| format!("starting {PROGRAM} gateway"))
+}
+
+/// Waits until the gateway has the workspace of its worker.
+async fn registered(channel: Channel) -> Result<()> {
+    let token = format!("Bearer {}", gateway::TOKEN).parse()?;
+    let mut workspaces = WorkspaceServiceClient::with_interceptor(channel, Token(Some(token)));
+    loop {
+        let listed = workspaces.list_workspaces(ListWorkspacesRequest::default()).await;
+        let is_there = |one: &WorkspaceInfo| one.name == "default";
+        if listed.is_ok_and(|listed| listed.into_inner().workspaces.iter().any(is_there)) {
+            return Ok(());
+        }
+        sleep(BACKOFF.1).await;
+    }
+}
+
 async fn end(mut child: Child, log: &Path) -> Result<()> {
     let id = child
         .id()
@@ -150,9 +182,9 @@ async fn end(mut child: Child, log: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn in_time(connected: impl Future<Output = Result<Channel>>, log: &Path) -> Result<Channel> {
+async fn in_time<T>(connected: impl Future<Output = Result<T>>, log: &Path) -> Result<T> {
     match timeout(START_LIMIT, connected).await {
-        Ok(Ok(channel)) => Ok(channel),
+        Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => bail!("{error:#}{}", log_tail(log)),
         Err(_) => bail!(
             "the server does not accept connections after {START_LIMIT:?}{}",

@@ -23,6 +23,9 @@ use toolgate_store::ledger::Ledger;
 /// How long a gateway that starts waits for its database.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often it is said that it waits.
+const TOLD: Duration = Duration::from_secs(10);
+
 /// How long to wait before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,7 +34,7 @@ pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Resu
     let Some(address) = config.cluster.database() else {
         return Ok(None);
     };
-    let begun = Instant::now();
+    let (begun, mut told) = (Instant::now(), None);
     loop {
         let error = match attempt(config, instance).await {
             Ok(store) => return Ok(Some(Arc::new(store))),
@@ -45,7 +48,10 @@ pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Resu
             );
             return Err(error.context(text));
         }
-        tracing::warn!(error = format!("{error:#}"), database = address.shown(), "waiting for the database");
+        if told.is_none_or(|told: Instant| told.elapsed() > TOLD) {
+            tracing::warn!(error = format!("{error:#}"), database = address.shown(), "waiting for the database");
+            told = Some(Instant::now());
+        }
         sleep(PAUSE).await;
     }
 }

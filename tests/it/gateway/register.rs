@@ -20,7 +20,7 @@ use toolgate_contract::info_service_server::{InfoService, InfoServiceServer};
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
 use toolgate_contract::workspace_service_server::{WorkspaceService, WorkspaceServiceServer};
-use toolgate_contract::*;
+use toolgate_contract::{GetCallRequest, ListCallsRequest, *};
 
 use super::registered::*;
 use super::setup::*;

@@ -3,13 +3,15 @@
 //! *Invariant:* nothing else here knows how that is done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, Way};
 use toolgate_model::InstanceId;
-use toolgate_store::Store;
+use toolgate_store::{Store, StoreError};
 use toolgate_store::local::QuotaLimits;
 
 use super::outgoing;
@@ -17,6 +19,10 @@ use super::registration::pems;
 
 /// How many leases a worker waits for workspaces that another run has.
 const LEASES: u32 = 2;
+
+/// How long a worker that starts waits for its gateways, and how long before it is tried again.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes the workspaces of the configuration for one run, and returns its store, and what ends when the run must stop.
 pub(super) async fn open_ledger(
@@ -53,7 +59,18 @@ pub(super) async fn open_ledger(
         patience: cluster.lease * LEASES,
         ..LedgerOptions::new(gateways, instance, config.data_dir.clone())
     };
-    let store = LedgerStore::open(options).await.context(
+    let begun = Instant::now();
+    let store = loop {
+        match LedgerStore::open(options.clone()).await {
+            // They may be started at the same time, and wait for their database.
+            Err(StoreError::Unavailable(why)) if begun.elapsed() < PATIENCE => {
+                tracing::warn!(why, "waiting for a gateway");
+                sleep(PAUSE).await;
+            }
+            opened => break opened,
+        }
+    };
+    let store = store.context(
         "cannot take the workspaces through the gateways (cluster.gateways): do they run, have a database, and know this worker in auth.workers?",
     )?;
     let stopped = store.stopped();
