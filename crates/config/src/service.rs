@@ -16,6 +16,7 @@ mod kinds;
 mod layers;
 mod parse;
 mod resolve;
+mod roles;
 mod sandbox;
 mod secrets;
 mod telemetry;

@@ -15,19 +15,10 @@ use super::keys::*;
 use super::layers::{Layer, Layers, variable_of};
 use super::parse::MAX_SOCKET_PATH_BYTES;
 use super::values::*;
-use super::{secrets, telemetry};
+use super::{roles, secrets, telemetry};
 use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
 use crate::units::show_size;
-
-/// What a gateway with a database has.
-const STORE_KEYS: [&str; 5] = [
-    "cluster.store",
-    "cluster.store_file",
-    "cluster.store_ca",
-    "cluster.lease",
-    "cluster.migrate",
-];
 
 /// Where OpenCode looks for the key of the search service.
 const SEARCH_KEY_VARIABLE: &str = "EXA_API_KEY";
@@ -132,14 +123,6 @@ impl AuthConfig {
     }
 }
 
-impl ClusterConfig {
-    /// Returns the database of a gateway.
-    pub fn database(&self) -> Option<&StoreAddress> {
-        let in_file = self.store_file.as_ref().map(|(_, address)| address);
-        self.store.as_ref().or(in_file)
-    }
-}
-
 impl ListenConfig {
     /// Returns whether only this machine can connect.
     pub fn is_local(&self) -> bool {
@@ -183,7 +166,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         // A command that a worker on the same machine runs has the same user, and must not count as a person.
         owner_is_stranger: is_gateway,
     };
-    check_cluster(&layers, &keys.cluster, &auth, tls.as_ref())?;
+    roles::check(&layers, &keys.cluster, &auth, tls.as_ref())?;
     if is_gateway && layers.has("data_dir") {
         layers.warn("data_dir has no meaning for a gateway, which keeps nothing: leave it out".to_owned());
     }
@@ -332,157 +315,6 @@ fn unix_group(layers: &Layers<'_>, unix: UnixGroupConfig) -> Result<Option<UnixG
         (false, false) => Err(layers.conflict("auth.unix.scopes", "it is not said who has them: set auth.unix.group")),
         (true, false) | (false, true) => Ok(is_set.then_some(unix)),
     }
-}
-
-/// Checks that a gateway is one, and that what is none has nothing of one.
-fn check_cluster(
-    layers: &Layers<'_>,
-    cluster: &ClusterConfig,
-    auth: &AuthConfig,
-    tls: Option<&TlsConfig>,
-) -> Result<(), ConfigError> {
-    if !auth.gateways.is_empty() && !auth.has_credentials() {
-        let message = "nobody could show that it is a gateway: set auth.tokens_file, auth.jwt or auth.certificates";
-        return Err(layers.conflict("auth.gateways", message));
-    }
-    let [certificate, key] = ["cluster.certificate", "cluster.key"];
-    let both = "certificate and key go together: set both cluster.certificate and cluster.key";
-    layers.requires(certificate, key, both)?;
-    layers.requires(key, certificate, both)?;
-    match cluster.role {
-        ClusterRole::All => return check_worker(layers, cluster),
-        ClusterRole::Worker => return check_worker_without_store(layers, cluster),
-        ClusterRole::Gateway => {}
-    }
-    for key in [
-        "cluster.gateways",
-        "cluster.identity",
-        "cluster.name",
-        "cluster.advertise",
-    ] {
-        if layers.has(key) {
-            let message = "a gateway registers nowhere: this is for the configuration of its workers";
-            return Err(layers.conflict(key, message));
-        }
-    }
-    for key in ["workspaces", "workspace_roots"] {
-        if layers.has(key) {
-            let message = "a gateway works in no folder: name the workspaces in the configuration of the workers";
-            return Err(layers.conflict(key, message));
-        }
-    }
-    if cluster.workers.is_empty() && auth.workers.is_empty() {
-        let message = "a gateway needs workers: write a table [cluster.workers.NAME] with the address of each, or name in \
-                       auth.workers who may register as one";
-        return Err(layers.conflict("cluster.role", message));
-    }
-    if auth.unix.is_some() {
-        let message = "a gateway asks everybody for credentials, also on its Unix socket: leave it out";
-        return Err(layers.conflict("auth.unix.group", message));
-    }
-    check_store(layers, cluster, auth)?;
-    let by_certificate = || tls.is_some() && !auth.certificates.is_empty();
-    if auth.tokens_file.is_none() && auth.jwt.is_none() && !by_certificate() {
-        let message = "a gateway must know on whose behalf it calls the workers: set auth.tokens_file, auth.jwt or \
-                       auth.certificates";
-        return Err(layers.conflict("cluster.role", message));
-    }
-    Ok(())
-}
-
-/// Checks the database of a gateway.
-fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) -> Result<(), ConfigError> {
-    if layers.has("cluster.store") && layers.has("cluster.store_file") {
-        let message = "the database is named twice: leave out cluster.store or cluster.store_file";
-        return Err(layers.conflict("cluster.store_file", message));
-    }
-    let Some(store) = cluster.database() else {
-        for key in ["cluster.store_ca", "cluster.lease", "cluster.migrate"] {
-            if layers.has(key) {
-                let message = "this is for a gateway with a database: set cluster.store or cluster.store_file";
-                return Err(layers.conflict(key, message));
-            }
-        }
-        return Ok(());
-    };
-    let key = match cluster.store {
-        Some(_) => "cluster.store",
-        None => "cluster.store_file",
-    };
-    if auth.workers.is_empty() {
-        let message = "workers of a gateway with a database register themselves: name in auth.workers who may";
-        return Err(layers.conflict(key, message));
-    }
-    if !cluster.workers.is_empty() {
-        let message = "workers of a gateway with a database register themselves, and keep nothing: leave the table out, set \
-                       cluster.role to \"worker\" in the configuration of the worker, and name it in auth.workers";
-        return Err(layers.conflict("cluster.workers", message));
-    }
-    let modes = ["disable", "prefer", "require", "verify-ca", "verify-full"];
-    if store.tls_mode().is_some_and(|mode| !modes.contains(&mode)) {
-        let message = format!("sslmode is none of {}", modes.join(", "));
-        return Err(layers.conflict(key, &message));
-    }
-    Ok(())
-}
-
-/// Checks what runs calls and has no store: it can register, and says nothing of what it does not keep.
-fn check_worker_without_store(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
-    if cluster.gateways.is_empty() {
-        let message = "a worker keeps nothing and needs gateways that do: set cluster.gateways, or cluster.role to \"all\"";
-        return Err(layers.conflict("cluster.role", message));
-    }
-    for key in ["state.durability", "audit.key_file", "audit.retention"] {
-        if layers.has(key) {
-            let message = "a worker keeps nothing: this is for the configuration of the gateways";
-            return Err(layers.conflict(key, message));
-        }
-    }
-    check_worker(layers, cluster)
-}
-
-/// Checks that what runs calls has nothing of a gateway, and that it can register if it is to.
-fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
-    let is_worker = cluster.role == ClusterRole::Worker;
-    for key in STORE_KEYS {
-        if layers.has(key) && !(is_worker && key == "cluster.lease") {
-            let message = "only a gateway has a database: set cluster.role to \"gateway\" there, and to \"worker\" where calls \
-                           run. What keeps its records itself (cluster.role = \"all\") needs none";
-            return Err(layers.conflict(key, message));
-        }
-    }
-    for key in ["cluster.workers", "auth.workers", "cluster.reach"] {
-        if layers.has(key) {
-            return Err(layers.conflict(key, "only a gateway has workers: set cluster.role to \"gateway\""));
-        }
-    }
-    if layers.has("tenants") {
-        return Err(layers.conflict("tenants", "only a gateway has tenants: set cluster.role to \"gateway\""));
-    }
-    if cluster.gateways.is_empty() {
-        for key in ["identity", "name", "advertise", "ca", "certificate"].map(|key| format!("cluster.{key}")) {
-            if layers.has(&key) {
-                let message = "this is for a worker that registers itself: set cluster.gateways to the gateways";
-                return Err(layers.conflict(&key, message));
-            }
-        }
-        return Ok(());
-    }
-    if cluster.identity.is_none() && cluster.certificate.is_none() {
-        let message = "the worker must say who it is: set cluster.identity, or cluster.certificate and cluster.key";
-        return Err(layers.conflict("cluster.gateways", message));
-    }
-    if cluster.advertise.is_none() {
-        let message = "it is not said where gateways reach this worker: set cluster.advertise";
-        return Err(layers.conflict("cluster.gateways", message));
-    }
-    let is_encrypted = |gateway: &String| gateway.starts_with("https://");
-    if cluster.identity.is_none() && !cluster.gateways.iter().all(is_encrypted) {
-        let message =
-            "a certificate says who the worker is at gateways with https:// only: set cluster.identity as well";
-        return Err(layers.conflict("cluster.gateways", message));
-    }
-    Ok(())
 }
 
 /// Refuses what would let strangers in.
