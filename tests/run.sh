@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
-suites=" format clippy buf-lint buf-format buf-breaking unit features postgres it readme conformance conformance-gateway documentation"
+suites=" format clippy buf-lint buf-format buf-breaking unit features postgres it readme conformance conformance-gateway conformance-store documentation"
 suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
 wanted=" $* "
 summary=()
@@ -120,7 +120,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants postgres || wants it || wants readme || wants conformance || wants conformance-gateway || wants image; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants postgres || wants it || wants readme || wants conformance || wants conformance-gateway || wants conformance-store || wants image; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -192,6 +192,8 @@ suite readme cargo test --locked --quiet --test it -- readme::
 suite conformance cargo test --locked --quiet --test conformance
 [[ -z "${missing[bun]:-}" ]] || cannot conformance-gateway "custom tools: bun is ${missing[bun]}"
 suite conformance-gateway cargo test --locked --quiet --test conformance -- --gateway
+[[ -z "${missing[bun]:-}" ]] || cannot conformance-store "custom tools: bun is ${missing[bun]}"
+suite conformance-store cargo test --locked --quiet --test conformance -- --store
 
 export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/toolgate"
 without=()

@@ -131,7 +131,9 @@ impl Service {
         match (stays, config.cluster.role) {
             // It is there to stay, or nothing: others would find its workspaces taken.
             (true, ClusterRole::Worker) => {}
-            (_, ClusterRole::All | ClusterRole::Gateway | ClusterRole::Worker) => check_role(&config, ClusterRole::All)?,
+            (_, ClusterRole::All | ClusterRole::Gateway | ClusterRole::Worker) => {
+                check_role(&config, ClusterRole::All)?
+            }
         }
         if !stays {
             // Its port may be taken by the one that stays, and nobody waits for the traces of one command.

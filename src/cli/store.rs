@@ -52,11 +52,16 @@ async fn migrate(config: &Config, place: &str, terminal: &Terminal) -> Result<Ex
     store::migrate(config).await.map_err(|error| unusable(place, &error))?;
     let (was, text) = match before {
         SchemaState::Older { version: 0 } => (0, "the tables are made".to_owned()),
-        SchemaState::Older { version } => (version, format!("the tables are brought up to date, from version {version}")),
+        SchemaState::Older { version } => (
+            version,
+            format!("the tables are brought up to date, from version {version}"),
+        ),
         SchemaState::Equal | SchemaState::Newer { .. } => (0, "the tables were up to date".to_owned()),
     };
     if terminal.json {
-        terminal.record(&json!({ "database": place, "migrated": matches!(before, SchemaState::Older { .. }), "was": was }))?;
+        terminal.record(
+            &json!({ "database": place, "migrated": matches!(before, SchemaState::Older { .. }), "was": was }),
+        )?;
     } else {
         terminal.line(&format!("{place}: {text}"))?;
     }

@@ -41,7 +41,11 @@ impl Fleet {
         let file = configure(folder.path(), &server.url(TEMPLATE))?;
         let mut command = Command::new(PROGRAM);
         command.arg("--config").arg(file).args(["store", "migrate"]).env_clear();
-        let made = command.env("HOME", folder.path()).output().await.context("making the tables")?;
+        let made = command
+            .env("HOME", folder.path())
+            .output()
+            .await
+            .context("making the tables")?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Ok(Self {
             server,

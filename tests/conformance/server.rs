@@ -78,7 +78,12 @@ impl Server {
         let (mut socket, mut token, mut gateway) = (folders.socket(), None, None);
         if let Some(others) = &bench.others {
             let config = others.configure(&folders.root(), &socket)?;
-            front = Some(start_gateway(folders, &config, &behind, &File::options().append(true).open(&log)?)?);
+            front = Some(start_gateway(
+                folders,
+                &config,
+                &behind,
+                &File::options().append(true).open(&log)?,
+            )?);
         }
         if let Some(mut started) = front {
             socket = behind;
@@ -142,7 +147,11 @@ fn start_gateway(folders: &Folders, config: &Path, socket: &Path, output: &File)
         .arg("--config")
         .arg(config)
         .args(["gateway", "--no-tcp", "--socket"]);
-    let started = command.arg(socket).stdout(output.try_clone()?).stderr(output.try_clone()?).spawn();
+    let started = command
+        .arg(socket)
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
+        .spawn();
     started.with_context(|| format!("starting {PROGRAM} gateway"))
 }
 

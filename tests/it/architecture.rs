@@ -21,9 +21,9 @@ const MAX_CIRCLE: usize = 3;
 /// touch and would ask, the list of sessions, more filters, what the commands say of misspelt words, terminals, the files that
 /// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several
 /// services with its doors for what is no gRPC, workers that register themselves there, what the Rust library and the commands do
-/// with all that, what is told of changes: the outbox, its sequencer, and who hears of other processes, and a second store, on
-/// PostgreSQL.
-const MAX_LINES: usize = 96_100;
+/// with all that, what is told of changes: the outbox, its sequencer, and who hears of other processes, a second store, on
+/// PostgreSQL, and the gateways that answer from it for workers that keep nothing.
+const MAX_LINES: usize = 102_500;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

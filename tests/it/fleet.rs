@@ -5,10 +5,10 @@
 
 mod commands;
 mod deaths;
-mod setup;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
 pub(crate) mod server;
+mod setup;
 
 use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::output_service_client::OutputServiceClient;
@@ -46,10 +46,7 @@ fn what_happens_at_one_gateway_is_known_at_the_other() {
 
         let output_id = completed(&made).truncation.as_ref().unwrap().output_id.clone();
         let mut outputs = OutputServiceClient::with_interceptor(fleet.channel(1).await, Shown(ANNA, None));
-        let read = ReadOutputRequest {
-            output_id,
-            range: None,
-        };
+        let read = ReadOutputRequest { output_id, range: None };
         let mut stream = outputs.read_output(read).await.unwrap().into_inner();
         let mut data = Vec::new();
         while let Some(part) = stream.message().await.unwrap() {
@@ -74,11 +71,21 @@ fn what_is_asked_through_one_gateway_is_answered_at_the_other() {
     test(async {
         let fleet = Fleet::start().await;
         let mut asking = fleet.tools(0, ANNA).await;
-        let mut asking = asking.execute_tool(bash("wa", "echo ask 1")).await.unwrap().into_inner();
+        let mut asking = asking
+            .execute_tool(bash("wa", "echo ask 1"))
+            .await
+            .unwrap()
+            .into_inner();
         let request = WatchPromptsRequest {
             filter: Some(everybody()),
         };
-        let mut watched = fleet.prompts(1, CARL).await.watch_prompts(request).await.unwrap().into_inner();
+        let mut watched = fleet
+            .prompts(1, CARL)
+            .await
+            .watch_prompts(request)
+            .await
+            .unwrap()
+            .into_inner();
         let prompt = waiting(&mut asking).await;
         let seen = loop {
             if let Some(Message::PromptAdded(added)) = watched.message().await.unwrap().unwrap().message {
@@ -91,7 +98,13 @@ fn what_is_asked_through_one_gateway_is_answered_at_the_other() {
             reply: Some(support::reply(&prompt, PromptDecision::Once)),
             ..ReplyPromptRequest::default()
         };
-        let refused = fleet.prompts(1, ANNA).await.reply_prompt(own).await.unwrap().into_inner();
+        let refused = fleet
+            .prompts(1, ANNA)
+            .await
+            .reply_prompt(own)
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(refused.result.unwrap().result(), ReplyResult::NotAllowed);
         let taken = fleet.allow(1, &seen).await.unwrap();
         assert_eq!(taken.result(), ReplyResult::Accepted);
@@ -114,13 +127,23 @@ fn what_is_allowed_for_good_is_granted_everywhere() {
     test(async {
         let fleet = Fleet::start().await;
         let mut asking = fleet.tools(0, ANNA).await;
-        let mut first = asking.execute_tool(bash("wa", "echo ask 1")).await.unwrap().into_inner();
+        let mut first = asking
+            .execute_tool(bash("wa", "echo ask 1"))
+            .await
+            .unwrap()
+            .into_inner();
         let prompt = waiting(&mut first).await;
         let always = ReplyPromptRequest {
             reply: Some(support::reply(&prompt, PromptDecision::Always)),
             ..ReplyPromptRequest::default()
         };
-        let taken = fleet.prompts(1, CARL).await.reply_prompt(always).await.unwrap().into_inner();
+        let taken = fleet
+            .prompts(1, CARL)
+            .await
+            .reply_prompt(always)
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(taken.result.unwrap().result(), ReplyResult::Accepted);
         collect(first).await.unwrap();
         // The same again is not asked.
@@ -143,7 +166,11 @@ fn what_is_allowed_for_good_is_granted_everywhere() {
             prompts.revoke_grant(revoke).await.unwrap();
         }
         let mut asking = fleet.tools(1, ANNA).await;
-        let mut third = asking.execute_tool(bash("wa", "echo ask 1")).await.unwrap().into_inner();
+        let mut third = asking
+            .execute_tool(bash("wa", "echo ask 1"))
+            .await
+            .unwrap()
+            .into_inner();
         let prompt = waiting(&mut third).await;
         fleet.allow(0, &prompt).await.unwrap();
         collect(third).await.unwrap();

@@ -12,7 +12,7 @@
 //! - [`service`]: the service's own configuration, whose files are in `service/`: `keys` (the table of all keys), `kinds` (how
 //!   values are read and shown), `parse`, `sandbox` and `secrets` (what the values of single keys mean), `values` (their
 //!   types), `layers` (which of file, variables and flags decides), `telemetry` (the standard variables beside it), `resolve`
-//!   (what concerns several keys, and the configuration in force);
+//!   (what concerns several keys, and the configuration in force) with `roles` (which keys go with which role);
 //! - [`opencode`]: the tools' configuration of one workspace, put together from `layers` (which files and variables, weak
 //!   to strong), `jsonc` and `substitute` (reading one of them), `checks` (what it may say), `markdown` (agents written as
 //!   Markdown), `merge` (one over the other), `sources` (where a value comes from), `masked` (what may be shown);

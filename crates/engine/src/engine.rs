@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde_json::json;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, Grant, InstanceId, ListeningPort, Origin, ServiceEvent,
-    ServiceEventKind, SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
+    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, Grant, InstanceId, ListeningPort, Origin,
+    ServiceEvent, ServiceEventKind, SessionKey, Signal, TerminalSize, Timestamp, Todo, ToolCall, WorkspaceChange,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
@@ -429,7 +429,8 @@ impl Engine {
         let now = Timestamp::now();
         for run in self.parts.elsewhere.runs() {
             let of_run = self.parts.store.grants(&run).await?.into_iter();
-            let of_run = of_run.filter(|grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now));
+            let of_run =
+                of_run.filter(|grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now));
             grants.extend(of_run);
         }
         grants.sort_by(|one, other| one.id.cmp(&other.id));

@@ -112,7 +112,9 @@ impl Parts {
             && let Some(stored) = stored(&path)
         {
             let rest = messages;
-            return self.answer_from(store, (stored, way), caller, Asked { head, first, rest }).await;
+            return self
+                .answer_from(store, (stored, way), caller, Asked { head, first, rest })
+                .await;
         }
         let has_message = first.is_some();
         let first = first.unwrap_or_default();
@@ -190,7 +192,10 @@ impl Parts {
                 let worker = match found {
                     Ok(worker) => worker,
                     // What the store does not have nobody has.
-                    Err(missing) if self.store.is_none() && [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) => {
+                    Err(missing)
+                        if self.store.is_none()
+                            && [Code::NotFound, Code::InvalidArgument].contains(&missing.code()) =>
+                    {
                         self.any(&caller)?
                     }
                     Err(error) => return Err(error),

@@ -12,6 +12,8 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
+//! - `ledger`, `ledger_access`, `ledger_tasks`: what workers store and read through a gateway with a store, which of them may, and what
+//!   is done for that beside requests;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
@@ -27,6 +29,9 @@ mod doors;
 mod events;
 mod follow;
 mod front;
+mod ledger;
+mod ledger_access;
+mod ledger_tasks;
 mod lists;
 mod own;
 mod pages;
@@ -59,10 +64,12 @@ use toolgate_model::InstanceId;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::{ServeError, Services};
+use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
 
 use self::beside::Beside;
 use self::front::Front;
+use self::ledger::LedgerDoor;
 use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
@@ -125,6 +132,20 @@ impl Gateway {
     /// # Errors
     /// A file, an address or a socket cannot be used; the text names it.
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        let instance = InstanceId::generate();
+        let ledger = store::open(config, &instance).await?;
+        Self::start_as(config, instance, ledger).await
+    }
+
+    /// As [`Self::start`], with a store that is open already, whatever the configuration says of one.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(config: &Config, ledger: Option<Arc<dyn Ledger>>) -> anyhow::Result<Self> {
+        Self::start_as(config, InstanceId::generate(), ledger).await
+    }
+
+    async fn start_as(config: &Config, instance: InstanceId, ledger: Option<Arc<dyn Ledger>>) -> anyhow::Result<Self> {
         let entrance = Entrance::open(config).await?;
         let limit = usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX);
         let workers = config.cluster.workers.clone();
@@ -136,11 +157,16 @@ impl Gateway {
         registry.refresh().await;
         let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
         let tunnels = TaskTracker::new();
-        let instance = InstanceId::generate();
-        let store = match store::open(config, &instance).await? {
+        let store = match ledger.clone() {
             Some(store) => {
                 let around = (&entrance, tunnels.clone());
-                let opened = StoreFront::open(config, (store, instance.clone()), registry.clone(), around, closing.clone());
+                let opened = StoreFront::open(
+                    config,
+                    (store, instance.clone()),
+                    registry.clone(),
+                    around,
+                    closing.clone(),
+                );
                 Some(opened.await?)
             }
             None => None,
@@ -155,9 +181,18 @@ impl Gateway {
                 .collect()
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
+        let door = |ledger| LedgerDoor::new(ledger, config.auth.workers.clone(), closing.clone());
+        let ledger = ledger.map(door);
         let served = Beside {
-            front: Front::new(config, registry.clone(), carries, &instance, (store.clone(), closing.clone())),
-            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), closing.clone())),
+            front: Front::new(
+                config,
+                registry.clone(),
+                carries,
+                &instance,
+                (store.clone(), closing.clone()),
+            ),
+            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
+            ledger: ledger.as_ref().map(LedgerDoor::service),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
         let services = Services::passing_on(config, door, &entrance.telemetry, served)
@@ -167,6 +202,13 @@ impl Gateway {
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
         if let Some(store) = &store {
             store.keep(config, &mut servers, &stop);
+        }
+        if let Some(ledger) = ledger {
+            let working = ledger.work(stop.clone());
+            servers.spawn(async move {
+                working.await;
+                Ok(())
+            });
         }
         let watched = stop.clone();
         servers.spawn(async move {

@@ -16,8 +16,8 @@ use toolgate_model::InstanceId;
 pub use toolgate_postgres::SchemaState;
 use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_server::app::outgoing;
-use toolgate_store::audit::Recorder;
 use toolgate_store::StoreError;
+use toolgate_store::audit::Recorder;
 use toolgate_store::ledger::Ledger;
 
 /// How long a gateway that starts waits for its database.
@@ -49,7 +49,11 @@ pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Resu
             return Err(error.context(text));
         }
         if told.is_none_or(|told: Instant| told.elapsed() > TOLD) {
-            tracing::warn!(error = format!("{error:#}"), database = address.shown(), "waiting for the database");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                database = address.shown(),
+                "waiting for the database"
+            );
             told = Some(Instant::now());
         }
         sleep(PAUSE).await;

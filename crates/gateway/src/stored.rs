@@ -142,7 +142,10 @@ impl Parts {
     async fn worker_of(&self, store: &StoreFront, caller: &OnBehalf, aim: Aim) -> Option<Arc<Worker>> {
         let Aim::Id(kind, id) = aim else { return None };
         // What is wrong with the id, or with the store, is said by the store's own answer.
-        let found = find(store, caller, kind, &id).await.ok().filter(|found| found.goes_on)?;
+        let found = find(store, caller, kind, &id)
+            .await
+            .ok()
+            .filter(|found| found.goes_on)?;
         let worker = self.registry.owner(&found.workspace)?;
         let is_there = worker.facts.read().is_there;
         is_there.then_some(worker)

@@ -406,7 +406,10 @@ mod tests {
             // No reply to a prompt ever goes to a worker.
             assert!(is_always || !is_kept, "{rpc}");
             let runs = ["FileService", "HostService", "PortService", "WorkspaceService"];
-            assert!(stored(&rpc).is_none() || !runs.iter().any(|service| of(service)), "{rpc}");
+            assert!(
+                stored(&rpc).is_none() || !runs.iter().any(|service| of(service)),
+                "{rpc}"
+            );
         }
         assert!(stored("/toolgate.v1.ToolService/ExecuteTool").is_none());
     }

@@ -12,7 +12,10 @@ use crate::support::test;
 async fn toolgate(folder: &TempDir, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command.args(["--config", "toolgate.toml"]).args(arguments);
-    let command = command.env_clear().env("HOME", folder.path()).current_dir(folder.path());
+    let command = command
+        .env_clear()
+        .env("HOME", folder.path())
+        .current_dir(folder.path());
     command.output().await.unwrap()
 }
 
@@ -42,15 +45,27 @@ fn tables_are_made_and_looked_at() {
             assert!(!printed.contains("hunter2"), "{printed}");
         };
         check(&["store", "check"], 1, "there are none: run `toolgate store migrate`").await;
-        check(&["gateway", "--no-tcp", "--socket", "g"], 5, "run `toolgate store migrate`").await;
+        check(
+            &["gateway", "--no-tcp", "--socket", "g"],
+            5,
+            "run `toolgate store migrate`",
+        )
+        .await;
         check(&["store", "migrate"], 0, "the tables are made").await;
         check(&["store", "migrate"], 0, "the tables were up to date").await;
         check(&["store", "check"], 0, "made ahead").await;
         check(&["--json", "store", "check"], 0, "\"usable\":true").await;
         check(&["config"], 0, "cluster.store").await;
-        server.run("postgres", "ALTER DATABASE fleet SET synchronous_commit = off").await;
+        server
+            .run("postgres", "ALTER DATABASE fleet SET synchronous_commit = off")
+            .await;
         check(&["store", "check"], 5, "synchronous_commit is off").await;
         configure("postgres://toolgate:hunter2@127.0.0.1:1/fleet");
-        check(&["store", "check"], 5, "cannot use the database postgres://127.0.0.1:1/fleet").await;
+        check(
+            &["store", "check"],
+            5,
+            "cannot use the database postgres://127.0.0.1:1/fleet",
+        )
+        .await;
     });
 }

@@ -10,8 +10,8 @@ use toolgate_contract::*;
 use super::setup::Fleet;
 use crate::gateway::setup::*;
 use crate::support::{
-    check_log, collect, collect_watch, completed, end_of, eventually, failed, is_output, is_terminal, next_such, refused,
-    test, waiting, watch_request,
+    check_log, collect, collect_watch, completed, end_of, eventually, failed, is_output, is_terminal, next_such,
+    refused, test, waiting, watch_request,
 };
 
 /// Says that a log ends once, with LOST.
@@ -93,7 +93,9 @@ fn a_client_of_a_gateway_that_dies_goes_on_at_the_other() {
         collect(running).await.unwrap_err();
         let mut elsewhere = fleet.tools(1, ANNA).await;
         let after = begun.sequence;
-        let rest = elsewhere.watch_call(watch_request(&begun.call_id, after, OutputMode::Full)).await;
+        let rest = elsewhere
+            .watch_call(watch_request(&begun.call_id, after, OutputMode::Full))
+            .await;
         let rest = collect_watch(rest.unwrap().into_inner()).await.unwrap();
         check_log(after, &rest);
         assert!(matches!(end_of(&rest), call::Ending::Completed(_)), "{rest:?}");
@@ -118,7 +120,10 @@ fn commands_go_on_while_the_database_is_away() {
         let details = refused(away, Code::Unavailable, "STORE_UNAVAILABLE");
         assert!(details.retry_info().unwrap().retry_delay.is_some());
         fleet.database.resume().await;
-        eventually("the command has gone on", async || fleet.path("worker-a/work/finished").exists()).await;
+        eventually("the command has gone on", async || {
+            fleet.path("worker-a/work/finished").exists()
+        })
+        .await;
         let mut end = None;
         eventually("its end is stored", async || {
             let found = fleet.get(1, &begun.call_id).await;

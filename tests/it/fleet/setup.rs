@@ -29,7 +29,8 @@ pub(super) struct Fleet {
 }
 
 fn tokens() -> String {
-    let entry = |name: &str, token: &str, rest: &str| format!("[[tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\n{rest}\n");
+    let entry =
+        |name: &str, token: &str, rest: &str| format!("[[tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\n{rest}\n");
     let all = "scopes = [\"*\"]";
     let mut text = entry("anna", ANNA, all) + &entry("carl", CARL, all);
     text += &entry("ben", BEN, "scopes = [\"*\"]\nworkspaces = [\"wb\"]");

@@ -323,6 +323,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         origins: Arc::new([]),
         console: false,
         authenticator: Authenticator::load(AuthConfig::default()).unwrap(),
+        takes_replies: true,
         started: Timestamp::now(),
         sandbox: SandboxFacts {
             landlock: 0,

@@ -469,7 +469,8 @@ mod tests {
         }
     }
 
-    const WITH_STORE: &str = "auth.workers = [\"token:a\"]\ncluster.store = \"postgres://u:hunter2@db:5432/t?sslmode=verify-full\"\n";
+    const WITH_STORE: &str =
+        "auth.workers = [\"token:a\"]\ncluster.store = \"postgres://u:hunter2@db:5432/t?sslmode=verify-full\"\n";
 
     #[test]
     fn a_gateway_may_have_a_database() {
@@ -479,7 +480,11 @@ mod tests {
         assert!(store.reveal().contains("hunter2") && !store.is_local());
         assert_eq!(store.tls_mode(), Some("verify-full"));
         assert!(!format!("{config:?}").contains("hunter2"), "a password is never shown");
-        let shown = config.explain().iter().find(|setting| setting.key == "cluster.store").unwrap();
+        let shown = config
+            .explain()
+            .iter()
+            .find(|setting| setting.key == "cluster.store")
+            .unwrap();
         assert_eq!(shown.value, "postgres://db:5432/t");
         for local in ["localhost", "127.0.0.1:5", "[::1]:5", "%2Frun%2Fpg", ""] {
             let config = load(&good.replace("db:5432", local)).unwrap();
@@ -487,12 +492,21 @@ mod tests {
         }
         let check = |text: &str, expected: &str| {
             let error = load(text).unwrap_err();
-            assert!(error.contains(expected) && !error.contains("hunter2"), "{expected:?} is not in {error:?}");
+            assert!(
+                error.contains(expected) && !error.contains("hunter2"),
+                "{expected:?} is not in {error:?}"
+            );
         };
         check(&good.replace("auth.workers = [\"token:a\"]", ""), "needs workers");
-        check(&good.replace("postgres://u", "mysql://u"), "expected the address of a PostgreSQL database");
+        check(
+            &good.replace("postgres://u", "mysql://u"),
+            "expected the address of a PostgreSQL database",
+        );
         check(&good.replace("verify-full", "maybe"), "sslmode is none of");
-        check(&format!("{good}cluster.store_file = \"toolgate.toml\""), "expected the address");
+        check(
+            &format!("{good}cluster.store_file = \"toolgate.toml\""),
+            "expected the address",
+        );
         check(&format!("{good}cluster.lease = \"1s\""), "expected 3s to 10m");
         check(
             &format!("{good}[cluster.workers.a]\naddress = \"unix:/a\"\ntoken_file = \"/t\""),
@@ -512,10 +526,16 @@ mod tests {
             assert!(error.contains(expected), "{expected:?} is not in {error:?}");
         };
         check("cluster.role = \"worker\"", "set cluster.gateways");
-        check(&format!("{worker}store = \"postgres://h/d\""), "only a gateway has a database");
+        check(
+            &format!("{worker}store = \"postgres://h/d\""),
+            "only a gateway has a database",
+        );
         check(&format!("{worker}[audit]\nretention = \"1d\""), "keeps nothing");
         check(&format!("{worker}[state]\ndurability = \"power\""), "keeps nothing");
-        check(&worker.replace("advertise = \"unix:/s\"\n", ""), "set cluster.advertise");
+        check(
+            &worker.replace("advertise = \"unix:/s\"\n", ""),
+            "set cluster.advertise",
+        );
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //! *Invariant:* what has no meaning in a role is refused with what to do instead, never passed over.
 
+use super::TlsConfig;
 use super::keys::ClusterConfig;
 use super::layers::Layers;
 use super::resolve::AuthConfig;
 use super::values::{ClusterRole, StoreAddress};
-use super::TlsConfig;
 use crate::error::ConfigError;
 
 /// What a gateway with a database has.
@@ -121,7 +121,8 @@ fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) 
 /// Checks what runs calls and has no store: it can register, and says nothing of what it does not keep.
 fn check_worker_without_store(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
     if cluster.gateways.is_empty() {
-        let message = "a worker keeps nothing and needs gateways that do: set cluster.gateways, or cluster.role to \"all\"";
+        let message =
+            "a worker keeps nothing and needs gateways that do: set cluster.gateways, or cluster.role to \"all\"";
         return Err(layers.conflict("cluster.role", message));
     }
     for key in ["state.durability", "audit.key_file", "audit.retention"] {

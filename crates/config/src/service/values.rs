@@ -260,19 +260,24 @@ impl StoreAddress {
         };
         // Without a host, or with the folder of a socket.
         let is_socket = host.is_empty() || host.starts_with("%2F") || host.starts_with("%2f");
-        let is_loopback = host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+        let is_loopback = host
+            .parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback());
         is_socket || host == "localhost" || is_loopback
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+        let rest = text
+            .strip_prefix("postgres://")
+            .or_else(|| text.strip_prefix("postgresql://"));
         let is_plain = |rest: &&str| rest.len() <= MAX_KEY_BYTES && rest.chars().all(|c| c.is_ascii_graphic());
         // Not repeated: it may hold a password.
         match rest.filter(is_plain) {
             Some(rest) if rest.contains('/') => Ok(Self(text.to_owned())),
             Some(_) | None => Err(
-                "expected the address of a PostgreSQL database such as postgres://USER:PASSWORD@HOST:5432/DATABASE".to_owned(),
+                "expected the address of a PostgreSQL database such as postgres://USER:PASSWORD@HOST:5432/DATABASE"
+                    .to_owned(),
             ),
         }
     }

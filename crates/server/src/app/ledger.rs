@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, Way};
 use toolgate_model::InstanceId;
-use toolgate_store::{Store, StoreError};
 use toolgate_store::local::QuotaLimits;
+use toolgate_store::{Store, StoreError};
 
 use super::outgoing;
 use super::registration::pems;
@@ -49,7 +49,11 @@ pub(super) async fn open_ledger(
     let options = LedgerOptions {
         identity,
         address: cluster.advertise.clone().unwrap_or_default(),
-        workspaces: config.workspaces.iter().map(|workspace| workspace.name.clone()).collect(),
+        workspaces: config
+            .workspaces
+            .iter()
+            .map(|workspace| workspace.name.clone())
+            .collect(),
         limits: QuotaLimits {
             max_bytes: config.limits.max_total_output_bytes,
             min_free_bytes: config.limits.min_free_bytes,

@@ -18,8 +18,8 @@ use tonic::codegen::http::{Request, Response};
 use tonic::service::Routes;
 use toolgate_config::Config;
 use toolgate_config::service::{SandboxMode, SandboxNetwork};
-use toolgate_engine::prompts::broker::Broker;
 pub use toolgate_engine::Elsewhere;
+use toolgate_engine::prompts::broker::Broker;
 use toolgate_engine::{Engine, EngineDeps, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::uploads::Uploads;
@@ -33,8 +33,8 @@ use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
 use crate::grpc::auth::OnBehalf;
 use crate::grpc::{
-    CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared, WantedWorkspace,
-    Watches, Workspaces, convert, status, stored_routes,
+    CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared,
+    WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
 };
 
 /// How long the store may be away before nobody is sent here any more.
@@ -245,7 +245,10 @@ impl StoreFront {
     pub async fn close(&self) {
         log_head(&*self.store, "audit closed").await;
         if let Err(error) = self.store.close().await {
-            tracing::error!(error = &error as &dyn std::error::Error, "the store could not be closed");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the store could not be closed"
+            );
         }
     }
 }

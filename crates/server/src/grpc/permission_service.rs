@@ -250,7 +250,12 @@ impl PermissionService for Permissions {
         let (caller, request) = Caller::of_request(request)?;
         let name = convert::name("name", request.name)?;
         let approver = Approver { caller, name };
-        let result = answer((&self.0.engine, self.0.takes_replies), request.reply.unwrap_or_default(), &approver).await?;
+        let result = answer(
+            (&self.0.engine, self.0.takes_replies),
+            request.reply.unwrap_or_default(),
+            &approver,
+        )
+        .await?;
         Ok(Response::new(ReplyPromptResponse { result: Some(result) }))
     }
 
