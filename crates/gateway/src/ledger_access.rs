@@ -16,7 +16,7 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::Hold;
 
-use crate::register::MAX_WORKSPACES;
+use crate::registry::MAX_WORKSPACES;
 
 /// Runs whose principals are remembered. Beyond that all are forgotten, and learnt again.
 const MOST_RUNS: usize = 100_000;

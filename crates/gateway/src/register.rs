@@ -35,7 +35,7 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
 use crate::ledger::LedgerDoor;
-use crate::registry::Registry;
+use crate::registry::{MAX_WORKSPACES, Registry};
 use crate::versions;
 use crate::worker::{Registration, Worker};
 
@@ -50,9 +50,6 @@ const BUFFER: usize = 8;
 
 /// Workers that have registered themselves, those that are away included.
 const MAX_WORKERS: usize = 10_000;
-
-/// Workspaces that a worker says to have.
-pub(crate) const MAX_WORKSPACES: usize = 10_000;
 
 /// Letters of a secret: fewer could be guessed, more are none.
 const SECRET_LETTERS: std::ops::RangeInclusive<usize> = 32..=512;

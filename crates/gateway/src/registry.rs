@@ -21,10 +21,12 @@ use toolgate_contract::{
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
-use crate::register::MAX_WORKSPACES;
 use crate::versions;
 use crate::wire::gone;
 use crate::worker::{Facts, Worker};
+
+/// Workspaces that a worker says to have.
+pub(crate) const MAX_WORKSPACES: usize = 10_000;
 
 /// How often workers are asked for their workspaces.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -73,7 +73,7 @@ fn a_prompt_outlives_its_worker() {
         fleet.workers[0].run(&home).await;
         let events = collect(asking).await.unwrap();
         assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");
-        assert!(fleet.path("worker-a/work/answered").exists());
+        assert!(fleet.path("worker-a/own/answered").exists());
         fleet.assert_calm();
     });
 }
@@ -121,7 +121,7 @@ fn commands_go_on_while_the_database_is_away() {
         assert!(details.retry_info().unwrap().retry_delay.is_some());
         fleet.database.resume().await;
         eventually("the command has gone on", async || {
-            fleet.path("worker-a/work/finished").exists()
+            fleet.path("worker-a/own/finished").exists()
         })
         .await;
         let mut end = None;

@@ -94,7 +94,7 @@ impl Fleet {
 
     async fn start_worker(&mut self, name: &str, token: &str) {
         let place = self.path(&format!("worker-{name}"));
-        let work = place.join("work");
+        let work = place.join("own");
         fs::create_dir_all(&work).unwrap();
         put(&place.join("identity"), token);
         put(&work.join("opencode.json"), RULES);
@@ -106,7 +106,7 @@ impl Fleet {
         let (gateways, socket) = (gateways.join(", "), place.join("s").display().to_string());
         let text = format!(
             "data_dir = \"data\"\nlisten.unix = \"s\"\n[cluster]\nrole = \"worker\"\ngateways = [{gateways}]\nidentity = \"identity\"\n\
-             name = \"{name}\"\nadvertise = \"unix:{socket}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"work\"\n"
+             name = \"{name}\"\nadvertise = \"unix:{socket}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n"
         );
         put(&place.join("toolgate.toml"), &text);
         let worker = Process::start(place, "serve", &self.home()).await;
