@@ -30,6 +30,7 @@ mod matcher;
 mod mcp;
 mod play;
 #[allow(dead_code)] // the tests of the store itself use all of it
+#[allow(clippy::unwrap_used)] // a server is there, or nothing is played
 #[path = "../../crates/postgres/tests/store/server.rs"]
 mod postgres;
 mod report;

@@ -174,7 +174,11 @@ fn every_test_file_is_compiled() {
             Some((theme, name)) => (read(&format!("tests/it/{theme}.rs")), name),
             None => (main.clone(), name),
         };
-        if name != "main" && !list.lines().any(|line| line.trim_end().trim_start_matches("pub(crate) ") == format!("mod {name};")) {
+        if name != "main"
+            && !list
+                .lines()
+                .any(|line| line.trim_end().trim_start_matches("pub(crate) ") == format!("mod {name};"))
+        {
             findings.push(format!("{file}: no `mod {name};` above it, so its tests never run"));
         }
     }

@@ -104,12 +104,15 @@ struct Ready(CancellationToken, Option<StoreFront>);
 #[async_trait]
 impl Watched for Ready {
     async fn snapshot(&self) -> Snapshot {
-        let count = |what: fn(&StoreFront) -> usize| self.1.as_ref().map_or(0, |store| what(store) as u64);
+        let (open, unseen) = match &self.1 {
+            Some(store) => store.prompts().await,
+            None => (0, 0),
+        };
         Snapshot {
             running: 0,
             queued: 0,
-            prompts_open: count(StoreFront::open_prompts),
-            prompts_unseen: count(StoreFront::unseen_prompts),
+            prompts_open: open as u64,
+            prompts_unseen: unseen as u64,
             free_bytes: None,
             draining: self.0.is_cancelled(),
         }

@@ -5,24 +5,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use tonic::body::Body;
 use tonic::codegen::http::request::Parts as Head;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
-use toolgate_contract::{ChannelOpen, ChannelRequest, WatchPromptsRequest, channel_request};
 use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::{Elsewhere, Found, Named, StoreFront};
 use toolgate_server::grpc::auth::OnBehalf;
 
 use crate::directory::Kind;
 use crate::parts::Parts;
+use crate::reattach;
 use crate::reattach::Call;
 use crate::registry::Registry;
 use crate::table::{Aim, Stored, Way};
-use crate::wire::{Messages, decode, gone};
+use crate::wire::{Messages, gone};
 use crate::worker::Worker;
-use crate::{reattach, streams};
 
 impl Elsewhere for Registry {
     fn is_open(&self, workspace: &str) -> bool {
@@ -92,19 +90,7 @@ impl Parts {
             }
             Aim::Workspace(_) | Aim::Id(..) | Aim::Nothing => Vec::new(),
         };
-        if stored == Stored::Always {
-            return Ok(store.answer(asked.whole(&added)).await);
-        }
-        let open = opened(asked.head.uri.path(), &[asked.first(), &added].concat())?;
-        let answer = store.answer(asked.whole(&added)).await;
-        let attending = open.map(|open| streams::attend(self, &caller, open));
-        Ok(answer.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                // Somebody is there for as long as the stream is.
-                let _attending = &attending;
-                frame
-            }))
-        }))
+        Ok(store.answer(asked.whole(&added)).await)
     }
 
     /// Answers what is asked about a call: at its worker while it goes on there, else from the store.
@@ -172,18 +158,4 @@ impl Parts {
 fn is_away(answer: &Response<Body>) -> bool {
     let status = Status::from_header_map(answer.headers());
     status.is_some_and(|status| reattach::is_passing(&status))
-}
-
-/// Returns what a stream of prompts is opened with.
-fn opened(path: &str, first: &[u8]) -> Result<Option<ChannelOpen>, Status> {
-    if path.ends_with("/Channel") {
-        return Ok(match decode::<ChannelRequest>(first)?.message {
-            Some(channel_request::Message::Open(open)) => Some(open),
-            Some(channel_request::Message::Reply(_)) | None => None,
-        });
-    }
-    Ok(Some(ChannelOpen {
-        filter: decode::<WatchPromptsRequest>(first)?.filter,
-        ..ChannelOpen::default()
-    }))
 }

@@ -211,28 +211,6 @@ impl WorkersPrompts {
     }
 }
 
-/// Somebody who may reply, of whom a worker is told; what it says of prompts is known from the store.
-struct Attending(ChannelOpen);
-
-impl Followed for Attending {
-    type Told = ();
-
-    async fn once(&mut self, by: &Follower<()>) -> Result<(), Status> {
-        let mut stream = open_prompts(&by.caller, &self.0, false, &by.worker).await?;
-        while let Some(message) = stream.next().await {
-            message?;
-        }
-        Err(follow::closed())
-    }
-}
-
-/// Tells all workers that somebody is there who may reply, until what is returned is dropped.
-pub(crate) fn attend(parts: &Arc<Parts>, caller: &OnBehalf, open: ChannelOpen) -> impl Send + Sync + use<> {
-    let (receiver, tasks) = of_all(parts, caller, move |_| Attending(open.clone()));
-    // Neither is used by more than one at a time.
-    std::sync::Mutex::new((receiver, tasks))
-}
-
 type Prompts = std::pin::Pin<Box<dyn Stream<Item = Result<ChannelResponse, Status>> + Send>>;
 
 /// Opens the stream that counts as an approver, or the one that only watches.

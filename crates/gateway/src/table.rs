@@ -71,8 +71,6 @@ pub(crate) enum Merge {
 pub(crate) enum Stored {
     /// In any case.
     Always,
-    /// The same, and workers are told that somebody is there who may reply.
-    Attending,
     /// Unless it is of a call that goes on at a worker which is there: that one knows more of it.
     OnceEnded,
 }
@@ -344,7 +342,6 @@ pub(crate) fn way(path: &str) -> Option<Way> {
 pub(crate) fn stored(path: &str) -> Option<Stored> {
     let rpc = path.strip_prefix("/toolgate.v1.")?;
     Some(match rpc {
-        "PermissionService/Channel" | "PermissionService/WatchPrompts" => Stored::Attending,
         "AuditService/ExportAudit"
         | "AuditService/GetAuditHead"
         | "OutputService/DeleteOutput"
@@ -360,6 +357,8 @@ pub(crate) fn stored(path: &str) -> Option<Stored> {
         | "SessionService/GetSession"
         | "SessionService/ListSessions"
         | "SessionService/WatchEvents"
+        | "PermissionService/Channel"
+        | "PermissionService/WatchPrompts"
         | "ToolService/ListCalls" => Stored::Always,
         "ToolService/GetCall" | "ToolService/WatchCall" => Stored::OnceEnded,
         _ => return None,
@@ -402,7 +401,7 @@ mod tests {
         for rpc in rpcs() {
             let of = |service: &str| rpc.starts_with(&format!("/toolgate.v1.{service}/"));
             let is_kept = of("AuditService") || of("OutputService") || of("PermissionService");
-            let is_always = matches!(stored(&rpc), Some(Stored::Always | Stored::Attending));
+            let is_always = matches!(stored(&rpc), Some(Stored::Always));
             // No reply to a prompt ever goes to a worker.
             assert!(is_always || !is_kept, "{rpc}");
             let runs = ["FileService", "HostService", "PortService", "WorkspaceService"];

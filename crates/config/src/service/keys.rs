@@ -402,8 +402,8 @@ keys! { |layers|
         store_file: Option<(PathBuf, StoreAddress)> = content(secrets::store_address).or_none(), None;
         /// The authorities that sign the certificate of the database, PEM; by default those of the system.
         store_ca: Option<PathBuf> = path().optional(), None;
-        /// On a gateway with a store, and on its workers: how long a worker that is not heard of keeps its workspaces, everywhere the
-        /// same; 3 seconds to 10 minutes.
+        /// On a gateway with a store: how long a worker that is not heard of keeps its workspaces; the same at all gateways; 3 seconds
+        /// to 10 minutes.
         lease: Duration = between(LEASE), Duration::from_secs(30);
         /// On a gateway with a store: whether the tables are brought up to date when it starts, `start`, or only by
         /// `toolgate store migrate`, `never`.

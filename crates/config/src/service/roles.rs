@@ -136,9 +136,8 @@ fn check_worker_without_store(layers: &Layers<'_>, cluster: &ClusterConfig) -> R
 
 /// Checks that what runs calls has nothing of a gateway, and that it can register if it is to.
 fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), ConfigError> {
-    let is_worker = cluster.role == ClusterRole::Worker;
     for key in STORE_KEYS {
-        if layers.has(key) && !(is_worker && key == "cluster.lease") {
+        if layers.has(key) {
             let message = "only a gateway has a database: set cluster.role to \"gateway\" there, and to \"worker\" where calls \
                            run. What keeps its records itself (cluster.role = \"all\") needs none";
             return Err(layers.conflict(key, message));

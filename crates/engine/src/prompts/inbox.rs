@@ -231,6 +231,22 @@ impl Inbox {
         self.board.listen(interest).await
     }
 
+    /// Returns how many prompts are open in all processes that share the store, and how many of them no connected approver is shown.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn open_and_unseen(&self) -> Result<(usize, usize), StoreError> {
+        let filter = PromptFilter {
+            states: vec![PromptState::Open],
+            ..PromptFilter::default()
+        };
+        let open = self.board.store.prompts(&filter, usize::MAX).await?;
+        self.board.look_for_approvers().await;
+        let state = self.board.state();
+        let unseen = open.iter().filter(|prompt| state.presence.count(prompt) == 0);
+        Ok((open.len(), unseen.count()))
+    }
+
     /// Returns how many connected approvers see this prompt.
     pub fn approvers_for(&self, prompt: &Prompt) -> usize {
         self.board.state().presence.count(prompt)

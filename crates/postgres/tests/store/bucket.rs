@@ -9,9 +9,9 @@ use toolgate_model::{InstanceId, OutputId, Timestamp};
 use toolgate_postgres::{Bucket, PostgresOptions, PostgresStore};
 use toolgate_store::{OutputOwner, OutputRetention, OutputWriter, Outputs as _, StoreError, Upkeep as _};
 
-use crate::fixture::{database, s3, server};
+use crate::fixture::{database, server};
 use crate::leases::until;
-use crate::s3::{Door, S3};
+use crate::s3::{self, Door, S3};
 use crate::server::Server;
 use crate::store::record;
 
@@ -29,7 +29,7 @@ impl Place {
         let server = server().await;
         Self {
             server,
-            s3: s3().await,
+            s3: s3::shared().await,
             name: database(server).await,
         }
     }

@@ -10,7 +10,6 @@ use toolgate_model::InstanceId;
 use toolgate_postgres::{Bucket, PostgresOptions, PostgresStore, migrate};
 use toolgate_store::{Store, Upkeep as _};
 
-use crate::s3::S3;
 use crate::server::Server;
 use crate::store::Fixture;
 
@@ -25,12 +24,6 @@ pub(crate) async fn server() -> &'static Server {
         server
     };
     SERVER.get_or_init(start).await
-}
-
-/// The bucket of all tests but those that look at all of one, or shut it.
-pub(crate) async fn s3() -> &'static S3 {
-    static SERVER: OnceCell<S3> = OnceCell::const_new();
-    SERVER.get_or_init(|| S3::start(true)).await
 }
 
 pub(crate) async fn make_template(server: &Server) {
@@ -65,9 +58,9 @@ impl PostgresFixture {
         }
     }
 
-    pub(crate) async fn with_bucket() -> Self {
+    pub(crate) async fn with_bucket(bucket: Bucket) -> Self {
         Self {
-            bucket: Some(s3().await.bucket(None, "suite")),
+            bucket: Some(bucket),
             ..Self::new().await
         }
     }

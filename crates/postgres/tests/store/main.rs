@@ -54,7 +54,7 @@ mod store {
         use crate::fixture::PostgresFixture;
 
         suite! {
-            PostgresFixture::with_bucket().await;
+            PostgresFixture::with_bucket(crate::s3::shared().await.bucket(None, "suite")).await;
             outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, large_ones, listed, deleted,
                 kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
         }

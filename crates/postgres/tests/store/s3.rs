@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use toolgate_postgres::{Bucket, BucketKeys, BucketOptions};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,6 +42,12 @@ fn program() -> PathBuf {
     let named = tools.into_iter().chain(std::env::split_paths(&path));
     let found = named.map(|folder| folder.join("versitygw")).find(|file| file.exists());
     found.expect("versitygw is not installed: run tests/setup/tools.sh")
+}
+
+/// The server of all tests but those that look at all of a bucket, or shut it.
+pub(crate) async fn shared() -> &'static S3 {
+    static SERVER: OnceCell<S3> = OnceCell::const_new();
+    SERVER.get_or_init(|| S3::start(true)).await
 }
 
 impl S3 {

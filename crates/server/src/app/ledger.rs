@@ -17,10 +17,7 @@ use toolgate_store::{Store, StoreError};
 use super::outgoing;
 use super::registration::pems;
 
-/// How many leases a worker waits for workspaces that another run has.
-const LEASES: u32 = 2;
-
-/// How long a worker that starts waits for its gateways, and how long before it is tried again.
+/// How long a worker that starts waits for its gateways, and for workspaces that another run has; and how long before it is tried again.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -59,8 +56,7 @@ pub(super) async fn open_ledger(
             min_free_bytes: config.limits.min_free_bytes,
             keep_outputs: config.retention.outputs,
         },
-        lease: cluster.lease,
-        patience: cluster.lease * LEASES,
+        patience: PATIENCE,
         ..LedgerOptions::new(gateways, instance, config.data_dir.clone())
     };
     let begun = Instant::now();

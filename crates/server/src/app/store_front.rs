@@ -204,14 +204,9 @@ impl StoreFront {
         servers.spawn(telemetry::observe(metrics, watch, stop.clone()));
     }
 
-    /// Says how many prompts are open.
-    pub fn open_prompts(&self) -> usize {
-        self.engine.prompts().open_prompts()
-    }
-
-    /// Says how many of them nobody is shown.
-    pub fn unseen_prompts(&self) -> usize {
-        self.engine.prompts().unseen_prompts()
+    /// Says how many prompts are open, and how many of them no connected approver is shown. Both are 0 while the store is away.
+    pub async fn prompts(&self) -> (usize, usize) {
+        self.engine.inbox().open_and_unseen().await.unwrap_or_default()
     }
 
     /// Says whether the store is there, or has not been away for long.
