@@ -3,8 +3,10 @@
 //!
 //! *Invariant:* every process is a real one, and is killed as such.
 
+mod chaos;
 mod commands;
 mod deaths;
+mod line;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
 pub(crate) mod server;

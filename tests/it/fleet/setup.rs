@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tonic::Status;
@@ -11,58 +13,99 @@ use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
 use toolgate_contract::*;
 
+use super::line::Line;
 use super::server::Server;
 use crate::gateway::setup::*;
 use crate::support::{self, connect_tcp, eventually};
 
 /// The lease of all fleets here: as short as may be, since tests wait for its end.
-const LEASE: &str = "3s";
-
-/// The workers: each has the workspace of its letter.
-const WORKERS: [(&str, &str); 2] = [("a", "worker-a-worker-a-worker-a"), ("b", "worker-b-worker-b-worker-b")];
+pub(super) const LEASE: Duration = Duration::from_secs(3);
 
 pub(super) struct Fleet {
     folder: TempDir,
     pub(super) database: Server,
     pub(super) gateways: Vec<Process>,
     pub(super) workers: Vec<Process>,
+    /// The names of the workers: each has the workspace of its letter.
+    names: Vec<String>,
 }
 
-fn tokens() -> String {
-    let entry =
-        |name: &str, token: &str, rest: &str| format!("[[tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\n{rest}\n");
-    let all = "scopes = [\"*\"]";
-    let mut text = entry("anna", ANNA, all) + &entry("carl", CARL, all);
-    text += &entry("ben", BEN, "scopes = [\"*\"]\nworkspaces = [\"wb\"]");
-    for (name, token) in WORKERS {
-        text += &entry(
-            &format!("worker-{name}"),
-            token,
-            &format!("scopes = []\nworkspaces = [\"w{name}\"]"),
-        );
-    }
-    text
+fn token_of(worker: &str) -> String {
+    format!("worker-{worker}-worker-{worker}-worker-{worker}")
 }
 
 impl Fleet {
     pub(super) async fn start() -> Self {
-        let folder = TempDir::new().unwrap();
-        let database = Server::start(false).await;
-        database.run("postgres", "CREATE DATABASE fleet").await;
-        let mut fleet = Self {
-            folder,
-            database,
-            gateways: Vec::new(),
-            workers: Vec::new(),
-        };
+        let mut fleet = Self::empty(2).await;
         for name in ["one", "two"] {
             fleet.start_gateway(name).await;
         }
-        for (name, token) in WORKERS {
-            fleet.start_worker(name, token).await;
+        let gateways = fleet.gateway_addresses();
+        for name in fleet.names.clone() {
+            fleet.start_worker(&name, &gateways, None).await;
         }
         fleet.ready().await;
         fleet
+    }
+
+    /// Starts a fleet in which each worker has a line of its own to each gateway, and each gateway reaches each worker by one.
+    pub(super) async fn with_lines(gateways: usize, workers: usize) -> (Self, Vec<Arc<Line>>) {
+        let mut fleet = Self::empty(workers).await;
+        for number in 0..gateways {
+            fleet.start_gateway(&format!("gateway-{number}")).await;
+        }
+        let mut lines = Vec::new();
+        for name in fleet.names.clone() {
+            let mut near = Vec::new();
+            for address in fleet.gateway_addresses() {
+                let line = Line::to(address).await;
+                near.push(line.address.clone());
+                lines.push(line);
+            }
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let own = free.local_addr().unwrap().to_string();
+            drop(free);
+            let line = Line::to(own.clone()).await;
+            fleet.start_worker(&name, &near, Some((&own, &line.address))).await;
+            lines.push(line);
+        }
+        fleet.ready().await;
+        (fleet, lines)
+    }
+
+    async fn empty(workers: usize) -> Self {
+        let database = Server::start(false).await;
+        database.run("postgres", "CREATE DATABASE fleet").await;
+        let letters = ('a'..='z').take(workers);
+        Self {
+            folder: TempDir::new().unwrap(),
+            database,
+            gateways: Vec::new(),
+            workers: Vec::new(),
+            names: letters.map(String::from).collect(),
+        }
+    }
+
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn tokens(&self) -> String {
+        let entry = |name: &str, token: &str, rest: &str| {
+            format!("[[tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\n{rest}\n")
+        };
+        let all = "scopes = [\"*\"]";
+        let mut text = entry("anna", ANNA, all) + &entry("carl", CARL, all);
+        text += &entry("ben", BEN, "scopes = [\"*\"]\nworkspaces = [\"wb\"]");
+        for name in &self.names {
+            let rest = format!("scopes = []\nworkspaces = [\"w{name}\"]");
+            text += &entry(&format!("worker-{name}"), &token_of(name), &rest);
+        }
+        text
+    }
+
+    fn gateway_addresses(&self) -> Vec<String> {
+        self.gateways.iter().map(|gateway| gateway.address.clone()).collect()
     }
 
     pub(super) fn home(&self) -> PathBuf {
@@ -81,48 +124,56 @@ impl Fleet {
     async fn start_gateway(&mut self, name: &str) {
         let place = self.path(name);
         fs::create_dir_all(&place).unwrap();
-        put(&place.join("tokens"), &tokens());
+        put(&place.join("tokens"), &self.tokens());
         put(&place.join("database"), &self.database_address());
+        let workers: Vec<String> = self
+            .names
+            .iter()
+            .map(|name| format!("\"token:worker-{name}\""))
+            .collect();
+        let (workers, lease) = (workers.join(", "), LEASE.as_secs());
         let text = format!(
-            "telemetry.admin = \"127.0.0.1:0\"\n[auth]\ntokens_file = \"tokens\"\nworkers = [\"token:worker-a\", \"token:worker-b\"]\n\
-             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{LEASE}\"\nmigrate = \"start\"\n"
+            "telemetry.admin = \"127.0.0.1:0\"\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
+             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n"
         );
         put(&place.join("toolgate.toml"), &text);
         let gateway = Process::start(place, "gateway", &self.home()).await;
         self.gateways.push(gateway);
     }
 
-    async fn start_worker(&mut self, name: &str, token: &str) {
+    /// Starts a worker: with where it listens and where it says to be, or on a socket.
+    async fn start_worker(&mut self, name: &str, gateways: &[String], at: Option<(&str, &str)>) {
         let place = self.path(&format!("worker-{name}"));
-        let work = place.join("own");
+        let work = place.join("work");
         fs::create_dir_all(&work).unwrap();
-        put(&place.join("identity"), token);
+        put(&place.join("identity"), &token_of(name));
         put(&work.join("opencode.json"), RULES);
-        let gateways: Vec<String> = self
-            .gateways
-            .iter()
-            .map(|gateway| format!("\"http://{}\"", gateway.address))
-            .collect();
-        let (gateways, socket) = (gateways.join(", "), place.join("s").display().to_string());
+        let gateways: Vec<String> = gateways.iter().map(|address| format!("\"http://{address}\"")).collect();
+        let gateways = gateways.join(", ");
+        let advertise = match at {
+            Some((_, shown)) => format!("http://{shown}"),
+            None => format!("unix:{}", place.join("s").display()),
+        };
         let text = format!(
             "data_dir = \"data\"\nlisten.unix = \"s\"\n[cluster]\nrole = \"worker\"\ngateways = [{gateways}]\nidentity = \"identity\"\n\
-             name = \"{name}\"\nadvertise = \"unix:{socket}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n"
+             name = \"{name}\"\nadvertise = \"{advertise}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"work\"\n"
         );
         put(&place.join("toolgate.toml"), &text);
-        let worker = Process::start(place, "serve", &self.home()).await;
+        let listens = at.map_or("127.0.0.1:0", |(own, _)| own);
+        let worker = Process::start_at(listens, place, "serve", &self.home()).await;
         self.workers.push(worker);
     }
 
-    /// Waits until both gateways have all workspaces.
+    /// Waits until all gateways have all workspaces.
     pub(super) async fn ready(&self) {
         for gateway in 0..self.gateways.len() {
-            eventually("both workers are at the gateway", async || {
+            eventually("all workers are at the gateway", async || {
                 let channel = connect_tcp(&self.gateways[gateway].address).await.unwrap();
                 let mut workspaces = WorkspaceServiceClient::with_interceptor(channel, Shown(ANNA, None));
                 let listed = workspaces.list_workspaces(ListWorkspacesRequest::default()).await;
                 listed.is_ok_and(|listed| {
                     let there = listed.into_inner().workspaces;
-                    there.iter().filter(|one| one.problem.is_empty()).count() == WORKERS.len()
+                    there.iter().filter(|one| one.problem.is_empty()).count() == self.names.len()
                 })
             })
             .await;

@@ -85,9 +85,32 @@ impl Process {
         process
     }
 
-    /// Starts it (again).
+    /// Says whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let child = self.child.as_mut();
+        child.is_some_and(|child| child.try_wait().unwrap().is_some())
+    }
+
+    /// Starts it (again), and waits until it listens.
     pub(crate) async fn run(&mut self, home: &Path) {
-        let out = self.folder.join("stdout");
+        self.spawn(home);
+        let mut announced = String::new();
+        eventually("the process listens", async || {
+            announced = fs::read_to_string(self.folder.join("stdout")).unwrap();
+            let has_ended = self.has_ended();
+            assert!(!has_ended, "it ended:\n{}", self.log());
+            announced.ends_with('\n')
+        })
+        .await;
+        let announced: Value = serde_json::from_str(announced.lines().next().unwrap()).unwrap();
+        let url = announced["listening"]["tcp"].as_str().unwrap();
+        self.address = url.rsplit('/').next().unwrap().to_owned();
+        let admin = announced["listening"]["admin"].as_str();
+        self.admin = admin.and_then(|url| Some(url.strip_prefix("http://")?.strip_suffix("/metrics")?.to_owned()));
+    }
+
+    /// Starts it (again), and does not wait for anything.
+    pub(crate) fn spawn(&mut self, home: &Path) {
         let log = File::options()
             .create(true)
             .append(true)
@@ -110,25 +133,11 @@ impl Process {
             .env("OTEL_BSP_SCHEDULE_DELAY", "50")
             .current_dir(&self.folder)
             .stdin(Stdio::null())
-            .stdout(File::create(&out).unwrap())
+            .stdout(File::create(self.folder.join("stdout")).unwrap())
             .stderr(log)
             .kill_on_drop(true)
             .spawn();
-        let mut child = child.unwrap();
-        let mut announced = String::new();
-        eventually("the process listens", async || {
-            announced = fs::read_to_string(&out).unwrap();
-            let log = || fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
-            assert!(child.try_wait().unwrap().is_none(), "it ended:\n{}", log());
-            announced.ends_with('\n')
-        })
-        .await;
-        let announced: Value = serde_json::from_str(announced.lines().next().unwrap()).unwrap();
-        let url = announced["listening"]["tcp"].as_str().unwrap();
-        self.address = url.rsplit('/').next().unwrap().to_owned();
-        let admin = announced["listening"]["admin"].as_str();
-        self.admin = admin.and_then(|url| Some(url.strip_prefix("http://")?.strip_suffix("/metrics")?.to_owned()));
-        self.child = Some(child);
+        self.child = Some(child.unwrap());
     }
 
     pub(crate) async fn kill9(&mut self) {
