@@ -112,6 +112,8 @@ impl Gateways {
 enum End {
     Completed,
     Lost,
+    /// Its start could not be stored in time.
+    NotStarted,
 }
 
 /// What clients saw.
@@ -153,6 +155,7 @@ fn end_of(number: usize, events: &[CallEvent]) -> End {
             End::Completed
         }
         Some(Event::Failed(failed)) if failed.reason() == FailureReason::Lost => End::Lost,
+        Some(Event::Failed(failed)) if failed.reason() == FailureReason::Internal => End::NotStarted,
         other => panic!("{} ended as {other:?}", name(number)),
     }
 }
@@ -446,7 +449,7 @@ async fn check_database(fleet: &Fleet, seen: &Seen) {
 fn check_what_ran(fleet: &Fleet, seen: &Seen) {
     let mut ran: BTreeMap<String, usize> = BTreeMap::new();
     for worker in fleet.names() {
-        let file = fleet.path(&format!("worker-{worker}/work/ran"));
+        let file = fleet.path(&format!("worker-{worker}/own/ran"));
         for line in fs::read_to_string(file).unwrap_or_default().lines() {
             let number = line.trim_start_matches("ask ").to_owned();
             *ran.entry(format!("chaos-{number}")).or_default() += 1;
@@ -457,6 +460,7 @@ fn check_what_ran(fleet: &Fleet, seen: &Seen) {
         match end {
             End::Completed => assert_eq!(times, 1, "{call} has completed"),
             End::Lost => assert!(times <= 1, "{call} ran {times} times"),
+            End::NotStarted => assert_eq!(times, 0, "{call} was not started"),
         }
     }
 }

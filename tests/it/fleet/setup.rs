@@ -144,7 +144,7 @@ impl Fleet {
     /// Starts a worker: with where it listens and where it says to be, or on a socket.
     async fn start_worker(&mut self, name: &str, gateways: &[String], at: Option<(&str, &str)>) {
         let place = self.path(&format!("worker-{name}"));
-        let work = place.join("work");
+        let work = place.join("own");
         fs::create_dir_all(&work).unwrap();
         put(&place.join("identity"), &token_of(name));
         put(&work.join("opencode.json"), RULES);
@@ -156,7 +156,7 @@ impl Fleet {
         };
         let text = format!(
             "data_dir = \"data\"\nlisten.unix = \"s\"\n[cluster]\nrole = \"worker\"\ngateways = [{gateways}]\nidentity = \"identity\"\n\
-             name = \"{name}\"\nadvertise = \"{advertise}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"work\"\n"
+             name = \"{name}\"\nadvertise = \"{advertise}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n"
         );
         put(&place.join("toolgate.toml"), &text);
         let listens = at.map_or("127.0.0.1:0", |(own, _)| own);
