@@ -142,6 +142,12 @@ impl VerifyArgs {
         let verified = match &self.file {
             Some(path) if path == Path::new("-") => verify_export(std::io::stdin().lock(), path, verifier)?,
             Some(path) => verify_export(open_export(path)?, path, verifier)?,
+            None if self.data_dir.is_none() && service::is_gateway(globals.config.clone())? => {
+                return Err(Failure::Configuration(
+                    "a gateway has no audit in a data folder: verify what `toolgate audit export` has written, as FILE"
+                        .to_owned(),
+                ));
+            }
             None => {
                 let file = open(&service::data_dir(self.data_dir, globals.config.clone())?)?;
                 verify_file(&file, self.from.unwrap_or(0), verifier)?

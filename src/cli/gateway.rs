@@ -50,7 +50,11 @@ impl GatewayArgs {
             console: self.console,
             ..Flags::default()
         };
-        let mut gateway: Gateway = gateway(&flags).await?;
+        let mut gateway: Gateway = tokio::select! {
+            started = gateway(&flags) => started?,
+            // It may wait for its database.
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+        };
         announce(&Addresses::of_gateway(&gateway), terminal)?;
         let failed = async { Failure::StartGateway(format!("{:#}", gateway.failed().await)) };
         let failure = until_told(&mut interrupts, &mut hangups, failed).await;

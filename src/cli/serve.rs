@@ -78,7 +78,11 @@ impl ServeArgs {
             trust: self.trust,
             console: self.console,
         };
-        let mut service = Service::start(&flags, true).await?;
+        let mut service = tokio::select! {
+            started = Service::start(&flags, true) => started?,
+            // It may wait for its gateways.
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+        };
         announce(&service.addresses(), terminal)?;
         let (stopped, emergency) = (service.stopped(), service.emergency());
         let failure = tokio::select! {

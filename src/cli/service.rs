@@ -116,6 +116,15 @@ pub(super) fn data_dir(named: Option<PathBuf>, config: Option<PathBuf>) -> Resul
     Ok(flags.load(&environment())?.data_dir)
 }
 
+/// Says whether the configuration is that of a gateway.
+pub(super) fn is_gateway(config: Option<PathBuf>) -> Result<bool, Failure> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    Ok(flags.load(&environment())?.cluster.role == ClusterRole::Gateway)
+}
+
 /// A service that runs in this process.
 pub(super) struct Service {
     running: Running,

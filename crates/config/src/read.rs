@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::Path;
 
 use super::error::{ConfigError, Problem};
@@ -43,6 +43,11 @@ pub(super) fn bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     read_at_most(file, MAX_BYTES)
+}
+
+/// Says whether others than the owner and the group may read a file, or others than the owner change it.
+pub(super) fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    Ok(path.metadata()?.mode() & 0o027 != 0)
 }
 
 /// Says whether an error means that there is nothing at the path.

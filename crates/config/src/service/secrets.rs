@@ -68,6 +68,10 @@ pub(super) fn api_key(path: &Path) -> Result<ApiKey, String> {
 
 /// Reads where a database is.
 pub(super) fn store_address(path: &Path) -> Result<StoreAddress, String> {
+    if read::is_open_to_others(path).is_ok_and(|is_open| is_open) {
+        let path = path.display();
+        return Err(format!("{path}: others may read or change it: `chmod 600` it"));
+    }
     StoreAddress::parse(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
 }
 
