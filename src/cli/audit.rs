@@ -263,7 +263,7 @@ fn read_failure(path: &Path, source: std::io::Error) -> Failure {
 }
 
 /// Reads a key.
-fn key(path: &Path) -> Result<Key, Failure> {
+pub(super) fn key(path: &Path) -> Result<Key, Failure> {
     let mut content = Vec::new();
     let read = open_export(path)?.take(MAX_KEY).read_to_end(&mut content);
     read.map_err(|source| read_failure(path, source))?;

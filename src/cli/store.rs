@@ -1,13 +1,17 @@
-//! `toolgate store`: the database that gateways share, brought up to date and looked at.
+//! `toolgate store`: the database that gateways share, brought up to date, looked at, and given the history of one machine.
 //!
-//! *Invariant:* what is printed has no password in it. Nothing is changed but by `migrate`.
+//! *Invariant:* what is printed has no password in it. Nothing is changed but by `migrate` and `import`, and no data directory is.
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use toolgate_config::Config;
-use toolgate_gateway::store::{self, SchemaState};
+use toolgate_gateway::store::{self, Imported, SchemaState};
+use toolgate_store::local::export::Export;
 
-use super::exit::{Exit, Failure};
+use super::audit;
+use super::exit::{Exit, Failure, with_causes};
 use super::globals::Globals;
 use super::service::{self, Flags};
 use super::terminal::Terminal;
@@ -26,6 +30,23 @@ enum StoreCommand {
     /// Say whether a gateway of this release can use the database. Exit code 0 if it can, 1 if the tables must be migrated first,
     /// 5 if it cannot be reached or used.
     Check,
+    /// Bring the history of a single service into the database, which must be empty: calls with their logs and outputs, prompts, lasting
+    /// grants, journal and audit. The service must be stopped. Calls that had not ended end as lost, but for those that wait for a
+    /// person. All comes, verified, or nothing does; the data directory is left as it is. Exit code 5 if it cannot be brought.
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+struct ImportArgs {
+    /// The data directory of the service (`data_dir`).
+    #[arg(value_name = "DATA_DIR")]
+    data_dir: PathBuf,
+    /// Only say what would be brought.
+    #[arg(long)]
+    dry_run: bool,
+    /// An earlier key of the audit, to verify the chain with beside the configured one. May be given more than once.
+    #[arg(long, value_name = "FILE")]
+    key_file: Vec<PathBuf>,
 }
 
 impl StoreArgs {
@@ -43,8 +64,63 @@ impl StoreArgs {
         match self.command {
             StoreCommand::Migrate => migrate(&config, &place, terminal).await,
             StoreCommand::Check => check(&config, &place, terminal).await,
+            StoreCommand::Import(args) => args.run(&config, &place, terminal).await,
         }
     }
+}
+
+impl ImportArgs {
+    async fn run(self, config: &Config, place: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+        let keys = self.key_file.iter().map(|path| audit::key(path));
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        let mut export = Export::open(&self.data_dir).map_err(|error| Failure::Usage(with_causes(&error)))?;
+        let imported = match self.dry_run {
+            true => store::look(config, &mut export).await,
+            false => store::import(config, &mut export, keys).await,
+        };
+        let imported = imported.map_err(|error| unusable(place, &error))?;
+        tell(&imported, place, &self.data_dir, self.dry_run, terminal)?;
+        Ok(Exit::Completed)
+    }
+}
+
+/// Says what was brought, or would be.
+fn tell(imported: &Imported, place: &str, data_dir: &Path, is_tried: bool, terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        let brought = serde_json::to_value(imported).map_err(Failure::Json)?;
+        let record = json!({ "database": place, "data_dir": data_dir, "dry_run": is_tried, "brought": brought });
+        return terminal.record(&record);
+    }
+    let Imported {
+        counts,
+        output_bytes,
+        outputs_without_file,
+        lost,
+        waiting,
+        head,
+    } = imported;
+    let what = if is_tried { "would be brought" } else { "brought" };
+    terminal.line(&format!("{place}: {what} from {}", data_dir.display()))?;
+    terminal.line(&format!(
+        "calls     {}, with {} events and {} changes of files; {lost} had not ended and are lost, {waiting} wait for a person",
+        counts.calls, counts.events, counts.changes
+    ))?;
+    terminal.line(&format!("prompts   {}", counts.prompts))?;
+    terminal.line(&format!("grants    {}", counts.grants))?;
+    terminal.line(&format!("sessions  {} facts", counts.facts))?;
+    terminal.line(&format!(
+        "outputs   {}, of {output_bytes} bytes; {outputs_without_file} more have no file any more",
+        counts.outputs
+    ))?;
+    terminal.line(&format!("journal   {} events", counts.journal))?;
+    let end = head
+        .as_ref()
+        .map(|head| format!(", to {} {}", head.sequence, head.hash));
+    terminal.line(&format!(
+        "audit     {} records{}",
+        counts.audit,
+        end.unwrap_or_default()
+    ))
 }
 
 async fn migrate(config: &Config, place: &str, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -13,12 +13,14 @@ use tokio::time::{Instant, sleep};
 use toolgate_config::Config;
 use toolgate_config::service::{MigrateWhen, StoreAddress};
 use toolgate_model::InstanceId;
-pub use toolgate_postgres::SchemaState;
+use toolgate_model::audit_key::Key;
+pub use toolgate_postgres::{Imported, SchemaState};
 use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_server::app::outgoing;
 use toolgate_store::StoreError;
 use toolgate_store::audit::Recorder;
 use toolgate_store::ledger::Ledger;
+use toolgate_store::local::export::Export;
 
 /// How long a gateway that starts waits for its database.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -103,6 +105,22 @@ pub async fn try_out(config: &Config) -> anyhow::Result<()> {
     let store = PostgresStore::open(options(config)?, instance).await?;
     toolgate_store::Upkeep::check(&store).await?;
     Ok(toolgate_store::Upkeep::close(&store).await?)
+}
+
+/// Brings all that a data directory has into the database, which must be empty; earlier keys of the audit help to verify it.
+///
+/// # Errors
+/// The database is not empty, is used, or cannot be used; the audit cannot go on there. It is as it was then.
+pub async fn import(config: &Config, export: &mut Export, keys: Vec<Key>) -> anyhow::Result<Imported> {
+    Ok(toolgate_postgres::import(&options(config)?, export, keys).await?)
+}
+
+/// Says what [`import`] would bring. Changes nothing.
+///
+/// # Errors
+/// As [`import`], as far as that can be told before.
+pub async fn look(config: &Config, export: &mut Export) -> anyhow::Result<Imported> {
+    Ok(toolgate_postgres::look(&options(config)?, export).await?)
 }
 
 fn options(config: &Config) -> anyhow::Result<PostgresOptions> {

@@ -69,14 +69,14 @@ fn version(row: &Row, first: usize) -> Option<FileVersion> {
 
 /// One side of all changes, by columns.
 #[derive(Default)]
-struct Side<'c> {
-    digests: Vec<Option<&'c str>>,
-    bytes: Vec<Option<i64>>,
-    modes: Vec<Option<i64>>,
+pub(crate) struct Side<'c> {
+    pub(crate) digests: Vec<Option<&'c str>>,
+    pub(crate) bytes: Vec<Option<i64>>,
+    pub(crate) modes: Vec<Option<i64>>,
 }
 
 impl<'c> Side<'c> {
-    fn of(versions: impl Iterator<Item = Option<&'c FileVersion>>) -> Self {
+    pub(crate) fn of(versions: impl Iterator<Item = Option<&'c FileVersion>>) -> Self {
         let mut side = Self::default();
         for version in versions {
             side.digests.push(version.map(|version| version.sha256.as_str()));

@@ -21,7 +21,8 @@
 //!   how others may put it there;
 //! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `outputs_for`: their outputs; `reaper`: what
 //!   the dead among them left;
-//! - `query`, `retention`: listings by pages, and how old calls go.
+//! - `query`, `retention`: listings by pages, and how old calls go;
+//! - `import` with `import_rows` and `import_check`: the history of a data directory, brought into an empty database.
 
 mod adoption;
 mod approvers;
@@ -39,6 +40,9 @@ mod facts;
 mod fence;
 mod grants;
 mod holds;
+mod import;
+mod import_check;
+mod import_rows;
 mod instances;
 mod journal;
 mod ledger;
@@ -65,6 +69,7 @@ mod workspaces;
 
 pub use self::bucket::{Bucket, BucketKeys, BucketOptions};
 pub use self::changes::MAX_BLOB_BYTES;
+pub use self::import::{Imported, import, look};
 pub use self::options::PostgresOptions;
 pub use self::schema::{SchemaState, check, migrate};
 pub use self::store::PostgresStore;

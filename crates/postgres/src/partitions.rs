@@ -107,26 +107,28 @@ impl Days {
 
 async fn make(db: &Database, day: i64) -> Result<(), StoreError> {
     let mut session = db.begin("make room for the calls of a day").await?;
-    let made = async {
-        session.batch("SELECT pg_advisory_xact_lock(74, 2)").await?;
-        let calls = name("calls", day);
-        let row = session.row("SELECT to_regclass($1) IS NULL", values![calls]).await?;
-        if !row.is_some_and(|row| row.get(0)) {
-            return Ok(());
-        }
-        // `PARTITION OF` would lock the table for everybody; to attach one does not.
-        for table in TABLES {
-            let part = name(table, day);
-            let sql = format!(
-                "CREATE TABLE {part} (LIKE {table} INCLUDING ALL) WITH (fillfactor = 85);
-                 ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES IN ({day})"
-            );
-            session.batch(&sql).await?;
-        }
-        Ok(())
-    }
-    .await;
+    let made = make_in(&mut session, day).await;
     session.end(made).await
+}
+
+/// Makes the partitions of a day within a transaction, unless they are there.
+pub(crate) async fn make_in(session: &mut Session, day: i64) -> Result<(), StoreError> {
+    session.batch("SELECT pg_advisory_xact_lock(74, 2)").await?;
+    let calls = name("calls", day);
+    let row = session.row("SELECT to_regclass($1) IS NULL", values![calls]).await?;
+    if !row.is_some_and(|row| row.get(0)) {
+        return Ok(());
+    }
+    // `PARTITION OF` would lock the table for everybody; to attach one does not.
+    for table in TABLES {
+        let part = name(table, day);
+        let sql = format!(
+            "CREATE TABLE {part} (LIKE {table} INCLUDING ALL) WITH (fillfactor = 85);
+             ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES IN ({day})"
+        );
+        session.batch(&sql).await?;
+    }
+    Ok(())
 }
 
 /// The day and the number of a call.

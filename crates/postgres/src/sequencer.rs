@@ -67,6 +67,22 @@ impl Sequencer {
         })
     }
 
+    /// Makes one for a chain that is there.
+    pub(crate) fn of(recorder: Recorder) -> Self {
+        Self {
+            recorder,
+            last: watch::Sender::new(0),
+            asked: AtomicU64::new(0),
+            served: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Sequences within a transaction all that is in the outbox.
+    pub(crate) async fn drain(&self, session: &mut Session) -> Result<(), StoreError> {
+        while let (Turn::Some(_), _) = self.batch(session, " FOR UPDATE").await? {}
+        Ok(())
+    }
+
     /// Tells the listeners of an event that is stored.
     pub(crate) fn reached(&self, number: u64) {
         self.last.send_if_modified(|last| {

@@ -26,6 +26,7 @@ typed! {
     &str => TEXT,
     String => TEXT,
     &[u8] => BYTEA,
+    Vec<bool> => BOOL_ARRAY,
     Vec<i64> => INT8_ARRAY,
     Vec<Option<i64>> => INT8_ARRAY,
     Vec<String> => TEXT_ARRAY,

@@ -25,7 +25,7 @@
 //!     trait;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
-//!   - `volume`: the files of a run that has no database;
+//!   - `volume`: the files of a run that has no database; `export`: all that a data directory has, for another store;
 //!   - `quota`, `query`, `error`: how much of the disk may be taken, listings by pages, and how failures are reported.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with

@@ -14,6 +14,7 @@ mod fixture;
 mod hanging;
 mod heard;
 mod holding;
+mod importing;
 mod leases;
 mod migrations;
 mod proxy;

@@ -69,7 +69,8 @@ fn changes(db: &Connection, call: &CallId) -> Result<Vec<FileChange>, StoreError
     .doing(db, "read the changes of a call")
 }
 
-fn change(row: &Row<'_>) -> rusqlite::Result<FileChange> {
+/// Reads what a call changed in a file, from the first eight columns.
+pub(super) fn change(row: &Row<'_>) -> rusqlite::Result<FileChange> {
     let path = |index: usize| row.get(index).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
     Ok(FileChange {
         path: path(0)?,

@@ -109,6 +109,11 @@ impl Instances {
         self.all().iter().any(|(instance, _)| !self.is_alive(instance))
     }
 
+    /// Says whether any run lives.
+    pub(super) fn has_living(&self) -> bool {
+        self.all().iter().any(|(instance, _)| self.is_alive(instance))
+    }
+
     /// Removes the lock files of dead runs. Only under [`Self::lock_folder`].
     pub(super) fn tidy(&self) {
         for (instance, path) in self.all() {

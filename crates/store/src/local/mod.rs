@@ -22,6 +22,7 @@ mod changes;
 mod checkpoint;
 mod claim;
 mod error;
+pub mod export;
 mod facts;
 mod folders;
 mod follower;

@@ -73,6 +73,26 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
+/// Refuses a database whose tables are not those of this release: for those who only read.
+pub(super) fn expect_newest(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let what = format!("read the database {}", path.display());
+    let version: i64 = db
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .doing(db, "look at the version of the tables")?;
+    let newest = limit(MIGRATIONS.len());
+    match version.cmp(&newest) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Less => Err(failed(
+            what,
+            "an earlier release wrote it: start `toolgate serve` of this release on it once, and stop it again",
+        )),
+        std::cmp::Ordering::Greater => Err(failed(
+            what,
+            format!("a newer release wrote it: its tables are version {version}, this one knows {newest}"),
+        )),
+    }
+}
+
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let db = Connection::open_with_flags(path, flags)
         .map_err(|error| failed(format!("open the database {}", path.display()), error))?;
