@@ -14,14 +14,13 @@ use toolgate_contract::cluster::ledger_service_server::{LedgerService, LedgerSer
 use toolgate_contract::cluster::*;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_PIECE_BYTES};
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, SessionKey,
-    Timestamp, WorkspaceSet,
+    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, Timestamp,
+    WorkspaceSet,
 };
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
-    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PageRequest, PromptFilter, SessionFilter,
-    StoreError,
+    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter,
 };
 
 use crate::ledger_access::{self, Caller, Workers};

@@ -17,7 +17,7 @@ use crate::gateway::{LIMITED, Running, WORKER, options};
 use crate::postgres::{database, server};
 use crate::proxy::Line;
 use crate::s3::{Door, S3};
-use crate::store::record;
+use crate::store::{create, record};
 
 const MIB: u64 = 1 << 20;
 
@@ -82,6 +82,8 @@ impl Scene {
         options.workspaces = vec!["main".to_owned()];
         options.lease = Some(Duration::from_secs(60));
         let worker = LedgerStore::open(options).await.unwrap();
+        // While a call runs, the lease is renewed.
+        create(&worker, record("call", &run)).await;
         Self {
             s3,
             door,
@@ -201,6 +203,7 @@ async fn without_a_bucket_all_is_appended() {
     let mut options = options(&[gateway.address()], &run, folder.path(), WORKER);
     options.workspaces = vec!["main".to_owned()];
     let worker = LedgerStore::open(options).await.unwrap();
+    create(&worker, record("call", &run)).await;
     let owner = OutputOwner::from(&record("call", &run));
     let mut writer = worker.create_output(owner).await.unwrap();
     let id = writer.id().clone();
@@ -254,7 +257,7 @@ async fn a_worker_puts_parts_of_its_own_outputs_only() {
         sha256: sha256.clone(),
         object: object.to_owned(),
     };
-    let is = |answer: Result<(), Status>, reason: &str, code: Code| {
+    let refused = |answer: Result<(), Status>, reason: &str, code: Code| {
         let status = answer.unwrap_err();
         assert_eq!(status.code(), code, "{status:?}");
         let found = status.metadata().get(wire::REASON).map(|found| found.to_str().unwrap());
@@ -265,22 +268,22 @@ async fn a_worker_puts_parts_of_its_own_outputs_only() {
     let answer = client.presign_part(shown(WORKER, presign(&main, FIRST_PART))).await;
     let upload = answer.unwrap().into_inner().upload.unwrap();
     let answer = client.presign_part(shown(LIMITED, presign(&other, FIRST_PART))).await;
-    is(empty(answer), "conflict", Code::Aborted);
+    refused(empty(answer), "conflict", Code::Aborted);
     let answer = client.presign_part(shown(LIMITED, presign(&main, FIRST_PART))).await;
-    is(empty(answer), "", Code::PermissionDenied);
+    refused(empty(answer), "", Code::PermissionDenied);
     let answer = client.presign_part(shown(WORKER, presign(&main, 0))).await;
-    is(empty(answer), "conflict", Code::Aborted);
+    refused(empty(answer), "conflict", Code::Aborted);
     let late = Holding {
         epoch: 2,
         ..main.clone()
     };
     let answer = client.presign_part(shown(WORKER, presign(&late, FIRST_PART))).await;
-    is(empty(answer), "fenced", Code::FailedPrecondition);
+    refused(empty(answer), "fenced", Code::FailedPrecondition);
     // Nothing was put, so nothing is recorded, whoever says so.
     let answer = client.record_part(shown(WORKER, record(&main, &upload.object))).await;
-    is(answer.map(drop), "conflict", Code::Aborted);
+    refused(answer.map(drop), "conflict", Code::Aborted);
     let answer = client.record_part(shown(LIMITED, record(&main, &upload.object))).await;
-    is(answer.map(drop), "", Code::PermissionDenied);
+    refused(answer.map(drop), "", Code::PermissionDenied);
     assert_eq!(scene.objects(), 0);
     writer.finish().await.unwrap();
     scene.end().await;
