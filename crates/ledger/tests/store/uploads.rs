@@ -80,7 +80,6 @@ impl Scene {
         let (folder, run) = (tempfile::tempdir().unwrap(), InstanceId::generate());
         let mut options = options(&[line.address()], &run, folder.path(), WORKER);
         options.workspaces = vec!["main".to_owned()];
-        options.lease = Some(Duration::from_secs(60));
         let worker = LedgerStore::open(options).await.unwrap();
         // While a call runs, the lease is renewed.
         create(&worker, record("call", &run)).await;
