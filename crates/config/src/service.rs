@@ -10,6 +10,7 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::read;
 
+mod bucket;
 mod cluster;
 mod keys;
 mod kinds;
@@ -22,6 +23,7 @@ mod secrets;
 mod telemetry;
 mod values;
 
+pub use bucket::BucketKeys;
 pub use cluster::worker_name;
 pub use keys::*;
 pub use kinds::{MAX_COUNT, Shape};

@@ -7,8 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use toolgate_contract::cluster::follow_response::Message as Told;
@@ -16,17 +14,17 @@ use toolgate_contract::cluster::ledger_service_server::{LedgerService, LedgerSer
 use toolgate_contract::cluster::*;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_PIECE_BYTES};
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, SessionKey,
-    Timestamp, WorkspaceSet,
+    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, Timestamp,
+    WorkspaceSet,
 };
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
-    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PageRequest, PromptFilter, SessionFilter,
-    StoreError,
+    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter,
 };
 
 use crate::ledger_access::{self, Caller, Workers};
+use crate::ledger_messages::*;
 use crate::ledger_tasks::{self, Followers, Renewals};
 
 /// Bytes of a page of events, beyond its first one.
@@ -51,50 +49,6 @@ pub(crate) struct LedgerDoor {
     renewals: Arc<Renewals>,
     followers: Arc<Followers>,
     closing: CancellationToken,
-}
-
-/// Says why the store refused; what only operators are to know goes to the log.
-fn refused(error: StoreError) -> Status {
-    if let StoreError::Failed { context, .. } = &error {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            context,
-            "the store failed for a worker"
-        );
-    }
-    wire::refusal(&error)
-}
-
-fn read<T: DeserializeOwned>(field: &str, json: &[u8]) -> Result<T, Status> {
-    serde_json::from_slice(json).map_err(|error| status::bad_field(field, format!("it cannot be read: {error}")))
-}
-
-fn read_optional<T: DeserializeOwned>(field: &str, json: &[u8]) -> Result<Option<T>, Status> {
-    match json.is_empty() {
-        true => Ok(None),
-        false => read(field, json).map(Some),
-    }
-}
-
-fn write<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Status> {
-    wire::json("an answer", value).map_err(refused)
-}
-
-fn write_optional<T: Serialize>(value: Option<&T>) -> Result<Vec<u8>, Status> {
-    wire::optional("an answer", value).map_err(refused)
-}
-
-fn page(page: Option<Page>) -> Result<PageRequest, Status> {
-    let page = page.ok_or_else(|| status::bad_field("page", "expected one"))?;
-    Ok(wire::of_page(page))
-}
-
-fn count(number: u32, most: usize) -> usize {
-    usize::try_from(number).unwrap_or(most).min(most)
-}
-
-fn missing(what: &str, id: &str) -> Status {
-    wire::refusal(&StoreError::NotFound(format!("{what} {id}")))
 }
 
 impl LedgerDoor {
@@ -532,6 +486,24 @@ impl LedgerService for LedgerDoor {
         Ok(Response::new(AppendOutputResponse {}))
     }
 
+    async fn presign_part(&self, request: Request<PresignPartRequest>) -> Answer<PresignPartResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let (id, part) = part(asked.id, asked.start, asked.sha256);
+        let presigned = self.ledger.presign_part(&hold, &id, &part).await;
+        let upload = presigned.map_err(refused)?.map(wire::part_upload);
+        Ok(Response::new(PresignPartResponse { upload }))
+    }
+
+    async fn record_part(&self, request: Request<RecordPartRequest>) -> Answer<RecordPartResponse> {
+        let (caller, asked) = self.workers.enter(request)?;
+        let hold = caller.hold(asked.holding)?;
+        let (id, part) = part(asked.id, asked.start, asked.sha256);
+        let recorded = self.ledger.record_part(&hold, &id, &part, &asked.object).await;
+        recorded.map_err(refused)?;
+        Ok(Response::new(RecordPartResponse {}))
+    }
+
     async fn finish_output(&self, request: Request<FinishOutputRequest>) -> Answer<FinishOutputResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
@@ -607,12 +579,5 @@ impl LedgerService for LedgerDoor {
             Some((Ok(said), (changes, reads, closing, false)))
         });
         Ok(Response::new(Box::pin(stream)))
-    }
-}
-
-fn session(workspace: String, session: String) -> SessionKey {
-    SessionKey {
-        workspace,
-        session: SessionId::new(session),
     }
 }

@@ -14,8 +14,8 @@ use toolgate_config::Config;
 use toolgate_config::service::{MigrateWhen, StoreAddress};
 use toolgate_model::InstanceId;
 use toolgate_model::audit_key::Key;
+use toolgate_postgres::{Bucket, BucketKeys, BucketOptions, PostgresOptions, PostgresStore};
 pub use toolgate_postgres::{Imported, SchemaState};
-use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_server::app::outgoing;
 use toolgate_store::StoreError;
 use toolgate_store::audit::Recorder;
@@ -135,8 +135,30 @@ fn options(config: &Config) -> anyhow::Result<PostgresOptions> {
             key: config.audit.key().cloned(),
             redactor: config.redact.0.clone(),
         },
+        bucket: bucket(config)?,
         ..PostgresOptions::new(address.reveal())
     })
+}
+
+/// Returns the bucket of outputs, if there is one. It is not asked for anything: a gateway starts without it.
+fn bucket(config: &Config) -> anyhow::Result<Option<Bucket>> {
+    let cluster = &config.cluster;
+    let Some(address) = &cluster.outputs else {
+        return Ok(None);
+    };
+    let options = BucketOptions::of_address(address).context("cluster.outputs names no bucket")?;
+    let keys = cluster.outputs_keys_file.as_ref().map(|(_, keys)| BucketKeys {
+        id: keys.id.clone(),
+        secret: keys.secret.clone(),
+    });
+    let bucket = Bucket::new(BucketOptions {
+        region: cluster.outputs_region.clone().unwrap_or_default(),
+        endpoint: cluster.outputs_endpoint.clone().unwrap_or_default(),
+        path_style: cluster.outputs_path_style,
+        keys,
+        ..options
+    });
+    Ok(Some(bucket.context("cluster.outputs")?))
 }
 
 /// Says whether the line to a database is encrypted: on this machine only if that is asked for, elsewhere unless it is not wanted.

@@ -10,7 +10,7 @@
 //! - `gateways`: the gateways, and what is tried again;
 //! - `holds`: which workspaces this run has, and for how long;
 //! - `notes`: what is stored without anybody waiting for it;
-//! - `uploads`: outputs on their way; `follow`: hears of changes; `places`: where prompts and grants are;
+//! - `parts`, `uploads`: outputs on their way, their full parts straight to a bucket; `follow`: hears of changes; `places`: where prompts and grants are;
 //! - `store`: one run's store, and its tasks;
 //! - `calls`, `prompts`, `records`, `outputs`, `changes`, `kept`: the traits of a store.
 
@@ -25,6 +25,7 @@ mod kept;
 mod notes;
 mod options;
 mod outputs;
+mod parts;
 mod places;
 mod prompts;
 mod records;

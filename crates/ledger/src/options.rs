@@ -9,6 +9,7 @@ use tonic::codegen::http::HeaderValue;
 use tonic::transport::Endpoint;
 use toolgate_model::InstanceId;
 use toolgate_store::local::QuotaLimits;
+use toolgate_web::{Network, Settings};
 
 /// Reads what says who the worker is, as the value of `authorization`. It may block for a moment, and is asked anew for each request,
 /// because what it reads may have been exchanged.
@@ -44,6 +45,8 @@ pub struct LedgerOptions {
     pub lease: Option<Duration>,
     /// How long to wait for a workspace that another run has.
     pub patience: Duration,
+    /// The way to the bucket that gateways name.
+    pub network: Network,
 }
 
 /// Twice as long as the usual lease of a run that has died.
@@ -62,6 +65,7 @@ impl LedgerOptions {
             limits: QuotaLimits::UNLIMITED,
             lease: None,
             patience: PATIENCE,
+            network: Network::new(Settings::default()),
         }
     }
 }

@@ -64,6 +64,8 @@ rpcs! {
     "ListChanges": ListChangesRequest -> ListChangesResponse;
     "BeginOutput": BeginOutputRequest -> BeginOutputResponse;
     "AppendOutput": AppendOutputRequest -> AppendOutputResponse;
+    "PresignPart": PresignPartRequest -> PresignPartResponse;
+    "RecordPart": RecordPartRequest -> RecordPartResponse;
     "FinishOutput": FinishOutputRequest -> FinishOutputResponse;
     "GetOutput": GetOutputRequest -> GetOutputResponse;
     "ReadOutput": ReadOutputRequest -> ReadOutputResponse;

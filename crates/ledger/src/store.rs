@@ -19,6 +19,7 @@ use crate::holds::Holds;
 use crate::kept::Kept;
 use crate::notes::Notes;
 use crate::options::LedgerOptions;
+use crate::parts::Parts;
 use crate::places::Places;
 use crate::uploads::{Uploads, blocking};
 
@@ -67,7 +68,7 @@ impl LedgerStore {
             holds.bind(&workspaces, options.patience).await?;
         }
         let store = Self {
-            uploads: Arc::new(Uploads::new(volume, Arc::clone(&holds))),
+            uploads: Arc::new(Uploads::new(volume, Arc::clone(&holds), Parts::new(options.network))),
             notes: Arc::default(),
             kept,
             places: Places::default(),

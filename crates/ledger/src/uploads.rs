@@ -1,6 +1,7 @@
-//! Outputs on their way to a gateway: each is a file first, and a task sends on what the file has.
+//! Outputs on their way to a gateway: each is a file first, and a task sends on what the file has. Where there is a bucket and an output
+//! grows fast, its full parts go there; the rest is appended through the gateway.
 //!
-//! *Invariant:* nothing of an output is held in memory but the piece that is being sent. While no gateway is reached the bytes stay in
+//! *Invariant:* nothing of an output is held in memory but the piece or the part that is being sent. While no gateway is reached the bytes stay in
 //! the file and are sent later; an output is among the live ones until the gateway has all of it.
 
 use std::collections::HashMap;
@@ -16,10 +17,12 @@ use tokio_util::task::TaskTracker;
 use toolgate_contract::cluster::{AppendOutputRequest, BeginOutputRequest, FinishOutputRequest};
 use toolgate_model::OutputId;
 use toolgate_store::codec::{again, failed};
+use toolgate_store::ledger::{Hold, PART_BYTES};
 use toolgate_store::local::{OutputFile, Volume};
 use toolgate_store::{OutputInfo, OutputOwner, StoreError};
 
 use crate::holds::Holds;
+use crate::parts::{self, Parts};
 use crate::rpc::Rpc;
 use crate::wire::{self, MAX_PIECE_BYTES};
 
@@ -99,15 +102,17 @@ impl Upload {
 pub(crate) struct Uploads {
     pub(crate) volume: Arc<Volume>,
     holds: Arc<Holds>,
+    parts: Parts,
     live: Mutex<HashMap<OutputId, Arc<Upload>>>,
     tasks: TaskTracker,
 }
 
 impl Uploads {
-    pub(crate) fn new(volume: Arc<Volume>, holds: Arc<Holds>) -> Self {
+    pub(crate) fn new(volume: Arc<Volume>, holds: Arc<Holds>, parts: Parts) -> Self {
         Self {
             volume,
             holds,
+            parts,
             live: Mutex::default(),
             tasks: TaskTracker::new(),
         }
@@ -168,7 +173,7 @@ impl Uploads {
         self.tasks.wait().await;
     }
 
-    async fn send_all(&self, upload: &Upload) -> Result<OutputInfo, StoreError> {
+    async fn send_all(&self, upload: &Arc<Upload>) -> Result<OutputInfo, StoreError> {
         let file = &upload.file;
         let hold = self.holds.of(&file.owner().workspace).await?;
         let holding = Some(wire::holding(&hold));
@@ -182,12 +187,24 @@ impl Uploads {
         })
         .await?;
         upload.tell(Progress::Begun);
-        let mut sent = 0;
+        let (mut sent, mut has_bucket) = (0, true);
         loop {
             // Asked for first: what was written before the end is seen below.
             let ended = upload.ended.load(Ordering::Acquire);
-            if sent < file.bytes() {
-                let piece = self.piece(upload, sent).await?;
+            let bytes = file.bytes();
+            if has_bucket && let Some(start) = parts::due(sent, bytes).filter(|_| !self.parts.rest()) {
+                match self.put(upload, &hold, start).await {
+                    Ok(true) => {
+                        sent = start + PART_BYTES;
+                        continue;
+                    }
+                    Ok(false) => has_bucket = false,
+                    // What is wrong with more than the bucket is met again below.
+                    Err(error) => tracing::debug!(%error, output = %file.id(), start, "a part is appended"),
+                }
+            }
+            if sent < bytes {
+                let piece = piece(upload, sent).await?;
                 let length = piece.len() as u64;
                 self.send(AppendOutputRequest {
                     holding: holding.clone(),
@@ -215,20 +232,15 @@ impl Uploads {
         wire::of_json("an output", &answer.info)
     }
 
-    async fn piece(&self, upload: &Upload, offset: u64) -> Result<Bytes, StoreError> {
-        let Some(upload) = self.get(upload.file.id()) else {
-            return Err(failed("send an output", "it is not known any more"));
-        };
-        let read = move || upload.file.read(offset, MAX_PIECE_BYTES);
-        let piece = blocking(read).await?;
-        match piece.is_empty() {
-            // Whoever can write to the folder may have cut it off.
-            true => Err(failed(
-                "send an output",
-                "its file is shorter than what was written to it",
-            )),
-            false => Ok(piece),
-        }
+    /// Puts a part where outputs are kept; false if there is no such place.
+    async fn put(&self, upload: &Arc<Upload>, hold: &Hold, start: u64) -> Result<bool, StoreError> {
+        let of_file = Arc::clone(upload);
+        let read = blocking(move || of_file.file.read(start, PART_BYTES as usize));
+        let part = (&wire::holding(hold), upload.file.id(), start);
+        let put = self.parts.put(&self.holds, part, read);
+        let stopped = &self.holds.gateways.stopped;
+        let gone = || Err(StoreError::Unavailable("this run has to stop".to_owned()));
+        stopped.run_until_cancelled(put).await.unwrap_or_else(gone)
     }
 
     /// Sends until a gateway has answered, or until this run has to stop.
@@ -246,6 +258,21 @@ impl Uploads {
                 other => return other,
             }
         }
+    }
+}
+
+/// Reads what is to be appended from a place on.
+async fn piece(upload: &Arc<Upload>, offset: u64) -> Result<Bytes, StoreError> {
+    let upload = Arc::clone(upload);
+    let read = move || upload.file.read(offset, parts::room(offset, MAX_PIECE_BYTES));
+    let piece = blocking(read).await?;
+    match piece.is_empty() {
+        // Whoever can write to the folder may have cut it off.
+        true => Err(failed(
+            "send an output",
+            "its file is shorter than what was written to it",
+        )),
+        false => Ok(piece),
     }
 }
 

@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use tonic::codegen::http::HeaderMap;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
-use toolgate_contract::cluster::{Change, Holding, Page as WantedPage, Version};
+use toolgate_contract::cluster::{Change, Holding, Page as WantedPage, PartHeader, PartUpload, Version};
 use toolgate_model::{FileChange, FileVersion, InstanceId};
 use toolgate_store::codec::failed;
-use toolgate_store::ledger::Hold;
+use toolgate_store::ledger::{Hold, Upload};
 use toolgate_store::{PageRequest, StoreError};
 
 /// The entry beside a status that says why a store refused.
@@ -65,6 +65,17 @@ pub fn of_optional<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<Optio
     match json.is_empty() {
         true => Ok(None),
         false => of_json(what, json).map(Some),
+    }
+}
+
+/// Writes how to put a part of an output.
+pub fn part_upload(upload: Upload) -> PartUpload {
+    let headers = upload.headers.into_iter();
+    PartUpload {
+        object: upload.object,
+        url: upload.url,
+        headers: headers.map(|(name, value)| PartHeader { name, value }).collect(),
+        expires_in_millis: u64::try_from(upload.expires_in.as_millis()).unwrap_or(u64::MAX),
     }
 }
 

@@ -148,14 +148,15 @@ impl ClusterConfig {
 }
 
 /// Says whether an address is that of a server, without a path and a user.
-fn is_server(address: &str) -> bool {
+pub(super) fn is_server(address: &str) -> bool {
     Url::parse(address).is_ok_and(|url| {
         let is_web = matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
         is_web && url.query().is_none() && url.fragment().is_none() && url.username().is_empty()
     })
 }
 
-fn is_local(address: &str) -> bool {
+/// Says whether a server is on this machine.
+pub(super) fn is_local(address: &str) -> bool {
     let url = Url::parse(address).ok();
     let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -497,6 +498,17 @@ mod tests {
                 "{expected:?} is not in {error:?}"
             );
         };
+        let bucket = "cluster.outputs = \"s3://outputs/a\"\ncluster.outputs_path_style = true\n";
+        let config = load(&format!("{good}{bucket}")).unwrap();
+        assert_eq!(config.cluster.outputs.as_deref(), Some("s3://outputs/a"));
+        check(
+            &format!("{good}cluster.outputs_region = \"eu\""),
+            "set cluster.outputs to",
+        );
+        check(
+            &format!("{GATEWAY}auth.workers = [\"token:a\"]\n{bucket}"),
+            "with a database",
+        );
         check(&good.replace("auth.workers = [\"token:a\"]", ""), "needs workers");
         check(
             &good.replace("postgres://u", "mysql://u"),

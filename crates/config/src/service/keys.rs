@@ -16,6 +16,7 @@ use toolgate_model::audit_key::Key as AuditKey;
 use toolgate_permission::Unattended;
 use toolgate_web::{Allowed, Proxy, Url};
 
+use super::bucket::{self, BucketKeys};
 use super::cluster;
 use super::kinds::*;
 use super::layers::{Key, Layers};
@@ -408,6 +409,18 @@ keys! { |layers|
         /// On a gateway with a store: whether the tables are brought up to date when it starts, `start`, or only by
         /// `toolgate store migrate`, `never`.
         migrate: MigrateWhen = word(MigrateWhen::WORDS), MigrateWhen::Never;
+        /// On a gateway with a store: the bucket that keeps what is long of outputs, in anything that speaks S3, as
+        /// `s3://BUCKET/PREFIX`. Without it, all of them is in the database. Once it was used it stays needed.
+        outputs: Option<String> = text(bucket::address).optional(), None;
+        /// The server of that bucket, `https://HOST:PORT`, or on this machine `http://`; by default Amazon's of the region.
+        outputs_endpoint: Option<String> = text(bucket::endpoint).optional(), None;
+        /// The region of that bucket; by default that of the environment (`AWS_REGION`).
+        outputs_region: Option<String> = text(bucket::region).optional(), None;
+        /// Whether that server has the bucket in its paths, not in its name.
+        outputs_path_style: bool = switch(), false;
+        /// Who uses that bucket: a file with one line `ID:SECRET`, readable by its owner only. By default the environment says, by
+        /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, a web identity, or the role of the machine.
+        outputs_keys_file: Option<(PathBuf, BucketKeys)> = content(secrets::bucket_keys).or_none(), None;
         /// The workers of a gateway, each in its table such as `[cluster.workers.a]` with `address` (`https://`, `http://`
         /// or `unix:/PATH`), who the gateway is there (`token_file`, or `certificate` and `key`), and `ca` and `insecure`
         /// where the line needs them.

@@ -204,6 +204,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         keys.cluster.identity.iter().chain(&keys.cluster.key).cloned().collect(),
         auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
         paths(keys.cluster.store_file.as_slice()),
+        paths(keys.cluster.outputs_keys_file.as_slice()),
         paths(keys.audit.key_file.as_slice()),
         paths(keys.search.key_file.as_slice()),
         paths(&keys.redact.files),

@@ -10,12 +10,25 @@ use super::values::{ClusterRole, StoreAddress};
 use crate::error::ConfigError;
 
 /// What a gateway with a database has.
-const STORE_KEYS: [&str; 5] = [
+const STORE_KEYS: [&str; 10] = [
     "cluster.store",
     "cluster.store_file",
     "cluster.store_ca",
     "cluster.lease",
     "cluster.migrate",
+    "cluster.outputs",
+    "cluster.outputs_endpoint",
+    "cluster.outputs_region",
+    "cluster.outputs_path_style",
+    "cluster.outputs_keys_file",
+];
+
+/// What says more of the bucket of outputs.
+const BUCKET_KEYS: [&str; 4] = [
+    "cluster.outputs_endpoint",
+    "cluster.outputs_region",
+    "cluster.outputs_path_style",
+    "cluster.outputs_keys_file",
 ];
 
 impl ClusterConfig {
@@ -89,7 +102,7 @@ fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) 
         return Err(layers.conflict("cluster.store_file", message));
     }
     let Some(store) = cluster.database() else {
-        for key in ["cluster.store_ca", "cluster.lease", "cluster.migrate"] {
+        for key in STORE_KEYS {
             if layers.has(key) {
                 let message = "this is for a gateway with a database: set cluster.store or cluster.store_file";
                 return Err(layers.conflict(key, message));
@@ -109,6 +122,10 @@ fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) 
         let message = "workers of a gateway with a database register themselves, and keep nothing: leave the table out, set \
                        cluster.role to \"worker\" in the configuration of the worker, and name it in auth.workers";
         return Err(layers.conflict("cluster.workers", message));
+    }
+    for key in BUCKET_KEYS {
+        let message = "this is about a bucket: set cluster.outputs to s3://BUCKET/PREFIX";
+        layers.requires(key, "cluster.outputs", message)?;
     }
     let modes = ["disable", "prefer", "require", "verify-ca", "verify-full"];
     if store.tls_mode().is_some_and(|mode| !modes.contains(&mode)) {

@@ -9,6 +9,7 @@ use std::path::Path;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::{MIN_SECRET_BYTES, Redactor};
 
+use super::bucket::BucketKeys;
 use super::kinds::{Context, Kind, Shape};
 use super::values::{ApiKey, StoreAddress};
 use crate::read;
@@ -73,6 +74,11 @@ pub(super) fn store_address(path: &Path) -> Result<StoreAddress, String> {
         return Err(format!("{path}: others may read or change it: `chmod 600` it"));
     }
     StoreAddress::parse(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Reads who uses a bucket.
+pub(super) fn bucket_keys(path: &Path) -> Result<BucketKeys, String> {
+    BucketKeys::parse(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// An address of a database, of which the secrets are not shown.

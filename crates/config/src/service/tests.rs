@@ -343,6 +343,11 @@ fn every_key_has_a_variable() {
         "cluster.store_ca",
         "cluster.lease",
         "cluster.migrate",
+        "cluster.outputs",
+        "cluster.outputs_endpoint",
+        "cluster.outputs_region",
+        "cluster.outputs_path_style",
+        "cluster.outputs_keys_file",
         "tenants",
     ];
     let settings = || {

@@ -14,7 +14,7 @@ use toolgate_config::{Config, Environment};
 use toolgate_gateway::Gateway;
 use toolgate_ledger::{LedgerOptions, Way};
 use toolgate_model::InstanceId;
-use toolgate_postgres::{PostgresOptions, PostgresStore};
+use toolgate_postgres::{Bucket, PostgresOptions, PostgresStore};
 
 /// The tokens of a worker that may have all workspaces, of one that may have `other` only, and of somebody who is no worker.
 pub(crate) const WORKER: &str = "worker-worker-worker-worker";
@@ -38,8 +38,13 @@ fn put(path: &Path, text: &str) {
 
 /// Opens a store on a database as a gateway does.
 pub(crate) async fn open(database: &str, instance: &InstanceId) -> Arc<PostgresStore> {
+    open_with(database, None, instance).await
+}
+
+async fn open_with(database: &str, bucket: Option<Bucket>, instance: &InstanceId) -> Arc<PostgresStore> {
     let options = PostgresOptions {
         lease: LEASE,
+        bucket,
         ..PostgresOptions::new(database.to_owned())
     };
     Arc::new(PostgresStore::open(options, instance.clone()).await.unwrap())
@@ -48,6 +53,11 @@ pub(crate) async fn open(database: &str, instance: &InstanceId) -> Arc<PostgresS
 impl Running {
     /// Starts a gateway on a database.
     pub(crate) async fn start(database: &str) -> Self {
+        Self::with_bucket(database, None).await
+    }
+
+    /// Starts one that has a bucket, too.
+    pub(crate) async fn with_bucket(database: &str, bucket: Option<Bucket>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let tokens = format!("worker {WORKER} *\nlimited {LIMITED} * other\nperson {PERSON} *\n");
         put(&folder.path().join("tokens"), &tokens);
@@ -57,7 +67,7 @@ impl Running {
         put(&file, text);
         let environment = Environment::new([], folder.path());
         let config = Config::load(Some(&file), RawConfig::default(), &environment).unwrap();
-        let store = open(database, &InstanceId::generate()).await;
+        let store = open_with(database, bucket, &InstanceId::generate()).await;
         let gateway = Gateway::start_with(&config, Some(store.clone())).await.unwrap();
         Self {
             gateway,

@@ -12,6 +12,7 @@ mod gateway;
 mod mixed;
 mod proxy;
 mod refused;
+mod uploads;
 
 #[allow(dead_code)] // the tests of PostgreSQL use more of it
 #[path = "../../../postgres/tests/store/server.rs"]
@@ -20,6 +21,10 @@ mod server;
 #[allow(dead_code)] // the tests of PostgreSQL use more of it
 #[path = "../../../postgres/tests/store/fixture.rs"]
 mod postgres;
+
+#[allow(dead_code)] // the tests of PostgreSQL use more of it
+#[path = "../../../postgres/tests/store/s3.rs"]
+mod s3;
 
 #[path = "../../../../tests/it/store"]
 mod store {

@@ -1,5 +1,8 @@
 //! A line between a worker and a gateway that loses answers, or breaks.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -19,6 +22,7 @@ enum Mode {
 pub(crate) struct Line {
     address: String,
     mode: watch::Sender<(Mode, u64)>,
+    asked: Arc<AtomicU64>,
 }
 
 impl Line {
@@ -27,19 +31,30 @@ impl Line {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = format!("http://{}", listener.local_addr().unwrap());
         let (mode, modes) = watch::channel((Mode::Open, 0));
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
         let target = address.trim_start_matches("http://").to_owned();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if modes.borrow().0 != Mode::Cut {
-                    tokio::spawn(forward(client, target.clone(), modes.clone()));
+                    tokio::spawn(forward(client, target.clone(), modes.clone(), Arc::clone(&count)));
                 }
             }
         });
-        Self { address: own, mode }
+        Self {
+            address: own,
+            mode,
+            asked,
+        }
     }
 
     pub(crate) fn address(&self) -> String {
         self.address.clone()
+    }
+
+    /// Returns how many bytes of requests have gone through.
+    pub(crate) fn bytes_asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Lets no answer through any more.
@@ -60,7 +75,12 @@ impl Line {
     }
 }
 
-async fn forward(mut client: TcpStream, target: String, mut modes: watch::Receiver<(Mode, u64)>) {
+async fn forward(
+    mut client: TcpStream,
+    target: String,
+    mut modes: watch::Receiver<(Mode, u64)>,
+    count: Arc<AtomicU64>,
+) {
     let Ok(mut server) = TcpStream::connect(target).await else {
         return;
     };
@@ -69,6 +89,7 @@ async fn forward(mut client: TcpStream, target: String, mut modes: watch::Receiv
     loop {
         tokio::select! {
             Ok(length @ 1..) = client.read(&mut asked) => {
+                count.fetch_add(length as u64, Ordering::Relaxed);
                 if server.write_all(&asked[..length]).await.is_err() {
                     return;
                 }

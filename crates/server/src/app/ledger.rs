@@ -13,6 +13,7 @@ use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, Way};
 use toolgate_model::InstanceId;
 use toolgate_store::local::QuotaLimits;
 use toolgate_store::{Store, StoreError};
+use toolgate_web::Network;
 
 use super::outgoing;
 use super::registration::pems;
@@ -57,6 +58,7 @@ pub(super) async fn open_ledger(
             keep_outputs: config.retention.outputs,
         },
         patience: PATIENCE,
+        network: Network::new(config.network.clone()),
         ..LedgerOptions::new(gateways, instance, config.data_dir.clone())
     };
     let begun = Instant::now();
