@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ use toolgate_store::{
 };
 
 use crate::ledger_access::{self, Caller, Workers};
+use crate::ledger_limit::InTime;
 use crate::ledger_messages::*;
 use crate::ledger_tasks::{self, Followers, Renewals};
 
@@ -63,8 +65,8 @@ impl LedgerDoor {
     }
 
     /// Returns the service.
-    pub(crate) fn service(&self) -> LedgerServiceServer<Self> {
-        LedgerServiceServer::new(self.clone())
+    pub(crate) fn service(&self) -> LedgerServiceServer<InTime> {
+        LedgerServiceServer::new(InTime(self.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
@@ -74,11 +76,14 @@ impl LedgerDoor {
         ledger_tasks::run(self.ledger, self.followers, stop).await;
     }
 
-    /// Takes note that the connection to a run broke.
-    pub(crate) async fn doubt(&self, run: &str) {
-        if let Err(error) = self.ledger.doubt(&InstanceId::new(run)).await {
-            tracing::warn!(%error, run, "a worker that is not heard of lives until its lease is over");
-        }
+    /// Takes note that the connection to a run broke, which was last heard so long ago; false if the store was not told.
+    pub(crate) async fn doubt(&self, run: &str, silence: Duration) -> bool {
+        let doubted = self.ledger.doubt_after(&InstanceId::new(run), silence).await;
+        doubted
+            .inspect_err(
+                |error| tracing::warn!(%error, run, "a worker that is not heard of may live until its lease is over"),
+            )
+            .is_ok()
     }
 
     /// Reads a holding of a run that is the caller's. A run that this gateway does not know yet shows that it has the workspace.
@@ -119,6 +124,9 @@ impl LedgerService for LedgerDoor {
         Ok(Response::new(match bound.map_err(refused)? {
             Bound::Now(holds) => {
                 self.workers.learn(&caller, &run);
+                if asked.noted > 0 {
+                    self.ledger.has_noted(&run, asked.noted).await.map_err(refused)?;
+                }
                 // Only what was asked for: the caller may not see the rest.
                 let holds = holds.iter().filter(|hold| workspaces.contains(&hold.workspace));
                 BindResponse {
@@ -141,9 +149,18 @@ impl LedgerService for LedgerDoor {
 
     async fn renew_lease(&self, request: Request<RenewLeaseRequest>) -> Answer<RenewLeaseResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = self.own(&caller, asked.holding).await?;
-        let renewed = self.renewals.renew(hold.run).await.map_err(refused)?;
-        Ok(Response::new(RenewLeaseResponse { renewed }))
+        let own = self.own(&caller, asked.holding).await?;
+        let mut holds = Vec::new();
+        for holding in asked.holdings {
+            let hold = caller.hold(Some(holding))?;
+            if hold.run != own.run {
+                return Err(status::bad_field("holdings", "expected those of one run"));
+            }
+            holds.push(hold);
+        }
+        let (renewed, gone) = self.renewals.renew(own.run, holds).await.map_err(refused)?;
+        let gone = gone.iter().map(wire::holding).collect();
+        Ok(Response::new(RenewLeaseResponse { renewed, gone }))
     }
 
     async fn release(&self, request: Request<ReleaseRequest>) -> Answer<ReleaseResponse> {
@@ -433,10 +450,11 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
         let changes = asked.changes.into_iter().map(wire::of_change).collect();
-        let recorded = self
-            .ledger
-            .record_changes_for(&hold, &CallId::new(asked.call), changes)
-            .await;
+        let call = CallId::new(asked.call);
+        let recorded = match asked.before {
+            Some(before) => self.ledger.record_changes_after(&hold, &call, before, changes).await,
+            None => self.ledger.record_changes_for(&hold, &call, changes).await,
+        };
         recorded.map_err(refused)?;
         Ok(Response::new(RecordChangesResponse {}))
     }

@@ -2,9 +2,10 @@
 //!
 //! *Invariant:* a workspace is one worker's. The first one that has it, in the order of their names, keeps it while it says so; what
 //! another one says of a workspace of that name does not count and is reported. A worker that is away keeps its workspaces; but one
-//! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. What a worker may not have does not count.
+//! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. Where there is a store, one that has registered
+//! itself gives way at once to the one that holds the workspace there. What a worker may not have does not count.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,8 +19,10 @@ use toolgate_contract::{
     GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
     ListWorkspacesResponse, WorkspaceInfo,
 };
+use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
+use toolgate_store::ledger::Ledger;
 
 use crate::versions;
 use crate::wire::gone;
@@ -57,15 +60,18 @@ pub(crate) struct Registry {
     asked: tokio::sync::Mutex<Option<Instant>>,
     /// What was reported already: workspaces that are not served of a worker.
     contested: Mutex<BTreeSet<(String, String, String)>>,
+    /// Knows which runs hold workspaces, if there is a store.
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 impl Registry {
-    pub(crate) fn new(workers: Vec<Worker>) -> Self {
+    pub(crate) fn new(workers: Vec<Worker>, ledger: Option<Arc<dyn Ledger>>) -> Self {
         Self {
             workers: watch::Sender::new(workers.into_iter().map(Arc::new).collect()),
             owners: RwLock::default(),
             asked: tokio::sync::Mutex::default(),
             contested: Mutex::default(),
+            ledger,
         }
     }
 
@@ -168,12 +174,40 @@ impl Registry {
         let began = Instant::now();
         join_all(self.workers().iter().map(|worker| learn(worker))).await;
         self.forget();
-        self.share_out();
+        let holders = self.holders().await;
+        self.share_out(&holders);
         *asked = Some(began);
     }
 
-    /// Says whose each workspace is, and of each worker which ones are not.
-    pub(crate) fn share_out(&self) {
+    /// Returns which runs hold those workspaces in the store that several workers have. While it is away nothing is known.
+    async fn holders(&self) -> HashMap<String, InstanceId> {
+        let Some(ledger) = &self.ledger else {
+            return HashMap::new();
+        };
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for worker in self.workers().iter() {
+            let workspaces = worker.facts.read().workspaces.clone();
+            for one in workspaces.iter().filter(|one| worker.may_have(&one.name)) {
+                *counts.entry(one.name.clone()).or_default() += 1;
+            }
+        }
+        let several = counts.into_iter().filter(|(_, count)| *count > 1);
+        let names: Vec<String> = several.map(|(name, _)| name).collect();
+        if names.is_empty() {
+            return HashMap::new();
+        }
+        match timeout(ASK_TIMEOUT, ledger.holders(&names)).await {
+            Ok(Ok(holders)) => holders,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "it cannot be looked who holds workspaces");
+                HashMap::new()
+            }
+            Err(_) => HashMap::new(),
+        }
+    }
+
+    /// Says whose each workspace is, and of each worker which ones are not. Of some it is known which run holds them.
+    fn share_out(&self, holders: &HashMap<String, InstanceId>) {
         let workers = self.workers();
         let facts: Vec<Facts> = workers.iter().map(|worker| worker.facts.read().clone()).collect();
         let has = |at: usize, name: &str| {
@@ -189,6 +223,25 @@ impl Registry {
             let is_over = !workers[at].is_listed() && facts[at].is_away_for(HANDOVER);
             has(at, name) && !(is_over && is_wanted())
         });
+        for (name, run) in holders {
+            let holds = |worker: &Worker| {
+                let registration = worker.registration.read();
+                registration.as_ref().map(|one| one.run == run.as_str())
+            };
+            // One that the configuration lists does not say which run it is.
+            let owner = owners
+                .get(name)
+                .and_then(|owner| workers.iter().find(|one| one.name == *owner));
+            if owner.is_some_and(|owner| holds(owner) != Some(false)) {
+                continue;
+            }
+            let mut all = workers.iter().enumerate();
+            if let Some((_, holder)) =
+                all.find(|(at, worker)| facts[*at].is_there && has(*at, name) && holds(worker) == Some(true))
+            {
+                owners.insert(name.clone(), holder.name.clone());
+            }
+        }
         for (worker, facts) in workers.iter().zip(&facts) {
             let mut not_served = Vec::new();
             let registration = worker.registration.read().clone();
@@ -448,4 +501,71 @@ fn away(facts: &mut Facts, worker: &Worker, why: &str) {
     facts.away = Some((why.into(), since.unwrap_or_else(SystemTime::now)));
     facts.is_there = false;
     facts.was_told = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_config::service::WorkerConfig;
+    use toolgate_model::WorkspaceSet;
+
+    use super::*;
+    use crate::worker::Registration;
+
+    /// A worker that is there and has `main`.
+    fn worker(name: &str, run: &str) -> Worker {
+        let config = WorkerConfig {
+            name: name.to_owned(),
+            address: "http://127.0.0.1:1".to_owned(),
+            token_file: None,
+            certificate: None,
+            key: None,
+            ca: None,
+        };
+        let registration = Registration {
+            principal: "token:worker".to_owned(),
+            may_have: WorkspaceSet::ALL,
+            run: run.to_owned(),
+            said: Arc::new(["main".to_owned()]),
+            seat: Some(1),
+            left: None,
+            draining: false,
+        };
+        let token = "Bearer secret".parse().unwrap();
+        let worker = Worker::registered(config, token, registration, 1 << 20).unwrap();
+        let main = WorkspaceInfo {
+            name: "main".to_owned(),
+            ..WorkspaceInfo::default()
+        };
+        *worker.facts.write() = Facts {
+            is_there: true,
+            workspaces: Arc::new([main]),
+            ..Facts::default()
+        };
+        worker
+    }
+
+    #[tokio::test]
+    async fn who_holds_a_workspace_in_the_store_has_it() {
+        let registry = Registry::new(vec![worker("a", "run-a"), worker("b", "run-b")], None);
+        let owner = || registry.owner("main").map(|worker| worker.name.clone());
+        let held_by = |run: &str| HashMap::from([("main".to_owned(), InstanceId::from(run))]);
+        registry.share_out(&HashMap::new());
+        assert_eq!(owner().as_deref(), Some("a"), "the first one");
+        for (holders, expected) in [
+            (held_by("run-b"), "b"),
+            // Nobody holds it any more, or it is not known who does.
+            (HashMap::new(), "b"),
+            (held_by("run-of-nobody"), "b"),
+            (held_by("run-a"), "a"),
+        ] {
+            registry.share_out(&holders);
+            assert_eq!(owner().as_deref(), Some(expected), "{holders:?}");
+            let not_served = |name: &str| !registry.named(name).unwrap().not_served.read().is_empty();
+            assert_eq!((not_served("a"), not_served("b")), (expected == "b", expected == "a"));
+        }
+        // One that is not there takes nothing.
+        registry.named("b").unwrap().facts.write().is_there = false;
+        registry.share_out(&held_by("run-b"));
+        assert_eq!(owner().as_deref(), Some("a"));
+    }
 }
