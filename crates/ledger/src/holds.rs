@@ -316,6 +316,13 @@ impl Holds {
         self.adopted.lock().extend(epochs);
     }
 
+    /// Says whether something goes on in a workspace that this run has no more.
+    fn is_lost(&self, gone: &Hold) -> bool {
+        let held = self.held.lock().get(&gone.workspace).cloned();
+        // It may have been taken again meanwhile.
+        held.as_ref() == Some(gone) && self.doing.lock().is_at_stake(&gone.workspace)
+    }
+
     /// Returns what this run has: first that in which something goes on, and how much of it that is.
     fn by_need(&self) -> (Vec<Hold>, usize) {
         let places = self.doing.lock().places();
@@ -378,6 +385,7 @@ impl Holds {
             };
             let question = RenewLeaseRequest {
                 holding: Some(wire::holding(hold)),
+                holdings: holds.iter().take(at_work).map(wire::holding).collect(),
             };
             // No longer than until it is time to stop; one gateway that does not answer must not use all of it up.
             let patience = self.lease().saturating_sub(self.gateways.silence());
@@ -388,7 +396,14 @@ impl Holds {
                         .stop("the lease of this run is over, so others may have its workspaces");
                     return;
                 }
-                Ok(_) => {}
+                Ok(answer) => {
+                    let gone = answer.gone.into_iter().map(wire::of_holding);
+                    if let Some(gone) = gone.into_iter().find(|gone| self.is_lost(gone)) {
+                        let why = format!("another run may have the workspace {}", gone.workspace);
+                        self.gateways.stop(&why);
+                        return;
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "the lease could not be renewed; it is tried again"),
             }
         }
