@@ -189,7 +189,10 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = self.own(&caller, asked.holding).await?;
         let renewed = self.renewals.renew(hold.run).await.map_err(refused)?;
-        Ok(Response::new(RenewLeaseResponse { renewed, gone: Vec::new() }))
+        Ok(Response::new(RenewLeaseResponse {
+            renewed,
+            gone: Vec::new(),
+        }))
     }
 
     async fn release(&self, request: Request<ReleaseRequest>) -> Answer<ReleaseResponse> {

@@ -25,7 +25,8 @@ use crate::wire;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What an end says of a call whose maker was told that it could not be stored.
-const GIVEN_UP: &str = "This call was not started, because nobody could say whether it was stored. Nothing was done: it can be repeated.";
+const GIVEN_UP: &str =
+    "This call was not started, because nobody could say whether it was stored. Nothing was done: it can be repeated.";
 
 /// What a doubt is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

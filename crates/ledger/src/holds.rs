@@ -282,8 +282,7 @@ impl Holds {
     /// Takes note that an output is to be sent, and whether a gateway has some of it.
     pub(crate) fn sends(&self, output: &OutputId, workspace: &str, has_begun: bool) {
         self.go_on(|work| {
-            work.outputs
-                .insert(output.clone(), (workspace.to_owned(), has_begun));
+            work.outputs.insert(output.clone(), (workspace.to_owned(), has_begun));
         });
     }
 
@@ -326,8 +325,10 @@ impl Holds {
     /// Returns what this run has: first that in which something goes on, and how much of it that is.
     fn by_need(&self) -> (Vec<Hold>, usize) {
         let places = self.doing.lock().places();
-        let (mut first, rest): (Vec<Hold>, Vec<Hold>) =
-            self.all().into_iter().partition(|hold| places.contains(&hold.workspace));
+        let (mut first, rest): (Vec<Hold>, Vec<Hold>) = self
+            .all()
+            .into_iter()
+            .partition(|hold| places.contains(&hold.workspace));
         let count = first.len();
         first.extend(rest);
         (first, count)

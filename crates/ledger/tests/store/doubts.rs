@@ -9,6 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 use toolgate_ledger::LedgerStore;
 use toolgate_model::{CallId, InstanceId, PromptId, PromptState, Timestamp};
+use toolgate_store::ledger::Ledger as _;
 use toolgate_store::{CallLog as _, Created, Prompts as _, StoreError, Upkeep as _};
 
 use crate::faults::{Place, until};
@@ -56,10 +57,22 @@ impl Door {
     }
 }
 
+/// Keeps a run alive whose answers are lost for longer than its lease.
+fn kept_alive(place: &Place) -> JoinHandle<()> {
+    let (store, run) = (place.gateway.store.clone(), place.run.clone());
+    tokio::spawn(async move {
+        loop {
+            store.renew_leases(std::slice::from_ref(&run)).await.unwrap();
+            tokio::time::sleep(LEASE / 6).await;
+        }
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_never_answered_is_said_again_later() {
     let place = Place::new().await;
     let (store, own) = (place.open(&place.run, LONG).await, &place.gateway.store);
+    let keeper = kept_alive(&place);
     let id = CallId::from("call");
     let mut call = record("call", &place.run);
     let events = grow(&mut call, 1);
@@ -81,6 +94,7 @@ async fn what_was_never_answered_is_said_again_later() {
     assert_eq!(own.get(&id).await.unwrap(), Some(call));
     assert_eq!(own.events(&id, 0, 100).await.unwrap().len(), 5);
     assert!(!store.stopped().is_cancelled());
+    keeper.abort();
     store.close().await.unwrap();
 }
 
@@ -88,6 +102,7 @@ async fn what_was_never_answered_is_said_again_later() {
 async fn what_was_given_up_ends() {
     let place = Place::new().await;
     let (store, own) = (place.open(&place.run, LONG).await, &place.gateway.store);
+    let keeper = kept_alive(&place);
     let mut call = record("call", &place.run);
     let events = grow(&mut call, 1);
     store.create_call(call, events).await.unwrap();
@@ -110,6 +125,7 @@ async fn what_was_given_up_ends() {
     let id = PromptId::from("pmt_1");
     let is_withdrawn = async || own.prompt(&id).await.unwrap().unwrap().state == PromptState::Withdrawn;
     until("the prompt that nobody waits for is withdrawn", is_withdrawn).await;
+    keeper.abort();
     store.close().await.unwrap();
 }
 
