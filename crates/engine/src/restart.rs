@@ -69,6 +69,10 @@ async fn look_after(
     id: &CallId,
     recovered: &mut Recovered,
 ) -> Result<(), StoreError> {
+    if parts.calls.find(id).is_some() {
+        // It runs here.
+        return Ok(());
+    }
     let stored = parts.store.get(id).await?;
     // An attempt that failed may have ended it all the same.
     let Some(orphan) = stored.filter(|record| record.ended.is_none()) else {

@@ -9,6 +9,7 @@ use toolgate_model::{CallEvent, CallId, CallRecord, InstanceId, Timestamp};
 use toolgate_store::ledger::Hold;
 use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
+use crate::doubts::{Doubtful, Key};
 use crate::store::LedgerStore;
 use crate::uploads::blocking;
 use crate::wire;
@@ -30,17 +31,15 @@ fn next(token: String) -> Option<String> {
 impl CallLog for LedgerStore {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
         self.flush().await?;
-        let workspace = &record.origin.workspace;
-        let hold = self.holds.of(workspace).await?;
-        let mut answer = self.holds.gateways.ask(creation(&hold, &record, &events)?).await;
-        if let Err(StoreError::Fenced(_)) = &answer
-            && let Some(hold) = self.holds.bind_again(workspace).await?
-        {
-            // A run that has done nothing for long may have been taken for dead: nothing is lost by that.
-            answer = self.holds.gateways.ask(creation(&hold, &record, &events)?).await;
-        }
-        let answer = self.holds.heed(answer)?;
-        match wire::of_optional("a call", &answer.taken)? {
+        let hold = self.holds.of(&record.origin.workspace).await?;
+        let mut question = creation(&hold, &record, &events)?;
+        // From now on nobody takes it for one that an earlier run has left.
+        let _creates = self.holds.creates(&record.id);
+        question.again = self.doubts.take(&Key::Call(record.id.clone())).await;
+        let doubt = self.doubts.begin(Doubtful::Call(question.clone(), record.clone()));
+        let answer = self.holds.change(question).await;
+        doubt.end(&answer);
+        match wire::of_optional("a call", &answer?.taken)? {
             Some(taken) => Ok(Created::Taken(Box::new(taken))),
             None => {
                 self.holds.note(&record);
@@ -53,13 +52,16 @@ impl CallLog for LedgerStore {
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
         self.flush().await?;
         let hold = self.holds.of(&record.origin.workspace).await?;
+        let again = self.doubts.begin_append(&record.id);
         let question = AppendEventsRequest {
             holding: Some(wire::holding(&hold)),
             record: wire::json("a call", &record)?,
             events: wire::json("events", &events)?,
-            again: false,
+            again,
         };
-        self.holds.change(question).await?;
+        let appended = self.holds.change(question).await;
+        self.doubts.end_append(&record.id, again, &appended);
+        appended?;
         self.holds.note(&record);
         Ok(())
     }
@@ -139,20 +141,19 @@ impl CallLog for LedgerStore {
                 self.holds.run
             )));
         }
-        let mut adopted: Vec<CallRecord> = Vec::new();
-        for hold in self.holds.all() {
+        let (holds, mut adopted) = (self.holds.not_adopted(), Vec::new());
+        for hold in &holds {
             let question = AdoptCallsRequest {
-                holding: Some(wire::holding(&hold)),
+                holding: Some(wire::holding(hold)),
             };
             let answer = self.holds.change(question).await?;
             let records: Vec<CallRecord> = wire::of_json("calls", &answer.records)?;
             // Said again, the ledger also names those that this run has made itself.
-            let others = records
-                .into_iter()
-                .filter(|record| self.holds.workspace_of(&record.id).is_none());
-            adopted.extend(others);
+            let is_own = |id: &CallId| self.holds.is_own(id) || self.doubts.has(&Key::Call(id.clone()));
+            adopted.extend(records.into_iter().filter(|record| !is_own(&record.id)));
         }
         adopted.iter().for_each(|record| self.holds.note(record));
+        self.holds.adopted(holds);
         Ok(adopted)
     }
 

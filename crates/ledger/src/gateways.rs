@@ -1,7 +1,8 @@
 //! The gateways that a worker writes through: one is preferred, and another one is tried when it does not answer.
 //!
 //! *Invariant:* a request is sent until an answer comes or its time is over, and every one but the first says that it is said again. An
-//! answer is what a store says, also that it is away; what a gateway that has no store says is none.
+//! answer is what a store says; what a gateway that has no store says is none. That the store is away counts as heard of only if every
+//! gateway says so: one that alone is cut off from it knows nothing of what the others do.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,6 +39,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 struct Gateway {
     name: String,
     channel: Channel,
+    /// When the latest request was sent that it has answered with its store being away.
+    away: Mutex<Option<Instant>>,
 }
 
 /// All gateways.
@@ -46,7 +49,7 @@ pub(crate) struct Gateways {
     /// The one that is tried first.
     preferred: AtomicUsize,
     identity: Option<Identity>,
-    /// When the latest request was sent that a gateway has answered.
+    /// When the latest request was sent that a store has answered, or all gateways without one.
     reached: Mutex<Instant>,
     /// Cancelled when this run must stop.
     pub(crate) stopped: CancellationToken,
@@ -71,6 +74,7 @@ impl Gateways {
         let gateway = |way: &crate::options::Way| Gateway {
             name: way.name.clone(),
             channel: way.endpoint.connect_lazy(),
+            away: Mutex::default(),
         };
         Ok(Self {
             all: options.gateways.iter().map(gateway).collect(),
@@ -105,41 +109,54 @@ impl Gateways {
     }
 
     /// As [`Self::ask`], tried for so long; once if that is no time at all.
-    pub(crate) async fn ask_for<Q: Rpc>(&self, patience: Duration, mut question: Q) -> Result<Q::Answer, StoreError> {
+    pub(crate) async fn ask_for<Q: Rpc>(&self, patience: Duration, question: Q) -> Result<Q::Answer, StoreError> {
+        self.ask_often((patience, ATTEMPT), question).await
+    }
+
+    /// As [`Self::ask_for`], and says how long one attempt may take at most.
+    pub(crate) async fn ask_often<Q: Rpc>(
+        &self,
+        (patience, most): (Duration, Duration),
+        mut question: Q,
+    ) -> Result<Q::Answer, StoreError> {
+        let most = most.min(ATTEMPT);
         let begun = Instant::now();
         let mut pause = PAUSES.0;
         loop {
             let left = match patience.is_zero() {
-                true => ATTEMPT,
-                false => patience.saturating_sub(begun.elapsed()).min(ATTEMPT),
+                true => most,
+                false => patience.saturating_sub(begun.elapsed()).min(most),
             };
             let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
             let why = match self.attempt(at, left, &question).await {
                 Attempt::Answered(answer) => return Ok(answer),
                 Attempt::Refused(error) => return Err(error),
-                Attempt::Away(why) => why,
-                Attempt::Lost(why) => {
-                    let next = (at + 1) % self.all.len();
-                    let moved = self
-                        .preferred
-                        .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
-                    if moved.is_ok() && self.all.len() > 1 {
-                        tracing::warn!(
-                            why,
-                            gateway = self.all[at].name,
-                            next = self.all[next].name,
-                            "another gateway is used"
-                        );
-                    }
-                    why
-                }
+                // Another one may have the store.
+                Attempt::Away(why) | Attempt::Lost(why) => why,
             };
+            self.leave(at, &why);
             question.say_again();
             if begun.elapsed() + pause >= patience {
                 return Err(StoreError::Unavailable(why));
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// Prefers the gateway behind one.
+    fn leave(&self, at: usize, why: &str) {
+        let next = (at + 1) % self.all.len();
+        let moved = self
+            .preferred
+            .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
+        if moved.is_ok() && self.all.len() > 1 {
+            tracing::warn!(
+                why,
+                gateway = self.all[at].name,
+                next = self.all[next].name,
+                "another gateway is used"
+            );
         }
     }
 
@@ -161,7 +178,7 @@ impl Gateways {
         };
         match wire::of_refusal(&status) {
             Some(StoreError::Unavailable(why)) => {
-                self.heard(sent);
+                self.is_away(gateway, sent);
                 Attempt::Away(why)
             }
             Some(error) => {
@@ -204,6 +221,17 @@ impl Gateways {
     fn heard(&self, sent: Instant) {
         let mut reached = self.reached.lock();
         *reached = (*reached).max(sent);
+    }
+
+    /// Takes note that a gateway has answered a request that was sent at a moment, and has no store. If all say so, others cannot know
+    /// more of this run than that.
+    fn is_away(&self, gateway: &Gateway, sent: Instant) {
+        *gateway.away.lock() = Some(sent);
+        let all = self.all.iter().map(|gateway| *gateway.away.lock());
+        // Without a time there is one that has not said so yet.
+        if let Some(Some(earliest)) = all.min() {
+            self.heard(earliest);
+        }
     }
 
     async fn identify<Q>(&self, request: &mut Request<Q>) -> Result<(), String> {

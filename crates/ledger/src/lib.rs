@@ -9,7 +9,7 @@
 //! - `options`: how a worker uses its gateways;
 //! - `gateways`: the gateways, and what is tried again;
 //! - `holds`: which workspaces this run has, and for how long;
-//! - `notes`: what is stored without anybody waiting for it;
+//! - `doubts`: what may be stored or not; `notes`: what is stored without anybody waiting for it;
 //! - `parts`, `uploads`: outputs on their way, their full parts straight to a bucket; `follow`: hears of changes; `places`: where prompts and grants are;
 //! - `store`: one run's store, and its tasks;
 //! - `calls`, `prompts`, `records`, `outputs`, `changes`, `kept`: the traits of a store.
@@ -18,6 +18,7 @@
 
 mod calls;
 mod changes;
+mod doubts;
 mod follow;
 mod gateways;
 mod holds;

@@ -20,8 +20,12 @@ use crate::store::LedgerStore;
 use crate::uploads::{Upload, Uploads, blocking};
 use crate::wire;
 
-/// How long the end of an output may take to reach a gateway. It goes on behind that.
-const FINISH_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the end of an output waits until a gateway has all of it. What is late goes on behind that: the end of a call must neither
+/// wait for it nor fail by it.
+const FINISH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long whoever asks for the digest of an output waits for that.
+const STORED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a list waits for outputs that no gateway knows yet.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(2);
@@ -121,10 +125,10 @@ impl OutputWriter for Appender {
         self.work(|upload| upload.file.begin()).await?;
         self.finished = true;
         self.upload.end();
-        let stored = timeout(FINISH_PATIENCE, self.upload.stored()).await;
-        let stored =
-            stored.map_err(|_| StoreError::Unavailable("the end of an output is not stored yet".to_owned()))?;
-        let mut info = stored?;
+        let mut info = match timeout(FINISH_PATIENCE, self.upload.stored()).await {
+            Ok(stored) => stored?,
+            Err(_) => self.upload.file.info(),
+        };
         info.path.clone_from(&self.path);
         Ok(info)
     }
@@ -198,7 +202,7 @@ impl Outputs for LedgerStore {
             Some(upload) if !upload.file.info().complete => Ok(Some(upload.file.info())),
             Some(upload) => {
                 // The digest is counted where all of it is.
-                let _ = timeout(FINISH_PATIENCE, upload.stored()).await;
+                let _ = timeout(STORED_PATIENCE, upload.stored()).await;
                 self.output(id, true).await
             }
             None => self.output(id, true).await,

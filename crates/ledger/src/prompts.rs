@@ -14,6 +14,7 @@ use toolgate_contract::cluster::{
 use toolgate_model::{Approval, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, SessionKey, Timestamp};
 use toolgate_store::{AskedPrompt, Interest, PromptFilter, Prompts, Settled, Settlement, StoreError};
 
+use crate::doubts::{Doubtful, Key};
 use crate::store::LedgerStore;
 use crate::wire;
 
@@ -68,6 +69,7 @@ impl Prompts for LedgerStore {
     ) -> Result<Vec<Grant>, StoreError> {
         self.open_still()?;
         let hold = self.holds.of(&prompt.workspace).await?;
+        let again = self.doubts.take(&Key::Prompt(prompt.id.clone())).await;
         let question = OpenPromptRequest {
             holding: Some(wire::holding(&hold)),
             prompt: wire::json("a prompt", &prompt)?,
@@ -75,9 +77,12 @@ impl Prompts for LedgerStore {
             judged_by: judged_by.map(|grants| JudgedBy {
                 grants: grants.iter().map(ToString::to_string).collect(),
             }),
-            again: false,
+            again,
         };
-        let answer = self.holds.change(question).await?;
+        let doubt = self.doubts.begin(Doubtful::Prompt(question.clone(), prompt.id.clone()));
+        let answer = self.holds.change(question).await;
+        doubt.end(&answer);
+        let answer = answer?;
         self.places.saw_prompt(&prompt.id, &prompt.workspace);
         let grants: Vec<Grant> = wire::of_json("grants", &answer.grants)?;
         self.saw(&grants);

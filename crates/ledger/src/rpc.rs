@@ -13,10 +13,15 @@ pub(crate) trait Rpc: Message + Clone + 'static {
 
     /// Takes note that it was sent before, and no answer came.
     fn say_again(&mut self) {}
+
+    /// The workspace that it changes something of, if it does.
+    fn holding(&mut self) -> Option<&mut Holding> {
+        None
+    }
 }
 
 macro_rules! rpcs {
-    ($($name:literal: $request:ident -> $answer:ident $($again:ident)?;)+) => {
+    ($($name:literal: $request:ident -> $answer:ident $([$holding:ident])? $($again:ident)?;)+) => {
         $(
             impl Rpc for $request {
                 type Answer = $answer;
@@ -28,6 +33,12 @@ macro_rules! rpcs {
                         self.$again = true;
                     }
                 )?
+
+                $(
+                    fn holding(&mut self) -> Option<&mut Holding> {
+                        self.$holding.as_mut()
+                    }
+                )?
             }
         )+
     };
@@ -37,36 +48,36 @@ rpcs! {
     "Bind": BindRequest -> BindResponse;
     "RenewLease": RenewLeaseRequest -> RenewLeaseResponse;
     "Release": ReleaseRequest -> ReleaseResponse;
-    "CreateCall": CreateCallRequest -> CreateCallResponse again;
-    "AppendEvents": AppendEventsRequest -> AppendEventsResponse again;
+    "CreateCall": CreateCallRequest -> CreateCallResponse [holding] again;
+    "AppendEvents": AppendEventsRequest -> AppendEventsResponse [holding] again;
     "GetCall": GetCallRequest -> GetCallResponse;
     "FindNamesakes": FindNamesakesRequest -> FindNamesakesResponse;
     "ReadEvents": ReadEventsRequest -> ReadEventsResponse;
     "ListCalls": ListCallsRequest -> ListCallsResponse;
     "ListSessions": ListSessionsRequest -> ListSessionsResponse;
-    "AdoptCalls": AdoptCallsRequest -> AdoptCallsResponse;
-    "OpenPrompt": OpenPromptRequest -> OpenPromptResponse again;
-    "ReplaceAsker": ReplaceAskerRequest -> ReplaceAskerResponse;
+    "AdoptCalls": AdoptCallsRequest -> AdoptCallsResponse [holding];
+    "OpenPrompt": OpenPromptRequest -> OpenPromptResponse [holding] again;
+    "ReplaceAsker": ReplaceAskerRequest -> ReplaceAskerResponse [holding];
     "GetPrompt": GetPromptRequest -> GetPromptResponse;
     "ListAskedPrompts": ListAskedPromptsRequest -> ListAskedPromptsResponse;
     "ListOpenPrompts": ListOpenPromptsRequest -> ListOpenPromptsResponse;
     "ListInterests": ListInterestsRequest -> ListInterestsResponse;
     "ListPrompts": ListPromptsRequest -> ListPromptsResponse;
-    "EndPrompt": EndPromptRequest -> EndPromptResponse;
-    "UseGrants": UseGrantsRequest -> UseGrantsResponse;
+    "EndPrompt": EndPromptRequest -> EndPromptResponse [holding];
+    "UseGrants": UseGrantsRequest -> UseGrantsResponse [holding];
     "ListGrants": ListGrantsRequest -> ListGrantsResponse;
     "GetGrant": GetGrantRequest -> GetGrantResponse;
-    "RevokeGrant": RevokeGrantRequest -> RevokeGrantResponse;
-    "StoreNotes": StoreNotesRequest -> StoreNotesResponse;
+    "RevokeGrant": RevokeGrantRequest -> RevokeGrantResponse [holding];
+    "StoreNotes": StoreNotesRequest -> StoreNotesResponse [holding];
     "GetFacts": GetFactsRequest -> GetFactsResponse;
-    "ForgetSession": ForgetSessionRequest -> ForgetSessionResponse;
-    "RecordChanges": RecordChangesRequest -> RecordChangesResponse;
+    "ForgetSession": ForgetSessionRequest -> ForgetSessionResponse [holding];
+    "RecordChanges": RecordChangesRequest -> RecordChangesResponse [holding];
     "ListChanges": ListChangesRequest -> ListChangesResponse;
-    "BeginOutput": BeginOutputRequest -> BeginOutputResponse;
-    "AppendOutput": AppendOutputRequest -> AppendOutputResponse;
-    "PresignPart": PresignPartRequest -> PresignPartResponse;
-    "RecordPart": RecordPartRequest -> RecordPartResponse;
-    "FinishOutput": FinishOutputRequest -> FinishOutputResponse;
+    "BeginOutput": BeginOutputRequest -> BeginOutputResponse [holding];
+    "AppendOutput": AppendOutputRequest -> AppendOutputResponse [holding];
+    "PresignPart": PresignPartRequest -> PresignPartResponse [holding];
+    "RecordPart": RecordPartRequest -> RecordPartResponse [holding];
+    "FinishOutput": FinishOutputRequest -> FinishOutputResponse [holding];
     "GetOutput": GetOutputRequest -> GetOutputResponse;
     "ReadOutput": ReadOutputRequest -> ReadOutputResponse;
     "ListOutputs": ListOutputsRequest -> ListOutputsResponse;

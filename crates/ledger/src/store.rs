@@ -15,6 +15,7 @@ use toolgate_store::local::Volume;
 use toolgate_store::{StoreError, Upkeep};
 
 use crate::changes::AllRecorded;
+use crate::doubts::Doubts;
 use crate::follow;
 use crate::holds::Holds;
 use crate::kept::Kept;
@@ -36,6 +37,7 @@ const NOTES_PAUSE: Duration = Duration::from_millis(500);
 pub struct LedgerStore {
     pub(crate) holds: Arc<Holds>,
     pub(crate) notes: Arc<Notes>,
+    pub(crate) doubts: Arc<Doubts>,
     pub(crate) uploads: Arc<Uploads>,
     pub(crate) kept: Kept,
     /// Where prompts and grants are, by their ids.
@@ -72,6 +74,7 @@ impl LedgerStore {
         let store = Self {
             uploads: Arc::new(Uploads::new(volume, Arc::clone(&holds), Parts::new(options.network))),
             notes: Arc::default(),
+            doubts: Arc::default(),
             kept,
             places: Places::default(),
             recorded: AllRecorded::default(),
@@ -100,6 +103,8 @@ impl LedgerStore {
                 }
             }
         });
+        let (holds, doubts) = (Arc::clone(&self.holds), Arc::clone(&self.doubts));
+        self.spawn(async move { doubts.look_after(&holds.gateways).await });
         let (holds, changed) = (Arc::clone(&self.holds), Arc::clone(&self.changed));
         self.spawn(async move { follow::changes(&holds, &changed).await });
     }
@@ -120,11 +125,6 @@ impl LedgerStore {
     /// Returns the names of the workspaces that this run has.
     pub fn workspaces_held(&self) -> Vec<String> {
         self.holds.names()
-    }
-
-    /// Takes note that a gateway may think that this run is dead, because a connection to it broke: it is shown that it lives.
-    pub fn show_life(&self) {
-        self.holds.hurry();
     }
 
     /// Says why nothing is stored any more, if that is so.
@@ -164,12 +164,24 @@ impl Upkeep for LedgerStore {
     }
 
     fn has_dead_runs(&self) -> bool {
-        self.holds.is_new()
+        !self.holds.not_adopted().is_empty()
     }
 
+    /// Does nothing: what was taken over is known.
     fn forget_dead_runs(&self) -> Result<(), StoreError> {
-        self.holds.looked_after();
         Ok(())
+    }
+
+    fn tells_others(&self) -> bool {
+        true
+    }
+
+    fn show_life(&self) {
+        self.holds.hurry();
+    }
+
+    async fn give_up(&self) -> Result<(), StoreError> {
+        self.holds.release().await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

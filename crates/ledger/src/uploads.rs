@@ -135,12 +135,15 @@ impl Uploads {
     /// Begins to send what is written.
     pub(crate) fn start(self: &Arc<Self>, upload: &Arc<Upload>) {
         let (uploads, upload) = (Arc::clone(self), Arc::clone(upload));
+        self.holds
+            .sends(upload.file.id(), &upload.file.owner().workspace, false);
         let task = async move {
             let outcome = uploads.send_all(&upload).await;
             if let Err(error) = &outcome {
                 tracing::error!(%error, output = %upload.file.id(), "an output is not stored: its file stays at this worker");
             }
             uploads.forget(upload.file.id());
+            uploads.holds.has_sent(upload.file.id());
             upload.tell(match outcome {
                 Ok(info) => Progress::Stored(info),
                 Err(error) => Progress::Refused(Arc::new(error)),
@@ -186,6 +189,7 @@ impl Uploads {
             created_millis: file.created().millis(),
         })
         .await?;
+        self.holds.sends(file.id(), &file.owner().workspace, true);
         upload.tell(Progress::Begun);
         let (mut sent, mut has_bucket) = (0, true);
         loop {

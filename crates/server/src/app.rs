@@ -329,7 +329,7 @@ impl App {
             .await?;
         let Addresses { tcp, tls, unix } = listened;
         let console = parts.shared.console;
-        let may_call = (&parts.engine, &parts.shared.authenticator);
+        let may_call = (&parts.store, &parts.engine, &parts.shared.authenticator);
         registration::start(&parts.cluster, may_call, &mut servers, &stop_servers).await?;
         servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(parts.engine.clone(), stop_servers.clone()));
@@ -388,20 +388,24 @@ impl App {
 /// Ends the programs of a service at once, for an exit that does not wait for anything else.
 #[derive(Clone)]
 pub struct Emergency {
+    store: Arc<dyn Store>,
     engine: Arc<Engine>,
     programs: Programs,
 }
 
 impl Emergency {
-    /// Kills every program that the service started, and waits for that, but not for long.
+    /// Kills every program that the service started, and waits for that, but not for long. Then others may have what this run had.
     pub async fn kill_programs(&self) {
         // First, so that no call takes the end of its program for a result.
         self.engine.stop_running();
-        if tokio::time::timeout(EMERGENCY_TIMEOUT, self.programs.shutdown())
-            .await
-            .is_err()
-        {
-            tracing::warn!("some programs could not be ended in time");
+        match tokio::time::timeout(EMERGENCY_TIMEOUT, self.programs.shutdown()).await {
+            Ok(0) => {
+                // Behind them: the next run must not meet one.
+                if let Err(error) = self.store.give_up().await {
+                    tracing::warn!(%error, "others have to wait for the workspaces of this run until its lease is over");
+                }
+            }
+            Ok(_) | Err(_) => tracing::warn!("some programs could not be ended in time"),
         }
     }
 }
@@ -410,6 +414,7 @@ impl Running {
     /// Returns what ends the programs while [`Self::drain`] is under way.
     pub fn emergency(&self) -> Emergency {
         Emergency {
+            store: self.parts.store.clone(),
             engine: self.parts.engine.clone(),
             programs: self.parts.programs.clone(),
         }

@@ -523,6 +523,23 @@ pub trait Upkeep: Send + Sync + 'static {
     /// Another process has kept the store from it for too long.
     fn forget_dead_runs(&self) -> Result<(), StoreError>;
 
+    /// Says whether others may say of this run what it did not store itself: then nobody is shown what is not stored, because they
+    /// may be told something else later.
+    fn tells_others(&self) -> bool {
+        false
+    }
+
+    /// Takes note that others may take this run for dead, because a connection broke: they are shown that it lives.
+    fn show_life(&self) {}
+
+    /// Gives up what this run has, without waiting for what is queued: it was stopped, and nothing that it started runs any more.
+    ///
+    /// # Errors
+    /// Others have to wait until they take it for dead.
+    async fn give_up(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Waits until everything queued is written, then gives the store up. What comes later fails.
     ///
     /// # Errors

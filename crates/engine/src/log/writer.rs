@@ -40,6 +40,9 @@ const MAX_UNSTORED: usize = 1024;
 const END_ATTEMPTS: usize = 10;
 const END_RETRY: Duration = Duration::from_millis(200);
 
+/// How long it is tried while the service stops.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How far apart the attempts are when the end has been shown all the same.
 const LATER: Duration = Duration::from_secs(5);
 
@@ -492,6 +495,7 @@ impl LogWriter {
         } else {
             1
         };
+        let (closing, begun) = (self.log.closing.clone(), Instant::now());
         for attempt in 1..=attempts {
             let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
             match self.log.store.append(self.record.clone(), events).await {
@@ -504,6 +508,9 @@ impl LogWriter {
             }
             // Readers find the bytes in the stored output; memory must not grow with what the log does not take.
             self.unstored.iter_mut().for_each(|recorded| recorded.data = None);
+            if closing.is_cancelled() && begun.elapsed() >= CLOSING_PATIENCE {
+                break;
+            }
             if attempt < attempts {
                 tokio::time::sleep(END_RETRY).await;
             }
@@ -511,15 +518,26 @@ impl LogWriter {
         self.record.state.is_terminal() && self.store_end_later().await
     }
 
-    /// Shows an end that the store does not take, because a client waits for it, and goes on trying to store it until
-    /// the service stops: the call stays known here as ended meanwhile.
+    /// Goes on trying to store an end that the store does not take until the service stops. It is shown all the same, because a client
+    /// waits for it; not where others may say how the call ended, though: what a client was told must stay so.
     async fn store_end_later(&mut self) -> bool {
-        self.call.publish(self.record.clone(), self.unstored.clone());
+        let is_shown = !self.log.store.tells_others();
+        if is_shown {
+            self.call.publish(self.record.clone(), self.unstored.clone());
+        }
         let closing = self.log.closing.clone();
         while closing.run_until_cancelled(tokio::time::sleep(LATER)).await.is_some() {
             let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
             match self.log.store.append(self.record.clone(), events).await {
-                Ok(()) => return true,
+                Ok(()) => {
+                    if !is_shown {
+                        self.call
+                            .publish(self.record.clone(), std::mem::take(&mut self.unstored));
+                    }
+                    return true;
+                }
+                // Another run has the workspace, and has ended the call.
+                Err(StoreError::Fenced(_)) => return false,
                 Err(error) => self.complain("the end of a call could still not be written", &error),
             }
         }

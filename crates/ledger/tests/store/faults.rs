@@ -22,7 +22,7 @@ use crate::store::{end, grow, prompt, record};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until something is so.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -30,15 +30,15 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-struct Place {
-    gateway: Running,
-    line: Line,
-    folder: TempDir,
-    run: InstanceId,
+pub(crate) struct Place {
+    pub(crate) gateway: Running,
+    pub(crate) line: Line,
+    pub(crate) folder: TempDir,
+    pub(crate) run: InstanceId,
 }
 
 impl Place {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let server = server().await;
         let gateway = Running::start(&server.address(&database(server).await)).await;
         Self {
@@ -50,7 +50,7 @@ impl Place {
     }
 
     /// Opens the store of a worker that has `main`, with its own idea of how long a lease is.
-    async fn open(&self, run: &InstanceId, lease: Duration) -> Arc<LedgerStore> {
+    pub(crate) async fn open(&self, run: &InstanceId, lease: Duration) -> Arc<LedgerStore> {
         let mut options = options(&[self.line.address()], run, self.folder.path(), WORKER);
         options.workspaces = vec!["main".to_owned()];
         options.lease = Some(lease);

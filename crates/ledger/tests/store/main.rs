@@ -6,9 +6,11 @@
 #![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod doubts;
 mod faults;
 mod fixture;
 mod gateway;
+mod idle;
 mod mixed;
 mod proxy;
 mod refused;

@@ -29,6 +29,7 @@ use toolgate_contract::cluster::{
     RefusedWorkspaces, RegisterRequest, RegisterResponse, WorkerHeartbeat, WorkerHello, WorkspaceNames,
 };
 use toolgate_engine::Engine;
+use toolgate_store::Store;
 
 use super::outgoing::{self, Pems};
 use crate::grpc::ServeError;
@@ -67,6 +68,7 @@ const WAITING_MESSAGES: usize = 8;
 struct Worker {
     config: ClusterConfig,
     name: String,
+    store: Arc<dyn Store>,
     engine: Arc<Engine>,
     authenticator: Arc<Authenticator>,
 }
@@ -104,7 +106,7 @@ impl Ended {
 /// A file of credentials cannot be used; the text names it.
 pub(super) async fn start(
     config: &ClusterConfig,
-    (engine, authenticator): (&Arc<Engine>, &Arc<Authenticator>),
+    (store, engine, authenticator): (&Arc<dyn Store>, &Arc<Engine>, &Arc<Authenticator>),
     servers: &mut JoinSet<Result<(), ServeError>>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
@@ -127,6 +129,7 @@ pub(super) async fn start(
     let worker = Arc::new(Worker {
         name: config.name.clone().unwrap_or_else(name_of_machine),
         config: config.clone(),
+        store: store.clone(),
         engine: engine.clone(),
         authenticator: authenticator.clone(),
     });
@@ -194,6 +197,10 @@ impl Worker {
                 }
             };
             let was_registered = let_in.is_some();
+            if was_registered {
+                // The gateway may take this run for dead.
+                self.store.show_life();
+            }
             if was_registered || told.as_ref() != Some(&why) {
                 tracing::warn!(
                     gateway,
