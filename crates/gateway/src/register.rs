@@ -296,17 +296,18 @@ impl Kept {
         let doubted = self.doubted();
         let (registry, ledger) = (self.seat.registry.clone(), self.ledger.clone());
         drop(self);
-        if let Some((ledger, run)) = ledger.zip(doubted) {
-            ledger.doubt(&run).await;
+        if let Some((ledger, (run, principal))) = ledger.zip(doubted) {
+            ledger.doubt(&run, &principal).await;
         }
         registry.refresh().await;
     }
 
-    /// Returns the run that may be dead: the stream broke, no other one has taken its place, and the worker has not said that it leaves.
-    fn doubted(&self) -> Option<String> {
+    /// Returns the run that may be dead, and whose it is: the stream broke, no other one has taken its place, and the worker has not said that it leaves.
+    fn doubted(&self) -> Option<(String, String)> {
         let registration = self.seat.worker.registration.read();
         let own = registration.as_ref().filter(|one| one.seat == Some(self.seat.number));
-        own.filter(|one| self.broke && !one.draining).map(|one| one.run.clone())
+        own.filter(|one| self.broke && !one.draining)
+            .map(|one| (one.run.clone(), one.principal.clone()))
     }
 
     async fn go_on(&mut self, registered: Registered) -> Result<Infallible, Over> {

@@ -81,6 +81,8 @@ pub(crate) async fn append(
     piece: &Bytes,
 ) -> Result<(), StoreError> {
     let fence = Fence::new(hold);
+    // Before anything is compared: whose bytes are another one's does not learn what they are.
+    must_be_own(&mut shared.db.session("write to an output").await?, &fence, id).await?;
     let end = End::read(&shared.db, id).await?.ok_or_else(|| unknown(id))?;
     let elsewhere = || StoreError::Conflict(format!("output {id} ends at {}, not at {offset}", end.bytes));
     let there = end.bytes.checked_sub(offset).ok_or_else(elsewhere)?;

@@ -21,6 +21,9 @@ pub(crate) const WORKER: &str = "worker-worker-worker-worker";
 pub(crate) const LIMITED: &str = "limited-limited-limited";
 pub(crate) const PERSON: &str = "person-person-person-person";
 
+/// What a gateway takes who shows the first one for.
+pub(crate) const OWNER: &str = "token:worker";
+
 /// The lease of runs.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
@@ -40,6 +43,8 @@ fn put(path: &Path, text: &str) {
 pub(crate) async fn open(database: &str, instance: &InstanceId) -> Arc<PostgresStore> {
     let options = PostgresOptions {
         lease: LEASE,
+        // The calls of tests are of 1970.
+        clock_difference: Duration::MAX,
         ..PostgresOptions::new(database.to_owned())
     };
     Arc::new(PostgresStore::open(options, instance.clone()).await.unwrap())

@@ -19,6 +19,7 @@ mod migrations;
 mod proxy;
 mod races;
 mod reaping;
+mod refused;
 mod retries;
 mod s3;
 mod server;
