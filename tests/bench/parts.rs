@@ -149,9 +149,12 @@ pub(crate) async fn run(server: &Server, database: &str) {
             let hold = Hold {
                 workspace: "main".to_owned(),
                 run: instance.clone(),
+                principal: "bench".to_owned(),
                 epoch: 1,
             };
-            let held = format!("INSERT INTO workspaces (id, owner, epoch) VALUES ('main', '{instance}', 1)");
+            let held = format!(
+                "INSERT INTO workspaces (id, owner, epoch, principal) VALUES ('main', '{instance}', 1, 'bench')"
+            );
             server.run(database, &held).await;
             put(&store, &hold).await;
         }

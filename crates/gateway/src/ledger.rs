@@ -19,12 +19,12 @@ use toolgate_model::{
     WorkspaceSet,
 };
 use toolgate_server::grpc::status;
-use toolgate_store::ledger::{Bound, Hold, Ledger};
+use toolgate_store::ledger::{Bound, Hold, Ledger, Note};
 use toolgate_store::{
     CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter,
 };
 
-use crate::ledger_access::{self, Caller, Workers};
+use crate::ledger_access::{self, Caller, Workers, must_each_fit, must_fit};
 use crate::ledger_limit::InTime;
 use crate::ledger_messages::*;
 use crate::ledger_tasks::{self, Followers, Renewals};
@@ -76,9 +76,9 @@ impl LedgerDoor {
         ledger_tasks::run(self.ledger, self.followers, stop).await;
     }
 
-    /// Takes note that the connection to a run broke, which was last heard so long ago; false if the store was not told.
-    pub(crate) async fn doubt(&self, run: &str, silence: Duration) -> bool {
-        let doubted = self.ledger.doubt_after(&InstanceId::new(run), silence).await;
+    /// Takes note that the connection to a run of this principal broke, which was last heard so long ago; false if the store was not told.
+    pub(crate) async fn doubt(&self, (run, principal): (&str, &str), silence: Duration) -> bool {
+        let doubted = self.ledger.doubt(&InstanceId::new(run), principal, silence).await;
         doubted
             .inspect_err(
                 |error| tracing::warn!(%error, run, "a worker that is not heard of may live until its lease is over"),
@@ -86,16 +86,17 @@ impl LedgerDoor {
             .is_ok()
     }
 
-    /// Reads a holding of a run that is the caller's. A run that this gateway does not know yet shows that it has the workspace.
+    /// Reads a holding of a run that is the caller's.
     async fn own(&self, caller: &Caller, holding: Option<Holding>) -> Result<Hold, Status> {
         let hold = caller.hold(holding)?;
-        if !self.workers.knows(caller, &hold.run)? {
-            // No prompt has this id: nothing changes, and whether the hold is one is found out.
-            let nobody = PromptId::from("");
-            let shown = self.ledger.replace_asker_for(&hold, &nobody, None).await;
-            shown.map_err(refused)?;
-            self.workers.learn(caller, &hold.run);
-        }
+        let is_own = self.ledger.is_run_of(&hold.run, &hold.principal).await;
+        let none = || {
+            refused(StoreError::Fenced(format!(
+                "this worker has no run {} any more",
+                hold.run
+            )))
+        };
+        is_own.map_err(refused)?.then_some(()).ok_or_else(none)?;
         Ok(hold)
     }
 
@@ -118,12 +119,10 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let workspaces = caller.wanted(asked.workspaces)?;
         let run = ledger_access::run(asked.run)?;
-        self.workers.knows(&caller, &run)?;
         let lease_millis = u64::try_from(self.ledger.lease().as_millis()).unwrap_or(u64::MAX);
-        let bound = self.ledger.bind(&run, &asked.address, &workspaces).await;
+        let bound = self.ledger.bind(&run, &caller.id(), &asked.address, &workspaces).await;
         Ok(Response::new(match bound.map_err(refused)? {
             Bound::Now(holds) => {
-                self.workers.learn(&caller, &run);
                 if asked.noted > 0 {
                     self.ledger.has_noted(&run, asked.noted).await.map_err(refused)?;
                 }
@@ -135,12 +134,12 @@ impl LedgerService for LedgerDoor {
                     lease_millis,
                 }
             }
-            Bound::Held { workspace, by, retry } => BindResponse {
+            // By whom is not for everybody.
+            Bound::Held { workspace, retry, .. } => BindResponse {
                 holdings: Vec::new(),
                 lease_millis,
                 held: Some(Held {
                     workspace,
-                    by: by.to_string(),
                     retry_millis: u64::try_from(retry.as_millis()).unwrap_or(u64::MAX),
                 }),
             },
@@ -167,13 +166,13 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = self.own(&caller, asked.holding).await?;
         self.ledger.release(&hold.run).await.map_err(refused)?;
-        self.workers.forget(&hold.run);
         Ok(Response::new(ReleaseResponse {}))
     }
 
     async fn create_call(&self, request: Request<CreateCallRequest>) -> Answer<CreateCallResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
+        must_fit("a record", &asked.record)?;
         let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
         let created = self.ledger.create_call_for(&hold, record, events, asked.again).await;
         let taken = match created.map_err(refused)? {
@@ -186,6 +185,7 @@ impl LedgerService for LedgerDoor {
     async fn append_events(&self, request: Request<AppendEventsRequest>) -> Answer<AppendEventsResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
+        must_fit("a record", &asked.record)?;
         let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
         let appended = self.ledger.append_for(&hold, record, events, asked.again).await;
         appended.map_err(refused)?;
@@ -280,6 +280,8 @@ impl LedgerService for LedgerDoor {
     async fn open_prompt(&self, request: Request<OpenPromptRequest>) -> Answer<OpenPromptResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
+        must_fit("a prompt", &asked.prompt)?;
+        must_fit("an asker", &asked.asker)?;
         let (prompt, asker) = (read("prompt", &asked.prompt)?, read_optional("asker", &asked.asker)?);
         let grants = asked.judged_by.map(|judged| judged.grants);
         let judged_by = grants.map(|grants| grants.into_iter().map(GrantId::new).collect());
@@ -293,6 +295,7 @@ impl LedgerService for LedgerDoor {
     async fn replace_asker(&self, request: Request<ReplaceAskerRequest>) -> Answer<ReplaceAskerResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
+        must_fit("an asker", &asked.asker)?;
         let asker = read_optional("asker", &asked.asker)?;
         let replaced = self
             .ledger
@@ -370,6 +373,7 @@ impl LedgerService for LedgerDoor {
     async fn end_prompt(&self, request: Request<EndPromptRequest>) -> Answer<EndPromptResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
+        must_fit("a settlement", &asked.settlement)?;
         let end = read("settlement", &asked.settlement)?;
         let settled = self.ledger.end_prompt_for(&hold, end).await.map_err(refused)?;
         self.followers.look();
@@ -417,7 +421,8 @@ impl LedgerService for LedgerDoor {
     async fn store_notes(&self, request: Request<StoreNotesRequest>) -> Answer<StoreNotesResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
-        let notes = read("notes", &asked.notes)?;
+        let notes: Vec<Note> = read("notes", &asked.notes)?;
+        must_each_fit(&asked.notes, &notes)?;
         self.ledger.note_for(&hold, asked.first, notes).await.map_err(refused)?;
         Ok(Response::new(StoreNotesResponse {}))
     }

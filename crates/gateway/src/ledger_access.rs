@@ -1,35 +1,29 @@
 //! Which workers may use the ledger, and for which workspaces.
 //!
-//! *Invariant:* who calls is what the gate has found, never what a request says. A run that has been seen with one principal is not that
-//! of another one.
+//! *Invariant:* who calls is what the gate has found, never what a request says. Whose a run is the store remembers, and compares.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
 use tonic::codegen::http::Extensions;
 use tonic::{Request, Status};
 use toolgate_contract::ErrorReason;
 use toolgate_contract::cluster::Holding;
 use toolgate_ledger::wire;
-use toolgate_model::{InstanceId, WorkspaceSet};
+use toolgate_model::{InstanceId, WorkspaceSet, workspace_name_problem};
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
-use toolgate_store::ledger::Hold;
+use toolgate_store::StoreError;
+use toolgate_store::ledger::{Hold, Note};
 
 use crate::registry::MAX_WORKSPACES;
 
-/// Runs whose principals are remembered. Beyond that all are forgotten, and learnt again.
-const MOST_RUNS: usize = 100_000;
+/// Bytes of one record, prompt or note: those who read many at once have room for them.
+const MAX_RECORD_BYTES: usize = 16 << 20;
 
 /// Letters of the name of a run.
 const MAX_RUN_LETTERS: usize = 128;
 
-/// Whose runs are whose.
+/// Who may be a worker.
 pub(crate) struct Workers {
-    /// The principals that may be workers.
     principals: Vec<String>,
-    /// Those of runs that have said who they are.
-    runs: Mutex<HashMap<InstanceId, String>>,
 }
 
 /// A worker that has called.
@@ -37,10 +31,7 @@ pub(crate) struct Caller(OnBehalf);
 
 impl Workers {
     pub(crate) fn new(principals: Vec<String>) -> Self {
-        Self {
-            principals,
-            runs: Mutex::default(),
-        }
+        Self { principals }
     }
 
     /// Returns who calls, if that is a worker, and what it asks.
@@ -59,36 +50,18 @@ impl Workers {
         );
         Err(status::refused(ErrorReason::ScopeMissing, problem))
     }
-
-    /// Says whether a run is known as the caller's; an error if it is another one's.
-    pub(crate) fn knows(&self, caller: &Caller, run: &InstanceId) -> Result<bool, Status> {
-        match self.runs.lock().get(run) {
-            Some(principal) if *principal != caller.0.id() => {
-                let problem = format!("the run {run} is one of another worker");
-                Err(status::refused(ErrorReason::ScopeMissing, problem))
-            }
-            known => Ok(known.is_some()),
-        }
-    }
-
-    /// Remembers that a run is the caller's.
-    pub(crate) fn learn(&self, caller: &Caller, run: &InstanceId) {
-        let mut runs = self.runs.lock();
-        if runs.len() >= MOST_RUNS {
-            runs.clear();
-        }
-        runs.insert(run.clone(), caller.0.id());
-    }
-
-    pub(crate) fn forget(&self, run: &InstanceId) {
-        self.runs.lock().remove(run);
-    }
 }
 
 impl Caller {
+    /// Returns the principal.
+    pub(crate) fn id(&self) -> String {
+        self.0.id()
+    }
+
     /// Returns what a change says of its workspace, if the caller may see that.
     pub(crate) fn hold(&self, holding: Option<Holding>) -> Result<Hold, Status> {
-        let hold = wire::of_holding(holding.ok_or_else(|| status::bad_field("holding", "expected one"))?);
+        let holding = holding.ok_or_else(|| status::bad_field("holding", "expected one"))?;
+        let hold = wire::of_holding(holding, self.id());
         self.must_see("holding.workspace", &hold.workspace)?;
         Ok(hold)
     }
@@ -100,6 +73,9 @@ impl Caller {
             return Err(status::bad_field("workspaces", problem));
         }
         for name in &names {
+            if let Some(problem) = workspace_name_problem(name) {
+                return Err(status::bad_field("workspaces", problem));
+            }
             self.must_see("workspaces", name)?;
         }
         Ok(names)
@@ -120,6 +96,32 @@ impl Caller {
         );
         Err(status::refused(ErrorReason::WorkspacesLimited, problem))
     }
+}
+
+/// Refuses a record, a prompt or a note that is longer than any that a worker has reason to store.
+pub(crate) fn must_fit(what: &str, json: &[u8]) -> Result<(), Status> {
+    if json.len() <= MAX_RECORD_BYTES {
+        return Ok(());
+    }
+    let problem = format!(
+        "{what} of {} bytes is too long: expected at most {MAX_RECORD_BYTES}",
+        json.len()
+    );
+    Err(wire::refusal(&StoreError::Full(problem)))
+}
+
+/// As [`must_fit`], of each of some notes that came together.
+pub(crate) fn must_each_fit(all: &[u8], notes: &[Note]) -> Result<(), Status> {
+    if all.len() <= MAX_RECORD_BYTES {
+        return Ok(());
+    }
+    for note in notes {
+        must_fit(
+            "a note",
+            &wire::json("a note", note).map_err(|error| wire::refusal(&error))?,
+        )?;
+    }
+    Ok(())
 }
 
 /// Reads the name of a run.

@@ -285,6 +285,7 @@ fn gone<E>(_: E) -> Over {
 struct Doubt {
     ledger: LedgerDoor,
     run: String,
+    principal: String,
     worker: Arc<Worker>,
     heard: Instant,
 }
@@ -300,7 +301,7 @@ impl Doubt {
                     return;
                 }
             }
-            if self.ledger.doubt(&self.run, self.heard.elapsed()).await {
+            if self.ledger.doubt((&self.run, &self.principal), self.heard.elapsed()).await {
                 return;
             }
         }
@@ -334,9 +335,10 @@ impl Kept {
         if let Some(status) = over {
             let _ = self.answers.try_send(Err(status));
         }
-        let doubt = self.ledger.clone().zip(self.doubted()).map(|(ledger, run)| Doubt {
+        let doubt = self.ledger.clone().zip(self.doubted()).map(|(ledger, (run, principal))| Doubt {
             ledger,
             run,
+            principal,
             worker: self.seat.worker.clone(),
             heard: self.heard,
         });
@@ -350,11 +352,12 @@ impl Kept {
         tokio::join!(registry.refresh(), doubting);
     }
 
-    /// Returns the run that may be dead: the stream broke, no other one has taken its place, and the worker has not said that it leaves.
-    fn doubted(&self) -> Option<String> {
+    /// Returns the run that may be dead, and whose it is: the stream broke, no other one has taken its place, and the worker has not said that it leaves.
+    fn doubted(&self) -> Option<(String, String)> {
         let registration = self.seat.worker.registration.read();
         let own = registration.as_ref().filter(|one| one.seat == Some(self.seat.number));
-        own.filter(|one| self.broke && !one.draining).map(|one| one.run.clone())
+        own.filter(|one| self.broke && !one.draining)
+            .map(|one| (one.run.clone(), one.principal.clone()))
     }
 
     async fn go_on(&mut self, registered: Registered) -> Result<Infallible, Over> {

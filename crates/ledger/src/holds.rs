@@ -140,7 +140,8 @@ impl Holds {
             self.lease.store(lease_millis.max(1), Ordering::Relaxed);
             let Some(held) = held else {
                 let mut all = self.held.lock();
-                for hold in holdings.into_iter().map(wire::of_holding) {
+                for holding in holdings {
+                    let hold = wire::of_holding(holding, String::new());
                     all.insert(hold.workspace.clone(), hold);
                 }
                 return Ok(());
@@ -148,14 +149,13 @@ impl Holds {
             let retry = Duration::from_millis(held.retry_millis).clamp(Duration::from_millis(10), LONGEST_RETRY);
             if begun.elapsed() + retry > patience {
                 return Err(StoreError::Conflict(format!(
-                    "another run, {}, has the workspace {}: end it, or wait until its lease is over",
-                    held.by, held.workspace
+                    "another run has the workspace {}: end it, or wait until its lease is over",
+                    held.workspace
                 )));
             }
             if !told {
                 tracing::warn!(
                     workspace = held.workspace,
-                    by = held.by,
                     "another run has a workspace; waiting for it"
                 );
                 told = true;

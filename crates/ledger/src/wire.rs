@@ -88,11 +88,12 @@ pub fn holding(hold: &Hold) -> Holding {
     }
 }
 
-/// Reads what [`holding`] wrote.
-pub fn of_holding(holding: Holding) -> Hold {
+/// Reads what [`holding`] wrote, of a run of this principal: it is not on the way, and a worker need not know it.
+pub fn of_holding(holding: Holding, principal: String) -> Hold {
     Hold {
         workspace: holding.workspace,
         run: InstanceId::new(holding.run),
+        principal,
         epoch: holding.epoch,
     }
 }

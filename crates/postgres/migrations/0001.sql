@@ -7,6 +7,7 @@ CREATE TABLE instances (
     lease_until timestamptz NOT NULL,
     doubted     boolean NOT NULL DEFAULT false, -- its connection broke, and its lease was not renewed since
     is_bound    boolean NOT NULL DEFAULT false, -- it has no database: it writes for the workspaces that it holds
+    principal   text,                       -- whose it is, from its first workspace on; null of one that has a database
     noted       bigint NOT NULL,            -- how many of its notes are stored: none is stored twice
     forgotten   timestamptz                 -- when what it left had been looked after; null until then
 );
@@ -24,6 +25,7 @@ CREATE TABLE workspaces (
     id      text COLLATE "C" PRIMARY KEY,
     owner   text COLLATE "C",               -- a run; null of one that nobody has
     epoch   bigint NOT NULL DEFAULT 0,      -- grows by 1 with each owner, and when an owner is found dead
+    principal text,                         -- whose the last owner was: nobody else's changes are taken
     address text,                           -- where the owner can be reached, for people
     is_left boolean NOT NULL DEFAULT false  -- what an owner that is gone ran here is still to be ended
 );

@@ -14,6 +14,7 @@ use crate::connection::{Database, Session, retrying};
 use crate::fence::Fence;
 use crate::instances::is_dead;
 use crate::prompts;
+use crate::query::within_bytes;
 use crate::store::PostgresStore;
 use crate::text::key;
 use crate::values::values;
@@ -62,7 +63,7 @@ async fn adopt(
         let silent = shared.instances.silent();
         let owner = key(new_owner.as_str());
         let values = values![owner, silent, CALLS_PER_ADOPTION];
-        let rows = session.rows(&sql, values).await?;
+        let rows = session.rows(&within_bytes(&sql), values).await?;
         let places = give(&mut session, rows, new_owner, |places| taken.lock().extend(places)).await?;
         Ok(places > 0)
     }
@@ -122,7 +123,7 @@ pub(crate) async fn adopt_for(store: &PostgresStore, hold: &Hold) -> Result<Vec<
             let sql = "SELECT day, number, record FROM calls WHERE ended IS NULL AND workspace = $1 AND owner <> $2
                        ORDER BY number LIMIT $3 FOR UPDATE";
             let values = values![fence.workspace, fence.run, CALLS_PER_ADOPTION];
-            let rows = session.rows(sql, values).await?;
+            let rows = session.rows(&within_bytes(sql), values).await?;
             give(&mut session, rows, &hold.run, drop).await
         }
         .await;

@@ -25,6 +25,12 @@ const UPLOAD_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Objects that may be on their way of one output.
 const MAX_PENDING: i64 = 32;
 
+/// How far behind the end of an output a part may begin: those before it are on their way.
+const MAX_AHEAD: u64 = MAX_PENDING as u64 * PART_BYTES;
+
+/// Behind this no part begins: places are numbers of the database, which have a sign, and the end of a part is one, too.
+const LAST_START: u64 = i64::MAX as u64 - PART_BYTES;
+
 /// Lets a run put a part of an output into the bucket: see [`toolgate_store::ledger::Ledger::presign_part`].
 pub(crate) async fn presign(
     shared: &Shared,
@@ -41,6 +47,7 @@ pub(crate) async fn presign(
     let sql = "INSERT INTO objects (name, output, start, bytes, sha256, due)
                SELECT $1, number, $2, $3, $4, clock_timestamp() + $5 * interval '1 second'
                FROM outputs WHERE id = $6 AND workspace = $7 AND instance = $8 AND NOT complete
+                   AND $2 - bytes <= $10
                    AND (SELECT count(*) FROM objects WHERE output = number AND due > clock_timestamp()) < $9
                RETURNING TRUE";
     let fence = Fence::new(hold);
@@ -60,7 +67,8 @@ pub(crate) async fn presign(
                         key(id.as_str()),
                         fence.workspace,
                         fence.run,
-                        MAX_PENDING
+                        MAX_PENDING,
+                        signed(MAX_AHEAD)
                     ],
                 )
                 .await?;
@@ -71,7 +79,8 @@ pub(crate) async fn presign(
     });
     if !is_promised.await? {
         return Err(StoreError::Conflict(format!(
-            "no part of output {id} can be put: this run does not write it, it has ended, or {MAX_PENDING} are on their way"
+            "no part of output {id} can be put: this run does not write it, it has ended, it is shorter by \
+             more than {MAX_PENDING} parts, or so many are on their way"
         )));
     }
     let (url, headers) = objects.bucket.presign(&name, &digest, UPLOAD_LIMIT).await?;
@@ -136,7 +145,7 @@ fn digest_of(id: &OutputId, part: &Part) -> Result<Vec<u8>, StoreError> {
     if !is_name(id.as_str()) {
         return Err(StoreError::NotFound(format!("output {id}")));
     }
-    if !is_start(part.start) {
+    if !is_start(part.start) || part.start > LAST_START {
         return Err(refused(format!("no part begins at {}", part.start)));
     }
     match hex::decode(&part.sha256) {

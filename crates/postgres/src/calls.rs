@@ -74,6 +74,16 @@ fn told_by(change: &mut Change, is_new: bool) -> Result<Option<String>, StoreErr
     entries(outbox.take())
 }
 
+/// Returns the workspace of a call, as statements name it.
+pub(crate) async fn workspace_of(db: &Database, id: &CallId) -> Result<Option<String>, StoreError> {
+    let Some((day, number)) = place(db, id).await? else {
+        return Ok(None);
+    };
+    let sql = "SELECT workspace FROM calls WHERE day = $1 AND number = $2";
+    let row = db.row("find a call", sql, values![day, number]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
 /// Creates a call; false if its id is taken. `is_repeated` says that the same may have been created before.
 pub(crate) async fn create(
     store: &PostgresStore,
@@ -143,6 +153,10 @@ pub(crate) async fn create(
     };
     let create = async |is_repeated_here: bool| {
         let is_repeated = is_repeated || is_repeated_here;
+        if !shared.days.has(day) {
+            // Whoever changes nothing makes no tables either.
+            fence::check(fence, &shared.db).await?;
+        }
         let created = shared.days.storing(&shared.db, day, attempt).await?.is_some();
         if created || !is_repeated {
             return Ok(created);

@@ -1,7 +1,7 @@
 //! That a run still has the workspace that it writes for, in the very transaction of the change.
 //!
-//! *Invariant:* what is fenced takes place only while the row of the workspace is locked with the run and the epoch that the change
-//! names. To take a workspace over is to update that row: it waits for the changes that have begun, and none begins after it.
+//! *Invariant:* what is fenced takes place only while the row of the workspace is locked with the run, whose it is, and the epoch that the
+//! change names. To take a workspace over is to update that row: it waits for the changes that have begun, and none begins after it.
 //!
 //! A run that has a database writes by the same statements, without a fence: nothing of it is in them then, as it would cost something.
 
@@ -12,7 +12,7 @@ use toolgate_store::codec::signed;
 use toolgate_store::ledger::Hold;
 
 use crate::connection::{Database, Session, retrying};
-use crate::text::key;
+use crate::text::{escaped, key};
 use crate::values::{Values, typed, values};
 
 /// Who must have a workspace for a change to take place.
@@ -21,6 +21,7 @@ pub(crate) struct Fence {
     pub(crate) workspace: String,
     /// How statements name the run.
     pub(crate) run: String,
+    principal: String,
     epoch: i64,
     /// What is said when it does not hold.
     broken: String,
@@ -28,10 +29,16 @@ pub(crate) struct Fence {
 
 impl Fence {
     pub(crate) fn new(hold: &Hold) -> Self {
-        let Hold { workspace, run, epoch } = hold;
+        let Hold {
+            workspace,
+            run,
+            principal,
+            epoch,
+        } = hold;
         Self {
             workspace: key(workspace),
             run: key(run.as_str()),
+            principal: escaped(principal),
             epoch: signed(*epoch),
             broken: format!("workspace {workspace} is not held by run {run} with epoch {epoch} any more"),
         }
@@ -44,16 +51,17 @@ impl Fence {
 
     /// Makes sure that it holds until the transaction ends. It comes first in each.
     pub(crate) async fn hold(&self, session: &mut Session) -> Result<(), StoreError> {
-        let sql = "SELECT FROM workspaces WHERE id = $1 AND owner = $2 AND epoch = $3 FOR SHARE";
-        let row = session.row(sql, values![self.workspace, self.run, self.epoch]).await?;
+        let sql = "SELECT FROM workspaces WHERE id = $1 AND owner = $2 AND epoch = $3 AND principal = $4 FOR SHARE";
+        let values = values![self.workspace, self.run, self.epoch, self.principal];
+        let row = session.row(sql, values).await?;
         row.map(drop).ok_or_else(|| self.broken())
     }
 
     /// Finds out whether a change did not take place because of it. What holds now has held all the time: an epoch does not come
     /// back.
     pub(crate) async fn check(&self, db: &Database) -> Result<(), StoreError> {
-        let sql = "SELECT FROM workspaces WHERE id = $1 AND owner = $2 AND epoch = $3";
-        let values = values![self.workspace, self.run, self.epoch];
+        let sql = "SELECT FROM workspaces WHERE id = $1 AND owner = $2 AND epoch = $3 AND principal = $4";
+        let values = values![self.workspace, self.run, self.epoch, self.principal];
         let row = db.row("look who has a workspace", sql, values).await?;
         row.map(drop).ok_or_else(|| self.broken())
     }
@@ -77,19 +85,25 @@ pub(crate) async fn row(
     values: Values<'_>,
 ) -> Result<Option<Row>, StoreError> {
     let Some(Fence {
-        workspace, run, epoch, ..
+        workspace,
+        run,
+        epoch,
+        principal,
+        broken: _,
     }) = fence
     else {
         return session.row(&format!("WITH {}", without_braces(sql)), values).await;
     };
     let next = values.len() + 1;
     let held = format!(
-        "SELECT id AS workspace FROM workspaces WHERE id = ${next} AND owner = ${} AND epoch = ${} FOR SHARE",
+        "SELECT id AS workspace FROM workspaces WHERE id = ${next} AND owner = ${} AND epoch = ${}
+             AND principal = ${} FOR SHARE",
         next + 1,
-        next + 2
+        next + 2,
+        next + 3
     );
     let mut all: Vec<(&(dyn ToSql + Sync), Type)> = values.to_vec();
-    all.extend([typed(workspace), typed(run), typed(epoch)]);
+    all.extend([typed(workspace), typed(run), typed(epoch), typed(principal)]);
     let sql = sql.replace(['{', '}'], "");
     session.row(&format!("WITH held AS ({held}),\n{sql}"), &all).await
 }

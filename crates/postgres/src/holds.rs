@@ -24,29 +24,31 @@ const DOUBT: Duration = Duration::from_secs(1);
 pub(crate) async fn bind(
     shared: &Shared,
     run: &InstanceId,
+    principal: &str,
     address: &str,
     workspaces: &[String],
 ) -> Result<Bound, StoreError> {
     shared.instances.serve();
-    let bound = try_bind(shared, run, address, workspaces).await?;
+    let bound = try_bind(shared, run, principal, address, workspaces).await?;
     if let Bound::Now(_) = bound {
         return Ok(bound);
     }
     // Whoever has them may have died since it was last looked.
     shared.instances.look(&shared.db).await?;
-    try_bind(shared, run, address, workspaces).await
+    try_bind(shared, run, principal, address, workspaces).await
 }
 
 async fn try_bind(
     shared: &Shared,
     run: &InstanceId,
+    principal: &str,
     address: &str,
     workspaces: &[String],
 ) -> Result<Bound, StoreError> {
     let keys: Vec<String> = workspaces.iter().map(|workspace| key(workspace)).collect();
     let bind = async || {
         let mut session = shared.db.begin("give workspaces to a run").await?;
-        let bound = bind_in(shared, &mut session, run, address, &keys).await;
+        let bound = bind_in(shared, &mut session, (run, principal), address, &keys).await;
         session.end(bound).await
     };
     // Said again, it gives the run what it has got.
@@ -60,6 +62,7 @@ async fn try_bind(
             Some(Hold {
                 workspace: workspace.clone(),
                 run: run.clone(),
+                principal: principal.to_owned(),
                 epoch: epoch_of(key)?,
             })
         });
@@ -90,11 +93,12 @@ enum Found {
 async fn bind_in(
     shared: &Shared,
     session: &mut Session,
-    run: &InstanceId,
+    (name, principal): (&InstanceId, &str),
     address: &str,
     workspaces: &[String],
 ) -> Result<Found, StoreError> {
-    let (run, lease) = (key(run.as_str()), shared.instances.lease_millis());
+    let (run, lease) = (key(name.as_str()), shared.instances.lease_millis());
+    let principal = escaped(principal);
     let sql = "INSERT INTO workspaces (id) SELECT DISTINCT id FROM unnest($1::text[]) AS id ORDER BY id
                ON CONFLICT (id) DO NOTHING";
     session.run(sql, values![workspaces.to_vec()]).await?;
@@ -118,17 +122,23 @@ async fn bind_in(
             retry: left.clamp(DOUBT.min(shared.instances.lease()), shared.instances.lease()),
         });
     }
-    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE,
-                   epoch = epoch + CASE WHEN owner = $2 THEN 0 ELSE 1 END
+    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE, principal = $4,
+                   epoch = epoch + CASE WHEN owner = $2 AND principal = $4 THEN 0 ELSE 1 END
                WHERE id = ANY ($1) RETURNING id, epoch";
     let rows = session
-        .rows(sql, values![workspaces.to_vec(), run, escaped(address)])
+        .rows(sql, values![workspaces.to_vec(), run, escaped(address), principal])
         .await?;
-    let sql = "INSERT INTO instances AS own (id, lease_until, is_bound, noted)
-               VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', TRUE, 0)
+    let sql = "INSERT INTO instances AS own (id, lease_until, is_bound, noted, principal)
+               VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', TRUE, 0, $3)
                ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, is_bound = TRUE, doubted = FALSE,
-                   forgotten = NULL";
-    session.run(sql, values![run, lease]).await?;
+                   forgotten = NULL
+               WHERE own.principal = excluded.principal RETURNING TRUE";
+    if session.row(sql, values![run, lease, principal]).await?.is_none() {
+        // What has been done goes with the error.
+        return Err(StoreError::Conflict(format!(
+            "the run {name} is not one of this worker"
+        )));
+    }
     let epochs = rows.iter().map(|row| (row.get(0), unsigned(row.get(1))));
     Ok(Found::Free(epochs.collect()))
 }
@@ -154,6 +164,17 @@ pub(crate) async fn renew(shared: &Shared, runs: &[InstanceId]) -> Result<Vec<In
     }
     let gone = runs.iter().zip(&keys).filter(|(_, key)| !renewed.contains(*key));
     Ok(gone.map(|(run, _)| run.clone()).collect())
+}
+
+/// Says whether a run is there that is this principal's.
+pub(crate) async fn is_run_of(shared: &Shared, run: &InstanceId, principal: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT FROM instances WHERE id = $1 AND principal = $2";
+    let (run, principal) = (key(run.as_str()), escaped(principal));
+    let row = shared
+        .db
+        .row("look whose a run is", sql, values![run, principal])
+        .await?;
+    Ok(row.is_some())
 }
 
 /// As [`renew`], of runs that say what they have; returns what they do not have.
@@ -211,17 +232,23 @@ pub(crate) async fn holders(shared: &Shared, workspaces: &[String]) -> Result<Ha
 }
 
 /// Leaves a run a moment to renew its lease, unless it has done so since it was last heard.
-pub(crate) async fn doubt(shared: &Shared, run: &InstanceId, silence: Duration) -> Result<(), StoreError> {
+pub(crate) async fn doubt(
+    shared: &Shared,
+    run: &InstanceId,
+    principal: &str,
+    silence: Duration,
+) -> Result<(), StoreError> {
     shared.instances.serve();
     // By how long its lease lasts it is known when it was renewed; if that is yet to come, the clock was put back.
     let sql = "UPDATE instances SET doubted = TRUE,
                    lease_until = least(lease_until, clock_timestamp() + $2 * interval '1 millisecond')
-               WHERE id = $1 AND (lease_until <= clock_timestamp() + ($3 - $4) * interval '1 millisecond'
+               WHERE id = $1 AND principal = $5 AND (lease_until <= clock_timestamp() + ($3 - $4) * interval '1 millisecond'
                    OR lease_until > clock_timestamp() + $3 * interval '1 millisecond')";
     let moment = DOUBT.as_millis() as i64;
     let (run, lease) = (key(run.as_str()), shared.instances.lease_millis());
     let silence = i64::try_from(silence.as_millis()).unwrap_or(lease).min(lease);
-    let values = values![run, moment, lease, silence];
+    let principal = escaped(principal);
+    let values = values![run, moment, lease, silence, principal];
     shared.db.rows("doubt a run", sql, values).await.map(drop)
 }
 

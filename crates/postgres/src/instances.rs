@@ -82,7 +82,8 @@ impl Instances {
         };
         let sql = "INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
-                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, doubted = FALSE, noted = 0, forgotten = NULL
+                   ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, doubted = FALSE, noted = 0, forgotten = NULL,
+                       principal = NULL
                    WHERE own.lease_until <= clock_timestamp() RETURNING TRUE";
         let what = "register this run of the service";
         if db

@@ -23,6 +23,7 @@ use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, Settled, Settle
 use crate::fence::Fence;
 use crate::notes::{self, Note};
 use crate::store::PostgresStore;
+use crate::text::key;
 use crate::{
     adoption, approvers, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling,
 };
@@ -32,6 +33,7 @@ fn must_be_of(hold: &Hold, what: &str, workspace: &str, run: Option<&InstanceId>
     let Hold {
         workspace: held,
         run: holder,
+        principal: _,
         epoch: _,
     } = hold;
     if workspace != held {
@@ -50,6 +52,19 @@ fn must_be_of(hold: &Hold, what: &str, workspace: &str, run: Option<&InstanceId>
 fn must_be_of_call(hold: &Hold, record: &CallRecord) -> Result<(), StoreError> {
     let what = format!("call {}", record.id);
     must_be_of(hold, &what, &record.origin.workspace, Some(&record.owner))
+}
+
+/// Refuses a call that is of a moment far from this machine's clock.
+fn must_be_of_now(record: &CallRecord, difference: Duration) -> Result<(), StoreError> {
+    let apart = record.created.millis().abs_diff(Timestamp::now().millis());
+    if u128::from(apart) <= difference.as_millis() {
+        return Ok(());
+    }
+    Err(StoreError::Conflict(format!(
+        "call {} was created {} s before or after the gateway's clock: set the clocks of the worker and of the gateway",
+        record.id,
+        apart / 1_000
+    )))
 }
 
 /// Returns what another workspace may know of a call: that it has its id.
@@ -140,6 +155,41 @@ fn is_seen_by_the_store(event: &ServiceEvent) -> bool {
     }
 }
 
+/// Returns what the audit says of somebody whom only a run has named: nobody's principal begins so.
+fn named_by_run(hold: &Hold, by: &str) -> String {
+    match by.is_empty() {
+        true => String::new(),
+        false => format!("worker {}: {by}", hold.principal),
+    }
+}
+
+/// Refuses records of the audit about calls and prompts of other workspaces. Of one that is not there nothing is known: a record may
+/// come before its call.
+async fn must_be_about(store: &PostgresStore, hold: &Hold, notes: &[Told]) -> Result<(), StoreError> {
+    let facts = notes.iter().filter_map(|note| match note {
+        Told::Audit(fact) => Some(fact),
+        Told::Fact { .. } | Told::Event(_) => None,
+    });
+    let (mut about, mut asked) = (BTreeSet::new(), BTreeSet::new());
+    for fact in facts {
+        about.extend(fact.call.iter().chain(&fact.parent));
+        asked.extend(fact.prompt.iter().chain(&fact.because_of));
+    }
+    for id in about {
+        let workspace = calls::workspace_of(&store.shared.db, id).await?;
+        if workspace.is_some_and(|workspace| workspace != key(&hold.workspace)) {
+            return Err(StoreError::NotFound(format!("call {id}")));
+        }
+    }
+    for id in asked {
+        let prompt = prompts::get(&store.shared, id).await?;
+        if prompt.is_some_and(|prompt| prompt.workspace != hold.workspace) {
+            return Err(StoreError::NotFound(format!("prompt {id}")));
+        }
+    }
+    Ok(())
+}
+
 /// Takes a record of the audit that a run may make, in its name. The number of refusals that were only counted names no workspace:
 /// it gets this one.
 fn audited(hold: &Hold, fact: Fact) -> Result<Fact, StoreError> {
@@ -167,6 +217,7 @@ fn audited(hold: &Hold, fact: Fact) -> Result<Fact, StoreError> {
     Ok(Fact {
         workspace,
         instance: Some(hold.run.clone()),
+        by: named_by_run(hold, &fact.by),
         chain: String::new(),
         removed: None,
         removed_hash: String::new(),
@@ -189,8 +240,18 @@ impl Ledger for PostgresStore {
         self.shared.instances.lease()
     }
 
-    async fn bind(&self, run: &InstanceId, address: &str, workspaces: &[String]) -> Result<Bound, StoreError> {
-        holds::bind(&self.shared, run, address, workspaces).await
+    async fn bind(
+        &self,
+        run: &InstanceId,
+        principal: &str,
+        address: &str,
+        workspaces: &[String],
+    ) -> Result<Bound, StoreError> {
+        holds::bind(&self.shared, run, principal, address, workspaces).await
+    }
+
+    async fn is_run_of(&self, run: &InstanceId, principal: &str) -> Result<bool, StoreError> {
+        holds::is_run_of(&self.shared, run, principal).await
     }
 
     async fn renew_leases(&self, runs: &[InstanceId]) -> Result<Vec<InstanceId>, StoreError> {
@@ -205,8 +266,8 @@ impl Ledger for PostgresStore {
         holds::has_noted(&self.shared, run, noted).await
     }
 
-    async fn doubt_after(&self, run: &InstanceId, silence: Duration) -> Result<(), StoreError> {
-        holds::doubt(&self.shared, run, silence).await
+    async fn doubt(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError> {
+        holds::doubt(&self.shared, run, principal, silence).await
     }
 
     async fn holders(&self, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError> {
@@ -225,6 +286,7 @@ impl Ledger for PostgresStore {
         again: bool,
     ) -> Result<Created, StoreError> {
         must_be_of_call(hold, &record)?;
+        must_be_of_now(&record, self.shared.clock_difference)?;
         if let Some(named) = record.id.workspace() {
             // Names within other workspaces are theirs.
             must_be_of(hold, &format!("the id {}", record.id.as_str()), named, None)?;
@@ -323,10 +385,11 @@ impl Ledger for PostgresStore {
     }
 
     async fn revoke_for(&self, hold: &Hold, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
-        prompts::revoke(&self.shared, id, by, Some(hold)).await
+        prompts::revoke(&self.shared, id, &named_by_run(hold, by), Some(hold)).await
     }
 
     async fn note_for(&self, hold: &Hold, first: u64, notes: Vec<Told>) -> Result<(), StoreError> {
+        must_be_about(self, hold, &notes).await?;
         let notes = notes.into_iter().map(|told| note(hold, told));
         let notes = notes.collect::<Result<Vec<_>, _>>()?;
         notes::store_for(&self.shared.db, &Fence::new(hold), first, notes).await?;

@@ -27,6 +27,9 @@ pub struct PostgresOptions {
     /// more, straight to the server: through a pooler in transaction mode nothing is heard, and then what others have changed is
     /// found by looking, half a second later at most.
     pub notifies: bool,
+    /// How far from this machine's clock the moment may be at which a call of a run without a database was created: each day that
+    /// calls are of costs every listing something.
+    pub clock_difference: Duration,
     /// What keeps the audit.
     pub recorder: Recorder,
     /// Where parts of large outputs are kept; without, all of them are in the database. Once there was one, what is in it can be read
@@ -35,8 +38,8 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, notifications, an audit without a key,
-    /// no bucket.
+    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, notifications, clocks that
+    /// differ by a day at most, an audit without a key, no bucket.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -45,6 +48,7 @@ impl PostgresOptions {
             time_limit: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             notifies: true,
+            clock_difference: Duration::from_secs(86_400),
             recorder: Recorder::default(),
             bucket: None,
         }
@@ -61,6 +65,7 @@ impl fmt::Debug for PostgresOptions {
             time_limit,
             lease,
             notifies,
+            clock_difference,
             recorder: _,
             bucket,
         } = self;
@@ -70,6 +75,7 @@ impl fmt::Debug for PostgresOptions {
             .field("time_limit", time_limit)
             .field("lease", lease)
             .field("notifies", notifies)
+            .field("clock_difference", clock_difference)
             .field("bucket", bucket)
             .finish_non_exhaustive()
     }

@@ -105,6 +105,8 @@ async fn append_at(
     end: End,
 ) -> Result<Option<End>, StoreError> {
     let fence = Fence::new(hold);
+    // Before anything is compared: whose bytes are another one's does not learn what they are.
+    must_be_own(&mut shared.db.session("write to an output").await?, &fence, id).await?;
     let elsewhere = || StoreError::Conflict(format!("output {id} ends at {}, not at {offset}", end.bytes));
     let there = end.bytes.checked_sub(offset).ok_or_else(elsewhere)?;
     let there = usize::try_from(there).unwrap_or(usize::MAX).min(piece.len());

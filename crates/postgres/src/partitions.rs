@@ -61,9 +61,14 @@ impl Days {
         Ok(())
     }
 
+    /// Says whether a day is known to have partitions.
+    pub(crate) fn has(&self, day: i64) -> bool {
+        self.0.lock().contains(&day)
+    }
+
     /// Makes the partitions of a day, unless they are known to be there.
     pub(crate) async fn make(&self, db: &Database, day: i64) -> Result<(), StoreError> {
-        if self.0.lock().contains(&day) {
+        if self.has(day) {
             return Ok(());
         }
         // Each day costs every listing something, and a day that is far off does not go before it has come.

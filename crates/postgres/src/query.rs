@@ -19,6 +19,19 @@ enum Value {
     Number(i64),
 }
 
+/// Bytes of calls that are read at once where no page bounds them: what is done with them has an end in good time, too.
+const MAX_BATCH_BYTES: usize = 16 << 20;
+
+/// Makes a statement for calls, which has their `number` and `record`, one for the first of them: after the first only as long as their
+/// bytes stay within [`MAX_BATCH_BYTES`] in sum. As `found` it has how many there were.
+pub(crate) fn within_bytes(calls: &str) -> String {
+    format!(
+        "SELECT * FROM (SELECT *, sum(octet_length(record)) OVER (ORDER BY number) AS upto,
+             row_number() OVER (ORDER BY number) AS place, count(*) OVER () AS found FROM ({calls}) rows) weighed
+         WHERE upto <= {MAX_BATCH_BYTES} OR place = 1 ORDER BY number"
+    )
+}
+
 impl Value {
     fn typed(&self) -> (&(dyn ToSql + Sync), Type) {
         match self {

@@ -15,6 +15,7 @@ use toolgate_store::lost;
 
 use crate::connection::{Session, retrying};
 use crate::instances::is_dead;
+use crate::query::within_bytes;
 use crate::store::Shared;
 use crate::text::plain;
 use crate::values::values;
@@ -124,7 +125,10 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
         is_dead("c.owner", "$3")
     );
     let rows = session
-        .rows(&sql, values![workspace, from.after, silent, CALLS_PER_BATCH])
+        .rows(
+            &within_bytes(&sql),
+            values![workspace, from.after, silent, CALLS_PER_BATCH],
+        )
         .await?;
     let (mut lost, mut has_unreadable) = (Vec::new(), from.has_unreadable);
     for row in &rows {
@@ -156,7 +160,8 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
         let end = lost::end(record, now);
         calls::end_in(session, record.clone(), end).await?;
     }
-    if (rows.len() as i64) < CALLS_PER_BATCH {
+    let found = rows.first().map_or(0, |row| row.get::<_, i64>("found"));
+    if found < CALLS_PER_BATCH && rows.len() as i64 == found {
         if !has_unreadable {
             let sql = "UPDATE workspaces SET is_left = FALSE WHERE id = $1";
             session.run(sql, values![workspace]).await?;

@@ -141,8 +141,14 @@ pub(crate) async fn end(shared: &Shared, hold: &Hold, end: &Settlement) -> Resul
         );
         return Err(StoreError::Conflict(why));
     }
+    // Who answered a question is known only where replies are taken: here it is the run that says so.
+    let mut end = end.clone();
+    if matches!(end.decision.outcome, PromptOutcome::Replied(_)) {
+        end.decision.principal = String::new();
+        end.decision.by.clone_from(&hold.principal);
+    }
     let decisions = Decisions {
-        first: end,
+        first: &end,
         also: &[],
         grants: &[],
         beside: None,

@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) unsure: Unsure,
     /// Notified when another process may have changed prompts or grants; none if nobody says so.
     pub(crate) changed: Option<Arc<Notify>>,
+    /// As [`PostgresOptions::clock_difference`].
+    pub(crate) clock_difference: Duration,
     /// What the bucket has, if there is one.
     pub(crate) objects: Option<Objects>,
     /// Why the end of the tasks was not clean.
@@ -276,6 +278,7 @@ impl PostgresStore {
             names: Names::default(),
             unsure: Unsure::default(),
             changed: listener.as_ref().map(Listener::changed),
+            clock_difference: options.clock_difference,
             objects,
             failure: Mutex::default(),
         });

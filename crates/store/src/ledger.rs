@@ -29,6 +29,8 @@ pub struct Hold {
     pub workspace: String,
     /// The run that has it.
     pub run: InstanceId,
+    /// Whose the run is: who was found to call, never what a run says.
+    pub principal: String,
     /// How many times it has been taken over: what was written with an earlier number is not taken any more.
     pub epoch: u64,
 }
@@ -76,7 +78,19 @@ pub trait Ledger: Store {
 
     /// Gives workspaces to a run: all or none. A workspace is free if no run has it, if the run that had it is dead, or if that one has
     /// released it. `address` is where the run can be reached, for people. Said again by the same run it gives what the run has.
-    async fn bind(&self, run: &InstanceId, address: &str, workspaces: &[String]) -> Result<Bound, StoreError>;
+    ///
+    /// # Errors
+    /// `Conflict` if the run is not this principal's.
+    async fn bind(
+        &self,
+        run: &InstanceId,
+        principal: &str,
+        address: &str,
+        workspaces: &[String],
+    ) -> Result<Bound, StoreError>;
+
+    /// Says whether a run is there that this principal has given workspaces.
+    async fn is_run_of(&self, run: &InstanceId, principal: &str) -> Result<bool, StoreError>;
 
     /// Renews the leases of runs, many at once. Returns those that have none any more: what they had may be taken over.
     async fn renew_leases(&self, runs: &[InstanceId]) -> Result<Vec<InstanceId>, StoreError>;
@@ -88,13 +102,9 @@ pub trait Ledger: Store {
     /// Takes in how many of its notes a run knows to be stored, after it was bound: its row may be a new one, as it was silent for long.
     async fn has_noted(&self, run: &InstanceId, noted: u64) -> Result<(), StoreError>;
 
-    /// Says that the connection to a run broke: it is dead unless its lease is renewed within a moment.
-    async fn doubt(&self, run: &InstanceId) -> Result<(), StoreError> {
-        self.doubt_after(run, Duration::ZERO).await
-    }
-
-    /// As [`Self::doubt`], of a run that was last heard so long ago: nothing happens if its lease was renewed since then.
-    async fn doubt_after(&self, run: &InstanceId, silence: Duration) -> Result<(), StoreError>;
+    /// Says that the connection to a run of this principal broke, which was last heard so long ago: it is dead unless its lease is renewed
+    /// within a moment, or was since then.
+    async fn doubt(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError>;
 
     /// Returns which runs have these workspaces now, by their names; none if nobody has one.
     async fn holders(&self, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError>;

@@ -13,7 +13,7 @@ use toolgate_store::{
     Upkeep as _,
 };
 
-use crate::gateway::{LEASE, Running, WORKER, options};
+use crate::gateway::{LEASE, OWNER, Running, WORKER, options};
 use crate::postgres::{database, server};
 use crate::proxy::Line;
 use crate::store::{end, grow, prompt, record};
@@ -207,7 +207,7 @@ async fn a_run_whose_workspace_is_taken_over_stops() {
     let names = ["main".to_owned()];
     let taken = async || {
         matches!(
-            place.gateway.store.bind(&next, "", &names).await.unwrap(),
+            place.gateway.store.bind(&next, OWNER, "", &names).await.unwrap(),
             Bound::Now(_)
         )
     };
@@ -250,8 +250,8 @@ async fn an_idle_run_that_was_taken_for_dead_goes_on() {
     let store = place.open(&place.run, LEASE).await;
     let (own, names) = (&place.gateway.store, ["main".to_owned()]);
     let next = InstanceId::generate();
-    own.doubt(&place.run).await.unwrap();
-    let taken = async || matches!(own.bind(&next, "", &names).await.unwrap(), Bound::Now(_));
+    own.doubt(&place.run, OWNER, Duration::ZERO).await.unwrap();
+    let taken = async || matches!(own.bind(&next, OWNER, "", &names).await.unwrap(), Bound::Now(_));
     until("it loses its workspace", taken).await;
     let mut call = record("call", &place.run);
     let events = grow(&mut call, 1);
@@ -280,7 +280,7 @@ async fn a_busy_run_keeps_its_workspace_however_long() {
     let (own, names) = (&place.gateway.store, ["main".to_owned()]);
     let begun = Instant::now();
     while begun.elapsed() < LEASE * 2 {
-        let other = own.bind(&InstanceId::generate(), "", &names).await.unwrap();
+        let other = own.bind(&InstanceId::generate(), OWNER, "", &names).await.unwrap();
         assert!(matches!(other, Bound::Held { .. }), "{other:?}");
         tokio::time::sleep(LEASE / 6).await;
     }

@@ -21,6 +21,9 @@ pub(crate) const WORKER: &str = "worker-worker-worker-worker";
 pub(crate) const LIMITED: &str = "limited-limited-limited";
 pub(crate) const PERSON: &str = "person-person-person-person";
 
+/// What a gateway takes who shows the first one for.
+pub(crate) const OWNER: &str = "token:worker";
+
 /// The lease of runs.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
@@ -45,6 +48,8 @@ async fn open_with(database: &str, bucket: Option<Bucket>, instance: &InstanceId
     let options = PostgresOptions {
         lease: LEASE,
         bucket,
+        // The calls of tests are of 1970.
+        clock_difference: Duration::MAX,
         ..PostgresOptions::new(database.to_owned())
     };
     Arc::new(PostgresStore::open(options, instance.clone()).await.unwrap())

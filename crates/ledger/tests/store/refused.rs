@@ -158,6 +158,7 @@ impl Stored {
         wire::holding(&Hold {
             workspace: "main".to_owned(),
             run: self.run.clone(),
+            principal: String::new(),
             epoch: 1,
         })
     }
@@ -393,7 +394,7 @@ async fn a_worker_decides_nothing_and_writes_for_nobody_else() {
         noted: 0,
     };
     let refused = client.bind(shown(LIMITED, asked)).await.unwrap_err();
-    assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+    assert_eq!(refused.code(), Code::Aborted, "{refused:?}");
     let made_up = Holding {
         workspace: "other".to_owned(),
         run: "made-up".to_owned(),
@@ -402,6 +403,100 @@ async fn a_worker_decides_nothing_and_writes_for_nobody_else() {
     let asked = ReleaseRequest { holding: Some(made_up) };
     let refused = client.release(shown(LIMITED, asked)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    stored.store.close().await.unwrap();
+    stored.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_a_run_is_the_store_knows() {
+    let stored = Stored::new().await;
+    let mut client = LedgerServiceClient::new(stored.channel.clone());
+    // Both may have `other`; what the first one has is not the other one's, whatever it says of it.
+    let taken = BindRequest {
+        run: "first".to_owned(),
+        address: String::new(),
+        workspaces: vec!["other".to_owned()],
+    };
+    let bound = client.bind(shown(WORKER, taken)).await.unwrap().into_inner();
+    let holding = bound.holdings.into_iter().next();
+    let renewal = RenewLeaseRequest {
+        holding: holding.clone(),
+    };
+    let refused = client.renew_lease(shown(LIMITED, renewal.clone())).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    let release = ReleaseRequest {
+        holding: holding.clone(),
+    };
+    let refused = client.release(shown(LIMITED, release.clone())).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    let asked = AdoptCallsRequest { holding };
+    let refused = client.adopt_calls(shown(LIMITED, asked)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    // Who waits learns for how long, and not for whom.
+    let wanted = BindRequest {
+        run: "second".to_owned(),
+        address: String::new(),
+        workspaces: vec!["other".to_owned()],
+    };
+    let waits = client.bind(shown(LIMITED, wanted)).await.unwrap().into_inner();
+    let held = waits.held.unwrap();
+    assert_eq!(held.workspace, "other");
+    assert!(held.retry_millis > 0);
+    assert!(!format!("{held:?}").contains("first"), "{held:?}");
+    let renewed = client.renew_lease(shown(WORKER, renewal)).await.unwrap().into_inner();
+    assert!(renewed.renewed);
+    client.release(shown(WORKER, release)).await.unwrap();
+    stored.store.close().await.unwrap();
+    stored.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_long_or_has_no_right_name_is_refused_at_the_door() {
+    let stored = Stored::new().await;
+    let mut client =
+        LedgerServiceClient::new(stored.channel.clone()).max_encoding_message_size(wire::MAX_MESSAGE_BYTES);
+    let holding = Some(stored.holding());
+    let long = || vec![b' '; (16 << 20) + 1];
+    let asked = CreateCallRequest {
+        holding: holding.clone(),
+        record: long(),
+        events: b"[]".to_vec(),
+        again: false,
+    };
+    let refused = client.create_call(shown(WORKER, asked)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    let asked = OpenPromptRequest {
+        holding: holding.clone(),
+        prompt: long(),
+        ..OpenPromptRequest::default()
+    };
+    let refused = client.open_prompt(shown(WORKER, asked)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    let session = SessionKey {
+        workspace: "main".to_owned(),
+        session: SessionId::from("ses_1"),
+    };
+    let note = Note::Fact {
+        session,
+        key: "key".to_owned(),
+        value: "x".repeat(16 << 20).into(),
+    };
+    let asked = StoreNotesRequest {
+        holding,
+        first: 1_000,
+        notes: serde_json::to_vec(&[note]).unwrap(),
+    };
+    let refused = client.store_notes(shown(WORKER, asked)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    for name in ["", "a b", "../x", &"x".repeat(10_000)] {
+        let asked = BindRequest {
+            run: "run".to_owned(),
+            address: String::new(),
+            workspaces: vec![name.to_owned()],
+        };
+        let refused = client.bind(shown(WORKER, asked)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{name}: {refused:?}");
+    }
     stored.store.close().await.unwrap();
     stored.gateway.stop().await;
 }

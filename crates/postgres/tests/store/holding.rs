@@ -12,6 +12,9 @@ use crate::leases::until;
 use crate::server::Server;
 use crate::store::{grow, record};
 
+/// Whose the runs are.
+pub(crate) const PRINCIPAL: &str = "token:worker";
+
 const LEASE: Duration = Duration::from_secs(30);
 
 /// A store that others write through.
@@ -44,13 +47,19 @@ impl Scene {
 pub(crate) async fn open(server: &Server, name: &str, lease: Duration) -> PostgresStore {
     let options = PostgresOptions {
         lease,
+        // The calls of tests are of 1970.
+        clock_difference: Duration::MAX,
         ..PostgresOptions::new(server.address(name))
     };
     PostgresStore::open(options, InstanceId::generate()).await.unwrap()
 }
 
 pub(crate) async fn bound(store: &PostgresStore, run: &InstanceId, workspace: &str) -> Hold {
-    match store.bind(run, "host:1", &[workspace.to_owned()]).await.unwrap() {
+    match store
+        .bind(run, PRINCIPAL, "host:1", &[workspace.to_owned()])
+        .await
+        .unwrap()
+    {
         Bound::Now(holds) => holds.into_iter().next().unwrap(),
         Bound::Held { by, .. } => panic!("{by} has it"),
     }
@@ -78,27 +87,37 @@ async fn a_run_gets_all_or_none() {
     let hold = |workspace: &str, run: &InstanceId, epoch| Hold {
         workspace: workspace.to_owned(),
         run: run.clone(),
+        principal: PRINCIPAL.to_owned(),
         epoch,
     };
-    let got = store.bind(&first, "a:1", &names(&["b", "a"])).await.unwrap();
+    let got = store.bind(&first, PRINCIPAL, "a:1", &names(&["b", "a"])).await.unwrap();
     assert_eq!(got, Bound::Now(vec![hold("b", &first, 1), hold("a", &first, 1)]));
     // Said again, and with more.
-    let got = store.bind(&first, "a\u{0}:2", &names(&["a", "c"])).await.unwrap();
+    let got = store
+        .bind(&first, PRINCIPAL, "a\u{0}:2", &names(&["a", "c"]))
+        .await
+        .unwrap();
     assert_eq!(got, Bound::Now(vec![hold("a", &first, 1), hold("c", &first, 1)]));
-    let held = store.bind(&second, "b:1", &names(&["d", "b"])).await.unwrap();
+    let held = store
+        .bind(&second, PRINCIPAL, "b:1", &names(&["d", "b"]))
+        .await
+        .unwrap();
     let Bound::Held { workspace, by, retry } = held else {
         panic!("{held:?}");
     };
     assert_eq!((workspace.as_str(), &by), ("b", &first));
     assert!(retry > LEASE / 2 && retry <= LEASE, "{retry:?}");
-    let got = store.bind(&second, "b:1", &names(&["d"])).await.unwrap();
+    let got = store.bind(&second, PRINCIPAL, "b:1", &names(&["d"])).await.unwrap();
     assert_eq!(got, Bound::Now(vec![hold("d", &second, 1)]));
     // What is given up, or was of one that is dead, is free.
     store.release(&first).await.unwrap();
-    let got = store.bind(&second, "b:1", &names(&["d", "b"])).await.unwrap();
+    let got = store
+        .bind(&second, PRINCIPAL, "b:1", &names(&["d", "b"]))
+        .await
+        .unwrap();
     assert_eq!(got, Bound::Now(vec![hold("d", &second, 1), hold("b", &second, 2)]));
     scene.kill(&second).await;
-    let got = store.bind(&first, "a:1", &names(&["b", "a"])).await.unwrap();
+    let got = store.bind(&first, PRINCIPAL, "a:1", &names(&["b", "a"])).await.unwrap();
     assert_eq!(got, Bound::Now(vec![hold("b", &first, 3), hold("a", &first, 2)]));
     scene.store.close().await.unwrap();
 }
@@ -116,7 +135,10 @@ async fn of_many_who_want_a_workspace_one_gets_it() {
             } else {
                 ["c", "b", "a"]
             };
-            store.bind(&InstanceId::generate(), "", &names(&order)).await.unwrap()
+            store
+                .bind(&InstanceId::generate(), PRINCIPAL, "", &names(&order))
+                .await
+                .unwrap()
         });
     }
     let got = wanting.join_all().await;
@@ -140,7 +162,7 @@ async fn who_takes_a_workspace_over_waits_for_those_that_write() {
     let lock = "SELECT FROM workspaces WHERE id = 'main' FOR SHARE";
     writing.batch_execute(lock).await.unwrap();
     let main = names(&["main"]);
-    let taking = store.bind(&second, "", &main);
+    let taking = store.bind(&second, PRINCIPAL, "", &main);
     tokio::pin!(taking);
     assert!(
         tokio::time::timeout(Duration::from_millis(300), &mut taking)
@@ -194,7 +216,7 @@ async fn leases_are_renewed_at_once_and_only_of_those_that_have_something() {
         assert_eq!(store.reap().await.unwrap(), []);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let held = store.bind(&stranger, "", &names(&["w7"])).await.unwrap();
+    let held = store.bind(&stranger, PRINCIPAL, "", &names(&["w7"])).await.unwrap();
     assert!(matches!(&held, Bound::Held { by, .. } if *by == runs[7]), "{held:?}");
     // Nobody renews any more: they lose what they have.
     let client = scene.server.connect(&scene.name).await.unwrap();
@@ -220,10 +242,10 @@ async fn who_is_doubted_is_dead_unless_it_renews() {
     let call = created(store, &hold, "c").await;
     // Both processes have looked since the database is there; the other one is served by nobody.
     assert_eq!(other.reap().await.unwrap(), []);
-    store.doubt(&renewing).await.unwrap();
-    store.doubt(&silent).await.unwrap();
+    store.doubt(&renewing, PRINCIPAL, Duration::ZERO).await.unwrap();
+    store.doubt(&silent, PRINCIPAL, Duration::ZERO).await.unwrap();
     let begun = Instant::now();
-    let held = other.bind(&renewing, "", &names(&["silent"])).await.unwrap();
+    let held = other.bind(&renewing, PRINCIPAL, "", &names(&["silent"])).await.unwrap();
     assert!(matches!(held, Bound::Held { retry, .. } if retry <= Duration::from_secs(1)));
     assert_eq!(store.renew_leases(std::slice::from_ref(&renewing)).await.unwrap(), []);
     let mut lost = Vec::new();
@@ -234,7 +256,7 @@ async fn who_is_doubted_is_dead_unless_it_renews() {
     .await;
     assert!(begun.elapsed() < LEASE / 4, "{:?}", begun.elapsed());
     assert_eq!(lost[0].id, call.id);
-    let held = other.bind(&silent, "", &names(&["renewing"])).await.unwrap();
+    let held = other.bind(&silent, PRINCIPAL, "", &names(&["renewing"])).await.unwrap();
     assert!(matches!(held, Bound::Held { .. }), "a renewal clears the doubt");
     assert_eq!(
         store.renew_leases(std::slice::from_ref(&silent)).await.unwrap(),
@@ -251,7 +273,7 @@ async fn who_comes_new_waits_for_a_lease_before_it_believes_a_doubt() {
     let run = InstanceId::generate();
     let hold = scene.bound(&run, "main").await;
     created(&scene.store, &hold, "c").await;
-    scene.store.doubt(&run).await.unwrap();
+    scene.store.doubt(&run, PRINCIPAL, Duration::ZERO).await.unwrap();
     scene.store.close().await.unwrap();
     // As after an outage: the doubt was there before this one had the database.
     let newcomer = open(scene.server, &scene.name, lease).await;
@@ -281,7 +303,7 @@ async fn nobody_is_dead_because_the_database_was_away() {
         created(&store, hold, &hold.workspace).await;
     }
     assert_eq!(store.reap().await.unwrap(), []);
-    store.doubt(&doubted).await.unwrap();
+    store.doubt(&doubted, PRINCIPAL, Duration::ZERO).await.unwrap();
     server.crash();
     until("it is noticed", async || {
         matches!(store.reap().await, Err(StoreError::Unavailable(_)))

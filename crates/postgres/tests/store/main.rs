@@ -21,6 +21,7 @@ mod migrations;
 mod proxy;
 mod races;
 mod reaping;
+mod refused;
 mod retries;
 mod s3;
 mod server;

@@ -31,12 +31,14 @@ impl Scene {
         let run: String = place.text("SELECT id FROM instances").await;
         place
             .run(&format!(
-                "INSERT INTO workspaces (id, owner, epoch) VALUES ('main', '{run}', 3), ('other', '{run}', 3), ('third', 'other', 3)"
+                "INSERT INTO workspaces (id, owner, epoch, principal)
+                     VALUES ('main', '{run}', 3, 'p'), ('other', '{run}', 3, 'p'), ('third', 'other', 3, 'p')"
             ))
             .await;
         let hold = Hold {
             workspace: "main".to_owned(),
             run: InstanceId::from(run.as_str()),
+            principal: "p".to_owned(),
             epoch: 3,
         };
         let mut writer = store.create_output(owner()).await.unwrap();
@@ -164,6 +166,7 @@ async fn only_who_holds_the_workspace_puts_parts() {
         let hold = Hold {
             workspace: workspace.to_owned(),
             run: InstanceId::from(run),
+            principal: "p".to_owned(),
             epoch,
         };
         let presigned = store.presign_part(&hold, id, &second).await;
@@ -187,7 +190,9 @@ async fn only_who_holds_the_workspace_puts_parts() {
     };
     conflict(scene.record(&otherwise, &upload.object).await);
     conflict(scene.record(&first, &upload.object.replace(id.as_str(), "..")).await);
-    for start in [0, FIRST_PART + 1, FIRST_PART + PART_BYTES - 1, u64::MAX] {
+    let too_far = FIRST_PART + 34 * PART_BYTES;
+    let last = FIRST_PART + (u64::MAX - FIRST_PART) / PART_BYTES * PART_BYTES;
+    for start in [0, FIRST_PART + 1, FIRST_PART + PART_BYTES - 1, u64::MAX, too_far, last] {
         let part = Part { start, ..first.clone() };
         conflict(store.presign_part(&scene.hold, id, &part).await);
     }

@@ -21,7 +21,7 @@ use crate::store::{approval, end, grow, prompt, record};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-fn settlement(prompt: &str, state: PromptState, outcome: PromptOutcome) -> Settlement {
+pub(crate) fn settlement(prompt: &str, state: PromptState, outcome: PromptOutcome) -> Settlement {
     Settlement {
         prompt: PromptId::from(prompt),
         state,
@@ -37,7 +37,7 @@ fn expiry(prompt: &str) -> Settlement {
     settlement(prompt, PromptState::Expired, PromptOutcome::Expired)
 }
 
-fn grant(id: &str, workspace: &str, owner: &InstanceId, reach: GrantReach) -> Grant {
+pub(crate) fn grant(id: &str, workspace: &str, owner: &InstanceId, reach: GrantReach) -> Grant {
     Grant {
         id: GrantId::from(id),
         owner: owner.clone(),
@@ -60,7 +60,7 @@ fn grant(id: &str, workspace: &str, owner: &InstanceId, reach: GrantReach) -> Gr
     }
 }
 
-fn asked(id: &str, call: &CallRecord) -> Prompt {
+pub(crate) fn asked(id: &str, call: &CallRecord) -> Prompt {
     Prompt {
         workspace: call.origin.workspace.clone(),
         ..prompt(id, call.id.as_str(), &call.owner)
@@ -68,7 +68,7 @@ fn asked(id: &str, call: &CallRecord) -> Prompt {
 }
 
 /// Has a person grant something, as a gateway stores it.
-async fn granted(store: &PostgresStore, hold: &Hold, call: &CallRecord, grants: Vec<Grant>) {
+pub(crate) async fn granted(store: &PostgresStore, hold: &Hold, call: &CallRecord, grants: Vec<Grant>) {
     let id = format!("granting-{}", grants[0].id);
     store.open_for(hold, asked(&id, call), None, None, false).await.unwrap();
     let reply = settlement(&id, PromptState::Resolved, PromptOutcome::Replied(Reply::Once));
@@ -88,7 +88,7 @@ fn fact(workspace: &str, name: &str) -> Note {
     }
 }
 
-fn audited(workspace: &str, kind: Kind, reason: &str) -> Note {
+pub(crate) fn audited(workspace: &str, kind: Kind, reason: &str) -> Note {
     Note::Audit(Box::new(Fact {
         workspace: workspace.to_owned(),
         reason: reason.to_owned(),
@@ -96,12 +96,12 @@ fn audited(workspace: &str, kind: Kind, reason: &str) -> Note {
     }))
 }
 
-fn output(last: char) -> OutputId {
+pub(crate) fn output(last: char) -> OutputId {
     OutputId::new(format!("tool_0123456789abABCDEFGHIJKLM{last}"))
 }
 
 /// Everything that is stored, as one text for each table.
-async fn everything(scene: &Scene) -> Vec<String> {
+pub(crate) async fn everything(scene: &Scene) -> Vec<String> {
     scene.store.audit_end().await.unwrap();
     let client = scene.server.connect(&scene.name).await.unwrap();
     let mut all = Vec::new();
