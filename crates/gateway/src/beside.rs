@@ -14,7 +14,7 @@ use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
 use tower::Service;
 
 use crate::front::Front;
-use crate::ledger::LedgerDoor;
+use crate::ledger_limit::InTime;
 use crate::register::Cluster;
 
 /// The paths of the service for workers.
@@ -29,7 +29,7 @@ pub(crate) struct Beside {
     pub(crate) front: Front,
     pub(crate) cluster: ClusterServiceServer<Cluster>,
     /// None of a gateway without a store.
-    pub(crate) ledger: Option<LedgerServiceServer<LedgerDoor>>,
+    pub(crate) ledger: Option<LedgerServiceServer<InTime>>,
 }
 
 impl Service<Request<Body>> for Beside {

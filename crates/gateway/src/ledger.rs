@@ -5,10 +5,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::Stream;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use toolgate_contract::cluster::follow_response::Message as Told;
@@ -27,7 +26,9 @@ use toolgate_store::{
 };
 
 use crate::ledger_access::{self, Caller, Workers, must_each_fit, must_fit};
+use crate::ledger_limit::InTime;
 use crate::ledger_tasks::{self, Followers, Renewals};
+use crate::ledger_values::{count, missing, page, read, read_optional, refused, write, write_optional};
 
 /// Bytes of a page of events, beyond its first one.
 const PAGE_BYTES: usize = 4 << 20;
@@ -53,50 +54,6 @@ pub(crate) struct LedgerDoor {
     closing: CancellationToken,
 }
 
-/// Says why the store refused; what only operators are to know goes to the log.
-fn refused(error: StoreError) -> Status {
-    if let StoreError::Failed { context, .. } = &error {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            context,
-            "the store failed for a worker"
-        );
-    }
-    wire::refusal(&error)
-}
-
-fn read<T: DeserializeOwned>(field: &str, json: &[u8]) -> Result<T, Status> {
-    serde_json::from_slice(json).map_err(|error| status::bad_field(field, format!("it cannot be read: {error}")))
-}
-
-fn read_optional<T: DeserializeOwned>(field: &str, json: &[u8]) -> Result<Option<T>, Status> {
-    match json.is_empty() {
-        true => Ok(None),
-        false => read(field, json).map(Some),
-    }
-}
-
-fn write<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Status> {
-    wire::json("an answer", value).map_err(refused)
-}
-
-fn write_optional<T: Serialize>(value: Option<&T>) -> Result<Vec<u8>, Status> {
-    wire::optional("an answer", value).map_err(refused)
-}
-
-fn page(page: Option<Page>) -> Result<PageRequest, Status> {
-    let page = page.ok_or_else(|| status::bad_field("page", "expected one"))?;
-    Ok(wire::of_page(page))
-}
-
-fn count(number: u32, most: usize) -> usize {
-    usize::try_from(number).unwrap_or(most).min(most)
-}
-
-fn missing(what: &str, id: &str) -> Status {
-    wire::refusal(&StoreError::NotFound(format!("{what} {id}")))
-}
-
 impl LedgerDoor {
     pub(crate) fn new(ledger: Arc<dyn Ledger>, workers: Vec<String>, closing: CancellationToken) -> Self {
         Self {
@@ -109,8 +66,8 @@ impl LedgerDoor {
     }
 
     /// Returns the service.
-    pub(crate) fn service(&self) -> LedgerServiceServer<Self> {
-        LedgerServiceServer::new(self.clone())
+    pub(crate) fn service(&self) -> LedgerServiceServer<InTime> {
+        LedgerServiceServer::new(InTime(self.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
@@ -120,11 +77,14 @@ impl LedgerDoor {
         ledger_tasks::run(self.ledger, self.followers, stop).await;
     }
 
-    /// Takes note that the connection to a run of this principal broke.
-    pub(crate) async fn doubt(&self, run: &str, principal: &str) {
-        if let Err(error) = self.ledger.doubt(&InstanceId::new(run), principal).await {
-            tracing::warn!(%error, run, "a worker that is not heard of lives until its lease is over");
-        }
+    /// Takes note that the connection to a run of this principal broke, which was last heard so long ago; false if the store was not told.
+    pub(crate) async fn doubt(&self, run: &str, principal: &str, silence: Duration) -> bool {
+        let doubted = self.ledger.doubt_after(&InstanceId::new(run), principal, silence).await;
+        doubted
+            .inspect_err(
+                |error| tracing::warn!(%error, run, "a worker that is not heard of may live until its lease is over"),
+            )
+            .is_ok()
     }
 
     /// Reads a holding of a run that is the caller's.
@@ -164,6 +124,9 @@ impl LedgerService for LedgerDoor {
         let bound = self.ledger.bind(&run, &caller.id(), &asked.address, &workspaces).await;
         Ok(Response::new(match bound.map_err(refused)? {
             Bound::Now(holds) => {
+                if asked.noted > 0 {
+                    self.ledger.has_noted(&run, asked.noted).await.map_err(refused)?;
+                }
                 // Only what was asked for: the caller may not see the rest.
                 let holds = holds.iter().filter(|hold| workspaces.contains(&hold.workspace));
                 BindResponse {
@@ -186,9 +149,18 @@ impl LedgerService for LedgerDoor {
 
     async fn renew_lease(&self, request: Request<RenewLeaseRequest>) -> Answer<RenewLeaseResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = self.own(&caller, asked.holding).await?;
-        let renewed = self.renewals.renew(hold.run).await.map_err(refused)?;
-        Ok(Response::new(RenewLeaseResponse { renewed }))
+        let own = self.own(&caller, asked.holding).await?;
+        let mut holds = Vec::new();
+        for holding in asked.holdings {
+            let hold = caller.hold(Some(holding))?;
+            if hold.run != own.run {
+                return Err(status::bad_field("holdings", "expected those of one run"));
+            }
+            holds.push(hold);
+        }
+        let (renewed, gone) = self.renewals.renew(own.run, holds).await.map_err(refused)?;
+        let gone = gone.iter().map(wire::holding).collect();
+        Ok(Response::new(RenewLeaseResponse { renewed, gone }))
     }
 
     async fn release(&self, request: Request<ReleaseRequest>) -> Answer<ReleaseResponse> {
@@ -484,10 +456,11 @@ impl LedgerService for LedgerDoor {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
         let changes = asked.changes.into_iter().map(wire::of_change).collect();
-        let recorded = self
-            .ledger
-            .record_changes_for(&hold, &CallId::new(asked.call), changes)
-            .await;
+        let call = CallId::new(asked.call);
+        let recorded = match asked.before {
+            Some(before) => self.ledger.record_changes_after(&hold, &call, before, changes).await,
+            None => self.ledger.record_changes_for(&hold, &call, changes).await,
+        };
         recorded.map_err(refused)?;
         Ok(Response::new(RecordChangesResponse {}))
     }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use toolgate_model::{InstanceId, PromptId};
 use toolgate_store::StoreError;
 use toolgate_store::codec::again;
-use toolgate_store::ledger::Ledger;
+use toolgate_store::ledger::{Hold, Ledger};
 
 /// How long renewals are gathered.
 const GATHER: Duration = Duration::from_millis(5);
@@ -31,13 +31,16 @@ const BEHIND: usize = 64;
 /// The workspaces of prompts that have changed.
 pub(crate) type Changed = Arc<BTreeSet<String>>;
 
-/// Whoever waits for a renewal: true if the run still has a lease.
-type Waiter = oneshot::Sender<Result<bool, StoreError>>;
+/// Whether a run still has a lease, and what it named and has no more.
+type Renewed = (bool, Vec<Hold>);
+
+/// Who asks for a renewal, all that it names, and how it hears of it.
+type Waiting = (InstanceId, Vec<Hold>, oneshot::Sender<Result<Renewed, StoreError>>);
 
 /// Renewals that have come within a moment.
 pub(crate) struct Renewals {
     ledger: Arc<dyn Ledger>,
-    waiting: Mutex<Vec<(InstanceId, Waiter)>>,
+    waiting: Mutex<Vec<Waiting>>,
     tasks: TaskTracker,
 }
 
@@ -50,12 +53,12 @@ impl Renewals {
         })
     }
 
-    /// Renews the lease of a run; false if it has none any more.
-    pub(crate) async fn renew(self: &Arc<Self>, run: InstanceId) -> Result<bool, StoreError> {
+    /// Renews the lease of a run that has one of these, or that has anything if none is named.
+    pub(crate) async fn renew(self: &Arc<Self>, run: InstanceId, holds: Vec<Hold>) -> Result<Renewed, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let is_first = {
             let mut waiting = self.waiting.lock();
-            waiting.push((run, sender));
+            waiting.push((run, holds, sender));
             waiting.len() == 1
         };
         if is_first {
@@ -72,15 +75,34 @@ impl Renewals {
 
     async fn send(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        let runs: HashSet<InstanceId> = waiting.iter().map(|(run, _)| run.clone()).collect();
+        let unnamed = waiting.iter().filter(|(_, holds, _)| holds.is_empty());
+        let runs: HashSet<InstanceId> = unnamed.map(|(run, ..)| run.clone()).collect();
         let runs: Vec<InstanceId> = runs.into_iter().collect();
-        let gone = self.ledger.renew_leases(&runs).await;
-        for (run, waiter) in waiting {
+        let holds: Vec<Hold> = waiting.iter().flat_map(|(_, holds, _)| holds.clone()).collect();
+        let dead = async {
+            match runs.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.ledger.renew_leases(&runs).await,
+            }
+        };
+        let gone = async {
+            match holds.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.ledger.renew_holds(&holds).await,
+            }
+        };
+        let (dead, gone) = tokio::join!(dead, gone);
+        for (run, named, waiter) in waiting {
+            let renewed = match (named.is_empty(), &dead, &gone) {
+                (true, Ok(dead), _) => Ok((!dead.contains(&run), Vec::new())),
+                (false, _, Ok(gone)) => {
+                    let lost: Vec<Hold> = named.iter().filter(|hold| gone.contains(hold)).cloned().collect();
+                    Ok((lost.len() < named.len(), lost))
+                }
+                (true, Err(error), _) | (false, _, Err(error)) => Err(again(error)),
+            };
             // One that has gone away does not want to know.
-            let _ = waiter.send(match &gone {
-                Ok(gone) => Ok(!gone.contains(&run)),
-                Err(error) => Err(again(error)),
-            });
+            let _ = waiter.send(renewed);
         }
     }
 }

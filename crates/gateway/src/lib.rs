@@ -12,8 +12,8 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
-//! - `ledger`, `ledger_access`, `ledger_tasks`: what workers store and read through a gateway with a store, which of them may, and what
-//!   is done for that beside requests;
+//! - `ledger`, `ledger_values`, `ledger_access`, `ledger_limit`, `ledger_tasks`: what workers store and read through a gateway with a store,
+//!   how requests have it, which of them may, how long that takes at most, and what is done for that beside requests;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
@@ -31,7 +31,9 @@ mod follow;
 mod front;
 mod ledger;
 mod ledger_access;
+mod ledger_limit;
 mod ledger_tasks;
+mod ledger_values;
 mod lists;
 mod own;
 mod pages;
@@ -156,7 +158,7 @@ impl Gateway {
             let workers = workers.into_iter().map(|worker| Worker::new(worker, limit));
             workers.collect::<anyhow::Result<Vec<_>>>()
         });
-        let registry = Arc::new(Registry::new(workers.await??));
+        let registry = Arc::new(Registry::new(workers.await??, ledger.clone()));
         registry.refresh().await;
         let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
         let tunnels = TaskTracker::new();

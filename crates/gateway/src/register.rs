@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -50,6 +50,12 @@ const BUFFER: usize = 8;
 
 /// Workers that have registered themselves, those that are away included.
 const MAX_WORKERS: usize = 10_000;
+
+/// How long a run whose connection broke has to come back before it is doubted, and how often it is looked whether it has.
+const RETURN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
+
+/// How often the store is told of a doubt, should it be away.
+const DOUBTS: usize = 10;
 
 /// Letters of a secret: fewer could be guessed, more are none.
 const SECRET_LETTERS: std::ops::RangeInclusive<usize> = 32..=512;
@@ -275,6 +281,44 @@ fn gone<E>(_: E) -> Over {
     None
 }
 
+/// A run whose connection broke.
+struct Doubt {
+    ledger: LedgerDoor,
+    run: String,
+    principal: String,
+    worker: Arc<Worker>,
+    heard: Instant,
+}
+
+impl Doubt {
+    /// Tells the store, unless the run is back a moment later: it may be this gateway that stood still.
+    async fn settle(self) {
+        for _ in 0..DOUBTS {
+            let begun = Instant::now();
+            while begun.elapsed() < RETURN.0 {
+                sleep(RETURN.1).await;
+                if self.is_back() {
+                    return;
+                }
+            }
+            if self
+                .ledger
+                .doubt(&self.run, &self.principal, self.heard.elapsed())
+                .await
+            {
+                return;
+            }
+        }
+    }
+
+    fn is_back(&self) -> bool {
+        let registration = self.worker.registration.read();
+        registration
+            .as_ref()
+            .is_some_and(|one| one.seat.is_some() && one.run == self.run)
+    }
+}
+
 /// What a registration needs while it lasts.
 struct Kept {
     seat: Seat,
@@ -283,6 +327,8 @@ struct Kept {
     ledger: Option<LedgerDoor>,
     /// Whether the worker has not ended it in order.
     broke: bool,
+    /// When the worker was last heard, or its connection broke.
+    heard: Instant,
     closing: CancellationToken,
 }
 
@@ -293,13 +339,25 @@ impl Kept {
         if let Some(status) = over {
             let _ = self.answers.try_send(Err(status));
         }
-        let doubted = self.doubted();
-        let (registry, ledger) = (self.seat.registry.clone(), self.ledger.clone());
+        let doubt = self
+            .ledger
+            .clone()
+            .zip(self.doubted())
+            .map(|(ledger, (run, principal))| Doubt {
+                ledger,
+                run,
+                principal,
+                worker: self.seat.worker.clone(),
+                heard: self.heard,
+            });
+        let (registry, closing) = (self.seat.registry.clone(), self.closing.clone());
         drop(self);
-        if let Some((ledger, (run, principal))) = ledger.zip(doubted) {
-            ledger.doubt(&run, &principal).await;
-        }
-        registry.refresh().await;
+        let doubting = async {
+            if let Some(doubt) = doubt {
+                closing.run_until_cancelled(doubt.settle()).await;
+            }
+        };
+        tokio::join!(registry.refresh(), doubting);
     }
 
     /// Returns the run that may be dead, and whose it is: the stream broke, no other one has taken its place, and the worker has not said that it leaves.
@@ -316,12 +374,13 @@ impl Kept {
             .await
             .map_err(gone)?;
         self.seat.registry.refresh().await;
-        let (mut heard, mut said, mut known) = (Instant::now(), Instant::now(), Vec::new());
+        let (mut said, mut known) = (Instant::now(), Vec::new());
+        self.heard = Instant::now();
         let mut ticks = interval(TICK);
         loop {
             tokio::select! {
                 message = self.incoming.message() => {
-                    heard = Instant::now();
+                    self.heard = Instant::now();
                     // However the stream ends, the worker is not there any more.
                     self.broke = message.is_err();
                     let message = message.map_err(gone)?.ok_or(Over::None)?;
@@ -329,12 +388,12 @@ impl Kept {
                 }
                 _ = ticks.tick() => {}
                 () = self.answers.closed() => {
-                    self.broke = true;
+                    (self.broke, self.heard) = (true, Instant::now());
                     return Err(None);
                 }
                 () = self.closing.cancelled() => return Err(Some(status::draining())),
             }
-            if heard.elapsed() > CLUSTER_SILENCE {
+            if self.heard.elapsed() > CLUSTER_SILENCE {
                 self.broke = true;
                 return Err(Some(Status::unavailable("nothing is heard of the worker")));
             }
@@ -416,6 +475,7 @@ impl ClusterService for Cluster {
             answers: sender,
             ledger: self.ledger.clone(),
             broke: false,
+            heard: Instant::now(),
             closing: self.closing.clone(),
         };
         self.tasks.spawn(kept.until_the_end(registered));

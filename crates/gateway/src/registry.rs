@@ -2,9 +2,10 @@
 //!
 //! *Invariant:* a workspace is one worker's. The first one that has it, in the order of their names, keeps it while it says so; what
 //! another one says of a workspace of that name does not count and is reported. A worker that is away keeps its workspaces; but one
-//! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. What a worker may not have does not count.
+//! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. Where there is a store, one that has registered
+//! itself has what no other run holds there, and gives way at once to who does. What a worker may not have does not count.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,8 +19,10 @@ use toolgate_contract::{
     GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
     ListWorkspacesResponse, WorkspaceInfo,
 };
+use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
+use toolgate_store::ledger::Ledger;
 
 use crate::versions;
 use crate::wire::gone;
@@ -57,15 +60,18 @@ pub(crate) struct Registry {
     asked: tokio::sync::Mutex<Option<Instant>>,
     /// What was reported already: workspaces that are not served of a worker.
     contested: Mutex<BTreeSet<(String, String, String)>>,
+    /// Knows which runs hold workspaces, if there is a store.
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 impl Registry {
-    pub(crate) fn new(workers: Vec<Worker>) -> Self {
+    pub(crate) fn new(workers: Vec<Worker>, ledger: Option<Arc<dyn Ledger>>) -> Self {
         Self {
             workers: watch::Sender::new(workers.into_iter().map(Arc::new).collect()),
             owners: RwLock::default(),
             asked: tokio::sync::Mutex::default(),
             contested: Mutex::default(),
+            ledger,
         }
     }
 
@@ -168,17 +174,49 @@ impl Registry {
         let began = Instant::now();
         join_all(self.workers().iter().map(|worker| learn(worker))).await;
         self.forget();
-        self.share_out();
+        let holders = self.holders().await;
+        self.share_out(&holders);
         *asked = Some(began);
     }
 
-    /// Says whose each workspace is, and of each worker which ones are not.
-    pub(crate) fn share_out(&self) {
+    /// Returns which runs hold in the store what workers have. While it is away nothing is known.
+    async fn holders(&self) -> HashMap<String, InstanceId> {
+        let Some(ledger) = &self.ledger else {
+            return HashMap::new();
+        };
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        for worker in self.workers().iter() {
+            let workspaces = worker.facts.read().workspaces.clone();
+            let its_own = workspaces.iter().filter(|one| worker.may_have(&one.name));
+            names.extend(its_own.map(|one| one.name.clone()));
+        }
+        let names: Vec<String> = names.into_iter().collect();
+        if names.is_empty() {
+            return HashMap::new();
+        }
+        match timeout(ASK_TIMEOUT, ledger.holders(&names)).await {
+            Ok(Ok(holders)) => holders,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "it cannot be looked who holds workspaces");
+                HashMap::new()
+            }
+            Err(_) => HashMap::new(),
+        }
+    }
+
+    /// Says whose each workspace is, and of each worker which ones are not. Of some it is known which run holds them.
+    fn share_out(&self, holders: &HashMap<String, InstanceId>) {
         let workers = self.workers();
         let facts: Vec<Facts> = workers.iter().map(|worker| worker.facts.read().clone()).collect();
+        // One that the configuration lists does not say which run it is.
+        let is_held_by_another = |worker: &Worker, name: &str| {
+            let registration = worker.registration.read();
+            let run = holders.get(name).zip(registration.as_ref());
+            run.is_some_and(|(holder, one)| one.run != holder.as_str())
+        };
         let has = |at: usize, name: &str| {
             let is_there = facts[at].workspaces.iter().any(|one| one.name == name);
-            is_there && workers[at].may_have(name)
+            is_there && workers[at].may_have(name) && !is_held_by_another(&workers[at], name)
         };
         let mut owners = self.owners.write();
         owners.retain(|name, owner| {
@@ -189,6 +227,25 @@ impl Registry {
             let is_over = !workers[at].is_listed() && facts[at].is_away_for(HANDOVER);
             has(at, name) && !(is_over && is_wanted())
         });
+        for (name, run) in holders {
+            let holds = |worker: &Worker| {
+                let registration = worker.registration.read();
+                registration.as_ref().map(|one| one.run == run.as_str())
+            };
+            // One that the configuration lists does not say which run it is.
+            let owner = owners
+                .get(name)
+                .and_then(|owner| workers.iter().find(|one| one.name == *owner));
+            if owner.is_some_and(|owner| holds(owner) != Some(false)) {
+                continue;
+            }
+            let mut all = workers.iter().enumerate();
+            if let Some((_, holder)) =
+                all.find(|(at, worker)| facts[*at].is_there && has(*at, name) && holds(worker) == Some(true))
+            {
+                owners.insert(name.clone(), holder.name.clone());
+            }
+        }
         for (worker, facts) in workers.iter().zip(&facts) {
             let mut not_served = Vec::new();
             let registration = worker.registration.read().clone();
@@ -203,6 +260,11 @@ impl Registry {
                         worker.name, one.principal
                     );
                     not_served.push((name.clone(), why));
+                    continue;
+                }
+                if is_held_by_another(worker, name) {
+                    let why = "another run of a worker holds it in the store, and nothing else is stored for it";
+                    not_served.push((name.clone(), why.to_owned()));
                     continue;
                 }
                 // One that it is said to have and does not show is not given away.
@@ -266,7 +328,8 @@ impl Registry {
             .read()
             .get(workspace)
             .is_none_or(|owner| *owner == worker.name);
-        is_its_own && worker.may_have(workspace)
+        let is_refused = || worker.not_served.read().iter().any(|(name, _)| name == workspace);
+        is_its_own && worker.may_have(workspace) && !is_refused()
     }
 
     /// Finds the worker of a workspace that a caller names, and the name of it: an empty one means the first that the caller may
@@ -448,4 +511,75 @@ fn away(facts: &mut Facts, worker: &Worker, why: &str) {
     facts.away = Some((why.into(), since.unwrap_or_else(SystemTime::now)));
     facts.is_there = false;
     facts.was_told = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_config::service::WorkerConfig;
+    use toolgate_model::WorkspaceSet;
+
+    use super::*;
+    use crate::worker::Registration;
+
+    /// A worker that is there and has `main`.
+    fn worker(name: &str, run: &str) -> Worker {
+        let config = WorkerConfig {
+            name: name.to_owned(),
+            address: "http://127.0.0.1:1".to_owned(),
+            token_file: None,
+            certificate: None,
+            key: None,
+            ca: None,
+        };
+        let registration = Registration {
+            principal: "token:worker".to_owned(),
+            may_have: WorkspaceSet::ALL,
+            run: run.to_owned(),
+            said: Arc::new(["main".to_owned()]),
+            seat: Some(1),
+            left: None,
+            draining: false,
+        };
+        let token = "Bearer secret".parse().unwrap();
+        let worker = Worker::registered(config, token, registration, 1 << 20).unwrap();
+        let main = WorkspaceInfo {
+            name: "main".to_owned(),
+            ..WorkspaceInfo::default()
+        };
+        *worker.facts.write() = Facts {
+            is_there: true,
+            workspaces: Arc::new([main]),
+            ..Facts::default()
+        };
+        worker
+    }
+
+    #[tokio::test]
+    async fn who_holds_a_workspace_in_the_store_has_it() {
+        let registry = Registry::new(vec![worker("a", "run-a"), worker("b", "run-b")], None);
+        let owner = || registry.owner("main").map(|worker| worker.name.clone());
+        let held_by = |run: &str| HashMap::from([("main".to_owned(), InstanceId::from(run))]);
+        registry.share_out(&HashMap::new());
+        assert_eq!(owner().as_deref(), Some("a"), "the first one");
+        for (holders, expected) in [
+            (held_by("run-b"), Some("b")),
+            // Nobody holds it any more, or it is not known who does.
+            (HashMap::new(), Some("b")),
+            // Who is not here: those who are have it no more, whatever they say.
+            (held_by("run-of-nobody"), None),
+            (held_by("run-a"), Some("a")),
+        ] {
+            registry.share_out(&holders);
+            assert_eq!(owner().as_deref(), expected, "{holders:?}");
+            let not_served = |name: &str| !registry.named(name).unwrap().not_served.read().is_empty();
+            assert_eq!(
+                (not_served("a"), not_served("b")),
+                (expected != Some("a"), expected != Some("b"))
+            );
+        }
+        // One that is not there takes nothing.
+        registry.named("b").unwrap().facts.write().is_there = false;
+        registry.share_out(&held_by("run-b"));
+        assert_eq!(owner(), None, "and nobody else has it");
+    }
 }

@@ -1,22 +1,47 @@
 //! What calls changed in files. The contents stay on the volume of the worker: to take a change back needs that volume anyway.
+//!
+//! *Invariant:* the changes of a call are numbered: those of which no answer came are sent again with their numbers, before others.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use parking_lot::Mutex;
 use toolgate_contract::cluster::{ListChangesRequest, RecordChangesRequest};
 use toolgate_model::{CallId, FileChange};
 use toolgate_store::{CallLog, Changes, StoreError};
 
-use crate::gateways::PATIENCE;
+use crate::holds::Holds;
 use crate::store::LedgerStore;
 use crate::uploads::blocking;
 use crate::wire;
 
-/// How long to wait before changes are sent again that have not arrived.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Calls of which it is remembered how many changes are stored, before those that have ended are forgotten.
+const REMEMBERED: usize = 1024;
+
+/// What is known of the changes of one call.
+#[derive(Default)]
+pub(crate) struct Recorded {
+    /// How many are stored for certain; none if that is not known.
+    before: Option<u64>,
+    /// Those behind them of which no answer came.
+    unsure: Vec<FileChange>,
+}
+
+/// What is known of the changes of calls.
+#[derive(Default)]
+pub(crate) struct AllRecorded(Mutex<HashMap<CallId, Arc<tokio::sync::Mutex<Recorded>>>>);
+
+impl AllRecorded {
+    fn of(&self, call: &CallId, holds: &Holds) -> Arc<tokio::sync::Mutex<Recorded>> {
+        let mut all = self.0.lock();
+        if all.len() > REMEMBERED {
+            all.retain(|call, one| Arc::strong_count(one) > 1 || holds.workspace_of(call).is_some());
+        }
+        Arc::clone(all.entry(call.clone()).or_default())
+    }
+}
 
 #[async_trait]
 impl Changes for LedgerStore {
@@ -40,24 +65,33 @@ impl Changes for LedgerStore {
             }
         };
         let hold = self.holds.of(&workspace).await?;
+        let recorded = self.recorded.of(call, &self.holds);
+        let mut recorded = recorded.lock().await;
+        let before = match recorded.before {
+            Some(before) => before,
+            None => self.changes(call).await?.len() as u64,
+        };
+        recorded.before = Some(before);
+        // The caller may have been told that they are not stored, and say them again.
+        if changes.is_empty() || !recorded.unsure.ends_with(&changes) {
+            recorded.unsure.extend(changes);
+        }
         let question = RecordChangesRequest {
             holding: Some(wire::holding(&hold)),
             call: call.to_string(),
-            changes: changes.iter().cloned().map(wire::change).collect(),
+            changes: recorded.unsure.iter().cloned().map(wire::change).collect(),
+            before: Some(before),
         };
-        let begun = Instant::now();
-        loop {
-            let sent = self.holds.gateways.ask_for(Duration::ZERO, question.clone()).await;
-            let lost = match self.holds.heed(sent) {
-                Err(StoreError::Unavailable(why)) => why,
-                other => return other.map(drop),
-            };
-            // There is no saying it again: whether it is stored is looked up.
-            match self.changes(call).await {
-                Ok(stored) if stored.ends_with(&changes) => return Ok(()),
-                Ok(_) if begun.elapsed() < PATIENCE => sleep(PAUSE).await,
-                Ok(_) => return Err(StoreError::Unavailable(lost)),
-                Err(error) => return Err(error),
+        match self.holds.change(question).await {
+            Ok(_) => {
+                recorded.before = Some(before + recorded.unsure.len() as u64);
+                recorded.unsure.clear();
+                Ok(())
+            }
+            Err(error @ StoreError::Unavailable(_)) => Err(error),
+            Err(error) => {
+                *recorded = Recorded::default();
+                Err(error)
             }
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Holds {
     own_lease: Option<Duration>,
     /// How long a lease lasts, in milliseconds, as the gateways say.
     lease: AtomicU64,
+    /// How many notes of this run are stored, as it was told.
+    noted: AtomicU64,
     held: Mutex<BTreeMap<String, Hold>>,
     /// Held while a workspace is asked for.
     binding: tokio::sync::Mutex<()>,
@@ -60,6 +62,7 @@ impl Holds {
             address: options.address.clone(),
             own_lease: options.lease,
             lease: AtomicU64::default(),
+            noted: AtomicU64::default(),
             held: Mutex::default(),
             binding: tokio::sync::Mutex::default(),
             busy: Mutex::default(),
@@ -78,6 +81,7 @@ impl Holds {
                 run: self.run.to_string(),
                 address: self.address.clone(),
                 workspaces: workspaces.to_vec(),
+                noted: self.noted.load(Ordering::Relaxed),
             };
             let BindResponse {
                 holdings,
@@ -129,6 +133,11 @@ impl Holds {
     /// Says whether this run has a workspace.
     pub(crate) fn has(&self, workspace: &str) -> bool {
         self.held.lock().contains_key(workspace)
+    }
+
+    /// Takes note that so many notes are stored.
+    pub(crate) fn has_noted(&self, count: u64) {
+        self.noted.store(count, Ordering::Relaxed);
     }
 
     /// Returns one of what this run has.
@@ -258,6 +267,7 @@ impl Holds {
             let Some(hold) = self.any() else { continue };
             let question = RenewLeaseRequest {
                 holding: Some(wire::holding(&hold)),
+                holdings: Vec::new(),
             };
             // No longer than until it is time to stop.
             let patience = self.lease().saturating_sub(self.gateways.silence()).min(step);

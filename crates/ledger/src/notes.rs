@@ -169,6 +169,7 @@ impl Notes {
             match sent {
                 Ok(()) => {
                     *stored += count as u64;
+                    holds.has_noted(*stored);
                     self.take(count).iter().for_each(|note| self.leave(note));
                 }
                 // They are said again later: they may be stored already.

@@ -14,6 +14,7 @@ use toolgate_contract::cluster::ListOpenPromptsRequest;
 use toolgate_store::local::Volume;
 use toolgate_store::{StoreError, Upkeep};
 
+use crate::changes::AllRecorded;
 use crate::follow;
 use crate::holds::Holds;
 use crate::kept::Kept;
@@ -38,6 +39,7 @@ pub struct LedgerStore {
     pub(crate) kept: Kept,
     /// Where prompts and grants are, by their ids.
     pub(crate) places: Places,
+    pub(crate) recorded: AllRecorded,
     pub(crate) changed: Arc<Notify>,
     /// Cancelled when the tasks end.
     ending: CancellationToken,
@@ -71,6 +73,7 @@ impl LedgerStore {
             notes: Arc::default(),
             kept,
             places: Places::default(),
+            recorded: AllRecorded::default(),
             changed: Arc::default(),
             ending: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -17,7 +17,7 @@ use toolgate_model::{CallId, FileChange, FileVersion};
 use toolgate_store::codec::{failed, signed, unsigned};
 use toolgate_store::{Changes, StoreError};
 
-use crate::connection::Database;
+use crate::connection::{Database, Session, retrying};
 use crate::fence::{self, Fence};
 use crate::partitions::place;
 use crate::store::{PostgresStore, Shared};
@@ -137,6 +137,68 @@ pub(crate) async fn record(
     changes: Vec<FileChange>,
     fence: Option<&Fence>,
 ) -> Result<(), StoreError> {
+    let unknown = || StoreError::NotFound(format!("call {call}"));
+    let place = place(&shared.db, call).await?.ok_or_else(unknown)?;
+    let recorded = retrying(|| async {
+        let mut session = shared.db.session("record a change").await?;
+        record_in(shared, &mut session, place, &changes, fence).await
+    })
+    .await?;
+    if recorded {
+        return Ok(());
+    }
+    fence::check(fence, &shared.db).await?;
+    Err(of_another(call))
+}
+
+/// As [`record`], of changes that come behind so many others of the call: those of them that are not there yet.
+pub(crate) async fn record_after(
+    shared: &Shared,
+    call: &CallId,
+    before: u64,
+    changes: Vec<FileChange>,
+    fence: &Fence,
+) -> Result<(), StoreError> {
+    let unknown = || StoreError::NotFound(format!("call {call}"));
+    let place = place(&shared.db, call).await?.ok_or_else(unknown)?;
+    retrying(|| async {
+        let mut session = shared.db.begin("record a change").await?;
+        let recorded = async {
+            fence.hold(&mut session).await?;
+            // Waits for the same changes, should they still be on their way. A statement of its own, so that the next one sees them.
+            let sql = "SELECT FROM calls WHERE day = $1 AND number = $2 FOR NO KEY UPDATE";
+            session.rows(sql, values![place.0, place.1]).await?;
+            let sql = "SELECT count(*) FROM changes WHERE call = $1";
+            let row = session.row(sql, values![place.1]).await?;
+            let there = row.map_or(0, |row| unsigned(row.get(0)));
+            let Some(known) = there.checked_sub(before) else {
+                let why = format!("a change of call {call} comes after {before}, and {there} are stored");
+                return Err(StoreError::Conflict(why));
+            };
+            let known = usize::try_from(known).unwrap_or(usize::MAX).min(changes.len());
+            match record_in(shared, &mut session, place, &changes[known..], Some(fence)).await? {
+                true => Ok(()),
+                false => Err(of_another(call)),
+            }
+        }
+        .await;
+        session.end(recorded).await
+    })
+    .await
+}
+
+fn of_another(call: &CallId) -> StoreError {
+    StoreError::Conflict(format!("call {call} belongs to another instance"))
+}
+
+/// Adds to the changes of a call; false if it belongs to another run, or the fence does not hold.
+async fn record_in(
+    shared: &Shared,
+    session: &mut Session,
+    (day, number): (i64, i64),
+    changes: &[FileChange],
+    fence: Option<&Fence>,
+) -> Result<bool, StoreError> {
     let bytes = |path: fn(&FileChange) -> &Path| -> Vec<&[u8]> {
         changes
             .iter()
@@ -146,8 +208,6 @@ pub(crate) async fn record(
     let (paths, shown) = (bytes(|change| &change.path), bytes(|change| &change.shown));
     let before = Side::of(changes.iter().map(|change| change.before.as_ref()));
     let after = Side::of(changes.iter().map(|change| change.after.as_ref()));
-    let unknown = || StoreError::NotFound(format!("call {call}"));
-    let (day, number) = place(&shared.db, call).await?.ok_or_else(unknown)?;
     // The call stays this run's until the changes are there: who has taken it over goes by what is recorded.
     let sql = "place AS (SELECT day, number FROM {held, }calls WHERE day = $1 AND number = $10 AND owner = $11
                        {AND calls.workspace = held.workspace }FOR SHARE OF calls),
@@ -160,9 +220,8 @@ pub(crate) async fn record(
                    ORDER BY one.place)
                SELECT FROM place";
     let owner = fence.map_or(&shared.instances.id, |fence| &fence.run);
-    let row = fence::row_of(
-        &shared.db,
-        "record a change",
+    let row = fence::row(
+        session,
         fence,
         sql,
         values![
@@ -180,9 +239,5 @@ pub(crate) async fn record(
         ],
     )
     .await?;
-    if row.is_some() {
-        return Ok(());
-    }
-    fence::check(fence, &shared.db).await?;
-    Err(StoreError::Conflict(format!("call {call} belongs to another instance")))
+    Ok(row.is_some())
 }

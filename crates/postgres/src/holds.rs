@@ -3,11 +3,12 @@
 //! *Invariant:* rows of workspaces are locked before those of runs, and either in the order of their ids. Whoever takes a workspace
 //! from a run that is dead makes its epoch another one: should that run live after all, nothing of what it says is taken.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use toolgate_model::InstanceId;
 use toolgate_store::StoreError;
-use toolgate_store::codec::unsigned;
+use toolgate_store::codec::{signed, unsigned};
 use toolgate_store::ledger::{Bound, Hold};
 
 use crate::connection::{Session, retrying};
@@ -176,15 +177,80 @@ pub(crate) async fn is_run_of(shared: &Shared, run: &InstanceId, principal: &str
     Ok(row.is_some())
 }
 
-/// Leaves a run a moment to renew its lease.
-pub(crate) async fn doubt(shared: &Shared, run: &InstanceId, principal: &str) -> Result<(), StoreError> {
+/// As [`renew`], of runs that say what they have; returns what they do not have.
+pub(crate) async fn renew_holds(shared: &Shared, holds: &[Hold]) -> Result<Vec<Hold>, StoreError> {
     shared.instances.serve();
+    let workspaces: Vec<String> = holds.iter().map(|hold| key(&hold.workspace)).collect();
+    let runs: Vec<String> = holds.iter().map(|hold| key(hold.run.as_str())).collect();
+    let principals: Vec<String> = holds.iter().map(|hold| escaped(&hold.principal)).collect();
+    let epochs: Vec<i64> = holds.iter().map(|hold| signed(hold.epoch)).collect();
+    let lease = shared.instances.lease_millis();
+    let sql = "WITH held AS (SELECT one.place, one.run FROM unnest($1::text[], $2::text[], $3::bigint[], $5::text[])
+                       WITH ORDINALITY AS one (workspace, run, epoch, principal, place)
+                   JOIN workspaces ON workspaces.id = one.workspace AND owner = one.run AND workspaces.epoch = one.epoch
+                       AND workspaces.principal = one.principal),
+               mine AS (SELECT id FROM instances WHERE id IN (SELECT run FROM held) ORDER BY id FOR NO KEY UPDATE),
+               renewed AS (UPDATE instances SET lease_until = clock_timestamp() + $4 * interval '1 millisecond',
+                       doubted = FALSE, forgotten = NULL
+                   FROM mine WHERE instances.id = mine.id RETURNING instances.id, lease_until::text)
+               SELECT held.place, renewed.id, renewed.lease_until FROM held JOIN renewed ON renewed.id = held.run";
+    let rows = shared
+        .db
+        .rows(
+            "renew the leases of runs",
+            sql,
+            values![workspaces, runs, epochs, lease, principals],
+        )
+        .await?;
+    let mut held = std::collections::HashSet::new();
+    for row in rows {
+        held.insert(unsigned(row.get(0)));
+        shared.instances.renewed(row.get(1), row.get(2));
+    }
+    let gone = (1..).zip(holds).filter(|(place, _)| !held.contains(place));
+    Ok(gone.map(|(_, hold)| hold.clone()).collect())
+}
+
+/// Takes in how many of its notes a run knows to be stored: its row may be a new one, or of a database that was restored.
+pub(crate) async fn has_noted(shared: &Shared, run: &InstanceId, noted: u64) -> Result<(), StoreError> {
+    let (run, noted) = (key(run.as_str()), signed(noted));
+    let sql = "UPDATE instances SET noted = $2 WHERE id = $1 AND noted < $2";
+    let what = "look which notes are stored";
+    shared.db.rows(what, sql, values![run, noted]).await.map(drop)
+}
+
+/// Returns which runs have workspaces.
+pub(crate) async fn holders(shared: &Shared, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError> {
+    let keys: Vec<String> = workspaces.iter().map(|workspace| key(workspace)).collect();
+    let sql = "SELECT one.place, owner FROM unnest($1::text[]) WITH ORDINALITY AS one (id, place)
+               JOIN workspaces ON workspaces.id = one.id WHERE owner IS NOT NULL";
+    let rows = shared.db.rows("look who has workspaces", sql, values![keys]).await?;
+    let holder = |row: &tokio_postgres::Row| {
+        let place = usize::try_from(row.get::<_, i64>(0) - 1).ok()?;
+        let name = workspaces.get(place)?.clone();
+        Some((name, InstanceId::new(plain(row.get(1)))))
+    };
+    Ok(rows.iter().filter_map(holder).collect())
+}
+
+/// Leaves a run a moment to renew its lease, unless it has done so since it was last heard.
+pub(crate) async fn doubt(
+    shared: &Shared,
+    run: &InstanceId,
+    principal: &str,
+    silence: Duration,
+) -> Result<(), StoreError> {
+    shared.instances.serve();
+    // By how long its lease lasts it is known when it was renewed; if that is yet to come, the clock was put back.
     let sql = "UPDATE instances SET doubted = TRUE,
                    lease_until = least(lease_until, clock_timestamp() + $2 * interval '1 millisecond')
-               WHERE id = $1 AND principal = $3";
+               WHERE id = $1 AND principal = $5 AND (lease_until <= clock_timestamp() + ($3 - $4) * interval '1 millisecond'
+                    OR lease_until > clock_timestamp() + $3 * interval '1 millisecond')";
     let moment = DOUBT.as_millis() as i64;
-    let (run, principal) = (key(run.as_str()), escaped(principal));
-    let values = values![run, moment, principal];
+    let (run, lease) = (key(run.as_str()), shared.instances.lease_millis());
+    let silence = i64::try_from(silence.as_millis()).unwrap_or(lease).min(lease);
+    let principal = escaped(principal);
+    let values = values![run, moment, lease, silence, principal];
     shared.db.rows("doubt a run", sql, values).await.map(drop)
 }
 

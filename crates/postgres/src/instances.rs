@@ -4,13 +4,15 @@
 //! as long as one lasts, by a clock of their own and while they reached the database: when it was away nobody could renew, and
 //! when its clock was put forward all leases were over at once.
 //!
+//! One whose lease was seen unchanged for two leases is dead, whatever that clock says: it was put back.
+//!
 //! *Invariant:* a run that is doubted, because its connection broke, is dead once its lease is over, which is a moment after that. Of a
 //! doubt from before the database was last away nothing is known to have come of it: then it takes a lease as well.
 //!
 //! *Invariant:* a run is forgotten when no unfinished call is left of it, but for those that wait for the next holder of their
 //! workspace, and its row stays for a day even then: should it come back, it says how many of its notes are stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -36,13 +38,15 @@ pub(crate) struct Instances {
     /// When it was last looked. Held by who looks, so that nobody puts what it saw before in the place of what another one has
     /// seen since.
     looking: tokio::sync::Mutex<Option<Instant>>,
-    /// The runs of those that count as dead here, if their leases are over.
+    /// The runs that count as dead here, if their leases are over; and those that do by their leases alone, as [`outlasted`] has them.
     silent: Mutex<Vec<String>>,
     has_dead: AtomicBool,
     /// Dead runs are to be forgotten at the next renewal.
     forgets: AtomicBool,
     /// Others write through this process, so that somebody waits for the end of what the dead leave.
     serves: AtomicBool,
+    /// Workspaces of dead runs in which something cannot be ended, which was told of in the log.
+    told: Mutex<HashSet<String>>,
 }
 
 /// What was seen of leases since the database was last away.
@@ -74,6 +78,7 @@ impl Instances {
             has_dead: AtomicBool::new(false),
             forgets: AtomicBool::new(false),
             serves: AtomicBool::new(false),
+            told: Mutex::default(),
         };
         let sql = "INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)
@@ -145,12 +150,15 @@ impl Instances {
         }
         if self.forgets.swap(false, Ordering::AcqRel) {
             // Not those of which calls are left: nobody would look after them any more.
-            let sql = "UPDATE instances SET forgotten = clock_timestamp()
-                       WHERE id = ANY ($1) AND lease_until <= clock_timestamp() AND forgotten IS NULL
-                           AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
-                               AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
-                                   AND workspaces.owner IS DISTINCT FROM instances.id))";
-            db.rows("forget dead runs", sql, values![self.silent()]).await?;
+            let sql = format!(
+                "UPDATE instances SET forgotten = clock_timestamp()
+                 WHERE forgotten IS NULL AND {}
+                     AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
+                         AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
+                             AND workspaces.owner IS DISTINCT FROM instances.id))",
+                is_dead("instances.id", "$1")
+            );
+            db.rows("forget dead runs", &sql, values![self.silent()]).await?;
             let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
                            AND lease_until <= clock_timestamp()";
             db.rows("forget dead runs", sql, values![]).await?;
@@ -188,10 +196,15 @@ impl Instances {
                 .get(&id)
                 .filter(|(same, _)| *same == until)
                 .map_or(now, |(_, since)| *since);
-            if row.get(2) && seen.is_silent(now, since, row.get(3), self.lease) {
+            let is_over = row.get(2) && seen.is_silent(now, since, row.get(3), self.lease);
+            let has_outlasted = now - since >= 2 * self.lease;
+            if is_over {
                 silent.push(id.clone());
-                has_dead |= row.get::<_, bool>(4);
             }
+            if has_outlasted {
+                silent.push(outlasted(&id, &until));
+            }
+            has_dead |= (is_over || has_outlasted) && row.get::<_, bool>(4);
             leases.insert(id, (until, since));
         }
         seen.leases = leases;
@@ -208,6 +221,16 @@ impl Instances {
 
     pub(crate) fn serves(&self) -> bool {
         self.serves.load(Ordering::Acquire)
+    }
+
+    /// Says whether it is to be told of a workspace that something in it cannot be ended: once.
+    pub(crate) fn is_to_be_told(&self, workspace: &str) -> bool {
+        self.told.lock().insert(workspace.to_owned())
+    }
+
+    /// Takes in that all of a workspace was ended.
+    pub(crate) fn is_well(&self, workspace: &str) {
+        self.told.lock().remove(workspace);
     }
 
     /// Takes in that a lease was renewed just now.
@@ -233,10 +256,16 @@ impl Instances {
     }
 }
 
+/// Returns how a run is named that is dead while it has this lease. No key has what it begins with.
+fn outlasted(id: &str, until: &str) -> String {
+    format!("\u{1}{until}/{id}")
+}
+
 /// Returns the condition that the run in a column is dead; `silent` stands for [`Instances::silent`].
 pub(crate) fn is_dead(column: &str, silent: &str) -> String {
     format!(
         "NOT EXISTS (SELECT FROM instances living WHERE living.id = {column}
-             AND (living.lease_until > clock_timestamp() OR NOT living.id = ANY ({silent})))"
+             AND (living.lease_until > clock_timestamp() OR NOT living.id = ANY ({silent}))
+             AND NOT chr(1) || living.lease_until::text || '/' || living.id = ANY ({silent}))"
     )
 }

@@ -4,7 +4,7 @@
 //! and what is stored of another one is not found. It tells the audit what it decided by its own rules, and no more: what the
 //! store sees itself, and what people decide, is never taken from it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -225,6 +225,15 @@ fn audited(hold: &Hold, fact: Fact) -> Result<Fact, StoreError> {
     })
 }
 
+/// Makes sure that a call is one of the workspace.
+async fn must_have_call(store: &PostgresStore, hold: &Hold, call: &CallId) -> Result<(), StoreError> {
+    let stored = calls::get(&store.shared.db, call).await?;
+    match stored.is_some_and(|stored| stored.origin.workspace == hold.workspace) {
+        true => Ok(()),
+        false => Err(StoreError::NotFound(format!("call {call}"))),
+    }
+}
+
 #[async_trait]
 impl Ledger for PostgresStore {
     fn lease(&self) -> Duration {
@@ -249,8 +258,20 @@ impl Ledger for PostgresStore {
         holds::renew(&self.shared, runs).await
     }
 
-    async fn doubt(&self, run: &InstanceId, principal: &str) -> Result<(), StoreError> {
-        holds::doubt(&self.shared, run, principal).await
+    async fn renew_holds(&self, holds: &[Hold]) -> Result<Vec<Hold>, StoreError> {
+        holds::renew_holds(&self.shared, holds).await
+    }
+
+    async fn has_noted(&self, run: &InstanceId, noted: u64) -> Result<(), StoreError> {
+        holds::has_noted(&self.shared, run, noted).await
+    }
+
+    async fn doubt_after(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError> {
+        holds::doubt(&self.shared, run, principal, silence).await
+    }
+
+    async fn holders(&self, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError> {
+        holds::holders(&self.shared, workspaces).await
     }
 
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError> {
@@ -302,11 +323,19 @@ impl Ledger for PostgresStore {
     }
 
     async fn record_changes_for(&self, hold: &Hold, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError> {
-        let stored = calls::get(&self.shared.db, call).await?;
-        if stored.is_none_or(|stored| stored.origin.workspace != hold.workspace) {
-            return Err(StoreError::NotFound(format!("call {call}")));
-        }
+        must_have_call(self, hold, call).await?;
         changes::record(&self.shared, call, changes, Some(&Fence::new(hold))).await
+    }
+
+    async fn record_changes_after(
+        &self,
+        hold: &Hold,
+        call: &CallId,
+        before: u64,
+        changes: Vec<FileChange>,
+    ) -> Result<(), StoreError> {
+        must_have_call(self, hold, call).await?;
+        changes::record_after(&self.shared, call, before, changes, &Fence::new(hold)).await
     }
 
     async fn open_for(

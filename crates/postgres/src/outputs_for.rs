@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use toolgate_model::{OutputId, Timestamp};
-use toolgate_store::codec::{encode, signed};
+use toolgate_store::codec::{encode, signed, unsigned};
 use toolgate_store::ledger::Hold;
 use toolgate_store::output::is_name;
 use toolgate_store::{OutputInfo, OutputOwner, StoreError};
@@ -18,6 +18,9 @@ use crate::parts::{self, End, NOW};
 use crate::store::Shared;
 use crate::text::key;
 use crate::values::values;
+
+/// How often it is looked again where an output ends that grows meanwhile.
+const ATTEMPTS: usize = 8;
 
 fn unknown(id: &OutputId) -> StoreError {
     StoreError::NotFound(format!("output {id}"))
@@ -80,10 +83,35 @@ pub(crate) async fn append(
     offset: u64,
     piece: &Bytes,
 ) -> Result<(), StoreError> {
-    let fence = Fence::new(hold);
     // Before anything is compared: whose bytes are another one's does not learn what they are.
-    must_be_own(&mut shared.db.session("write to an output").await?, &fence, id).await?;
-    let end = End::read(&shared.db, id).await?.ok_or_else(|| unknown(id))?;
+    must_be_own(
+        &mut shared.db.session("write to an output").await?,
+        &Fence::new(hold),
+        id,
+    )
+    .await?;
+    for _ in 0..ATTEMPTS {
+        let end = End::read(&shared.db, id).await?.ok_or_else(|| unknown(id))?;
+        let Some(next) = append_at(shared, hold, id, (offset, piece), end).await? else {
+            continue;
+        };
+        if let Some(objects) = &shared.objects {
+            objects.moves.grew(id, end.bytes, next.bytes).await;
+        }
+        return Ok(());
+    }
+    Err(StoreError::Unavailable(format!("output {id} grows all the time")))
+}
+
+/// As [`append`], of an output that ends there; none if it does not any more: the same piece was still on its way.
+async fn append_at(
+    shared: &Shared,
+    hold: &Hold,
+    id: &OutputId,
+    (offset, piece): (u64, &Bytes),
+    end: End,
+) -> Result<Option<End>, StoreError> {
+    let fence = Fence::new(hold);
     let elsewhere = || StoreError::Conflict(format!("output {id} ends at {}, not at {offset}", end.bytes));
     let there = end.bytes.checked_sub(offset).ok_or_else(elsewhere)?;
     let there = usize::try_from(there).unwrap_or(usize::MAX).min(piece.len());
@@ -96,32 +124,31 @@ pub(crate) async fn append(
     if stored != piece[..there] || (there < piece.len() && offset + there as u64 != end.bytes) {
         return Err(elsewhere());
     }
-    let next = retrying(|| async {
+    retrying(|| async {
         let mut session = shared.db.begin("write to an output").await?;
         let appended = async {
             fence.hold(&mut session).await?;
-            must_be_own(&mut session, &fence, id).await?;
-            match rest.is_empty() {
-                true => Ok(end),
-                false => parts::append_in(&mut session, id, end, rest).await,
+            // Held until the end, so that nobody else appends meanwhile.
+            let now = must_be_own(&mut session, &fence, id).await?;
+            match now == end.bytes {
+                true if rest.is_empty() => Ok(Some(end)),
+                true => parts::append_in(&mut session, id, end, rest).await.map(Some),
+                false => Ok(None),
             }
         }
         .await;
         session.end(appended).await
     })
-    .await?;
-    if let Some(objects) = &shared.objects {
-        objects.moves.grew(id, end.bytes, next.bytes).await;
-    }
-    Ok(())
+    .await
 }
 
-async fn must_be_own(session: &mut Session, fence: &Fence, id: &OutputId) -> Result<(), StoreError> {
-    let sql = "SELECT instance FROM outputs WHERE id = $1 AND workspace = $2";
+/// Makes sure that an output is the run's, holds it until the transaction is over, and returns where it ends.
+async fn must_be_own(session: &mut Session, fence: &Fence, id: &OutputId) -> Result<u64, StoreError> {
+    let sql = "SELECT instance, bytes FROM outputs WHERE id = $1 AND workspace = $2 FOR NO KEY UPDATE";
     let row = session.row(sql, values![key(id.as_str()), fence.workspace]).await?;
     let row = row.ok_or_else(|| unknown(id))?;
     match row.get::<_, &str>(0) == fence.run {
-        true => Ok(()),
+        true => Ok(unsigned(row.get(1))),
         false => Err(StoreError::Conflict(format!("output {id} is written by another run"))),
     }
 }

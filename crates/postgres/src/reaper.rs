@@ -4,6 +4,8 @@
 //! it waits for what the run is writing. So nothing of it comes after an end. A workspace is marked until the last of its calls is
 //! ended, so that others go on where one stops half-way; its row is locked meanwhile, so that each call is ended once.
 //!
+//! What cannot be read or ended keeps nothing else from being ended, and its workspace stays marked: a later release may read it.
+//!
 //! What only waits for a person stays, with its prompts, for the next run that holds the workspace.
 
 use toolgate_model::{CallRecord, Timestamp};
@@ -32,14 +34,27 @@ pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError>
     );
     let what = "look for workspaces of dead runs";
     let rows = shared.db.rows(what, &sql, values![shared.instances.silent()]).await?;
-    let mut ended = Vec::new();
+    let (mut ended, mut failure) = (Vec::new(), None);
     for row in &rows {
         let workspace: String = row.get(0);
-        let mut from = Some(Place::default());
-        while let Some(place) = from {
-            let (some, next) = retrying(|| batch(shared, &workspace, place)).await?;
-            ended.extend(some);
-            from = next;
+        match reap_one(shared, &workspace, &mut ended).await {
+            Ok(()) => {}
+            // It is the same with all others.
+            Err(error @ StoreError::Unavailable(_)) => {
+                failure = Some(error);
+                break;
+            }
+            Err(error) => {
+                if shared.instances.is_to_be_told(&workspace) {
+                    let workspace = plain(&workspace);
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        workspace,
+                        "what a dead run left there cannot be ended; it is tried again"
+                    );
+                }
+                failure.get_or_insert(error);
+            }
         }
     }
     if !ended.is_empty() {
@@ -48,7 +63,21 @@ pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError>
     if !rows.is_empty() {
         shared.instances.forget_dead();
     }
-    Ok(ended)
+    match failure.filter(|_| ended.is_empty()) {
+        Some(error) => Err(error),
+        None => Ok(ended),
+    }
+}
+
+/// Ends what a dead run left in one workspace.
+async fn reap_one(shared: &Shared, workspace: &str, ended: &mut Vec<CallRecord>) -> Result<(), StoreError> {
+    let mut from = Some(Place::default());
+    while let Some(place) = from {
+        let (some, next) = retrying(|| batch(shared, workspace, place)).await?;
+        ended.extend(some);
+        from = next;
+    }
+    Ok(())
 }
 
 /// How far a workspace has been looked through.
@@ -58,6 +87,8 @@ struct Place {
     epoch: Option<i64>,
     /// Behind which call it goes on.
     after: i64,
+    /// Something before it cannot be read.
+    has_unreadable: bool,
 }
 
 /// What a batch has ended, and where it goes on.
@@ -99,8 +130,24 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
             values![workspace, from.after, silent, CALLS_PER_BATCH],
         )
         .await?;
-    let read = |row: &tokio_postgres::Row| decode::<CallRecord>("a call", row.get(1));
-    let mut lost = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let (mut lost, mut has_unreadable) = (Vec::new(), from.has_unreadable);
+    for row in &rows {
+        match decode::<CallRecord>("a call", row.get(1)) {
+            Ok(record) => lost.push(record),
+            Err(error) => {
+                has_unreadable = true;
+                if shared.instances.is_to_be_told(workspace) {
+                    let (workspace, number) = (plain(workspace), row.get::<_, i64>(0));
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        workspace,
+                        number,
+                        "a call of a dead run cannot be read, so it does not end; it is tried again"
+                    );
+                }
+            }
+        }
+    }
     lost.retain(|record| !lost::only_waits(record));
     if !lost.is_empty() {
         let name = lost
@@ -115,13 +162,17 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
     }
     let found = rows.first().map_or(0, |row| row.get::<_, i64>("found"));
     if found < CALLS_PER_BATCH && rows.len() as i64 == found {
-        let sql = "UPDATE workspaces SET is_left = FALSE WHERE id = $1";
-        session.run(sql, values![workspace]).await?;
+        if !has_unreadable {
+            let sql = "UPDATE workspaces SET is_left = FALSE WHERE id = $1";
+            session.run(sql, values![workspace]).await?;
+            shared.instances.is_well(workspace);
+        }
         return Ok((lost, None));
     }
     let next = rows.last().map(|row| Place {
         epoch: Some(epoch),
         after: row.get(0),
+        has_unreadable,
     });
     Ok((lost, next))
 }

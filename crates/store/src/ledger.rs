@@ -7,7 +7,7 @@
 //! A change of which no answer came is said again, perhaps to another process that shares the store: `again` says that it is. What of
 //! it is there already is not stored twice then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -95,8 +95,23 @@ pub trait Ledger: Store {
     /// Renews the leases of runs, many at once. Returns those that have none any more: what they had may be taken over.
     async fn renew_leases(&self, runs: &[InstanceId]) -> Result<Vec<InstanceId>, StoreError>;
 
+    /// Renews the leases of those who have what is named here, many at once. Returns what they do not have any more. A run that has one
+    /// of several is renewed.
+    async fn renew_holds(&self, holds: &[Hold]) -> Result<Vec<Hold>, StoreError>;
+
+    /// Takes in how many of its notes a run knows to be stored, after it was bound: its row may be a new one, as it was silent for long.
+    async fn has_noted(&self, run: &InstanceId, noted: u64) -> Result<(), StoreError>;
+
     /// Says that the connection to a run of this principal broke: it is dead unless its lease is renewed within a moment.
-    async fn doubt(&self, run: &InstanceId, principal: &str) -> Result<(), StoreError>;
+    async fn doubt(&self, run: &InstanceId, principal: &str) -> Result<(), StoreError> {
+        self.doubt_after(run, principal, Duration::ZERO).await
+    }
+
+    /// As [`Self::doubt`], of a run that was last heard so long ago: nothing happens if its lease was renewed since then.
+    async fn doubt_after(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError>;
+
+    /// Returns which runs have these workspaces now, by their names; none if nobody has one.
+    async fn holders(&self, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError>;
 
     /// Gives up what a run has, because it ends: as [`crate::Upkeep::close`].
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError>;
@@ -125,6 +140,19 @@ pub trait Ledger: Store {
 
     /// As [`crate::Changes::record_changes`].
     async fn record_changes_for(&self, hold: &Hold, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError>;
+
+    /// As [`Self::record_changes_for`], of changes that come behind so many others of the call: those that are stored already are not
+    /// stored twice.
+    ///
+    /// # Errors
+    /// `Conflict` if some of those before them are missing.
+    async fn record_changes_after(
+        &self,
+        hold: &Hold,
+        call: &CallId,
+        before: u64,
+        changes: Vec<FileChange>,
+    ) -> Result<(), StoreError>;
 
     /// As [`crate::Prompts::open`].
     async fn open_for(

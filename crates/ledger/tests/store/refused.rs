@@ -202,6 +202,7 @@ async fn what_is_of_another_workspace_is_neither_changed_nor_read() {
                 run: "run".to_owned(),
                 address: String::new(),
                 workspaces: vec!["main".to_owned()],
+                noted: 0,
             }
             .encode_to_vec()
         } else {
@@ -390,6 +391,7 @@ async fn a_worker_decides_nothing_and_writes_for_nobody_else() {
         run: stored.run.to_string(),
         address: String::new(),
         workspaces: vec!["other".to_owned()],
+        noted: 0,
     };
     let refused = client.bind(shown(LIMITED, asked)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Aborted, "{refused:?}");

@@ -10,6 +10,7 @@ mod approvers;
 mod bucket;
 mod crash;
 mod days;
+mod doubtful;
 mod fixture;
 mod hanging;
 mod heard;

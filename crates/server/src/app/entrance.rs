@@ -62,7 +62,7 @@ impl Entrance {
         Ok(Self {
             authenticator: authenticator(&config.auth).await?,
             tls: tls(config.tls.as_ref()).await?,
-            traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
+            traffic: Traffic::with_workers(traffic(config), &config.auth.workers, telemetry.metrics.clone()),
             listen: config.listen.clone(),
             socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
             telemetry,

@@ -24,6 +24,10 @@ use super::{measure, status};
 /// Where opened ports are, whose requests count as streams.
 pub const PORTS_PATH: &str = "/ports/";
 
+/// What workers store and read, whose rate nobody limits: it grows with that of the calls, which is limited, and to refuse it would
+/// lose what has been done.
+const LEDGER_PATH: &str = "/toolgate.cluster.v1.LedgerService/";
+
 /// Principals that the rate is remembered of before those that were silent are forgotten.
 const PRINCIPALS_REMEMBERED: usize = 1024;
 
@@ -58,6 +62,8 @@ impl Default for TrafficLimits {
 pub struct Traffic {
     limits: TrafficLimits,
     rate: Option<Rate>,
+    /// The principals that may be workers.
+    workers: BTreeSet<String>,
     /// The paths of RPCs that stream.
     streaming: BTreeSet<String>,
     /// Streams that are open, by principal.
@@ -110,6 +116,11 @@ impl Rate {
 impl Traffic {
     /// Makes what counts for one server.
     pub fn new(limits: TrafficLimits, metrics: Arc<Metrics>) -> Arc<Self> {
+        Self::with_workers(limits, &[], metrics)
+    }
+
+    /// As [`Self::new`]; these principals may be workers.
+    pub fn with_workers(limits: TrafficLimits, workers: &[String], metrics: Arc<Metrics>) -> Arc<Self> {
         let descriptors = [
             proto::cluster::DESCRIPTORS,
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
@@ -120,6 +131,7 @@ impl Traffic {
             .map(|(name, _)| format!("/{name}"));
         Arc::new(Self {
             rate: Rate::new(&limits),
+            workers: workers.iter().cloned().collect(),
             streaming: streaming.collect(),
             open: Mutex::default(),
             limits,
@@ -141,8 +153,9 @@ impl Traffic {
         if self.rate.is_none() && !is_stream {
             return Ok(None);
         }
+        let is_of_worker = request.uri().path().starts_with(LEDGER_PATH) && self.workers.contains(principal);
         let principal: Arc<str> = principal.into();
-        if let Some(rate) = &self.rate {
+        if let Some(rate) = self.rate.as_ref().filter(|_| !is_of_worker) {
             rate.check(&principal).map_err(|wait| self.too_fast(wait))?;
         }
         if is_stream {
@@ -259,6 +272,24 @@ mod tests {
         let wait = refused(traffic.admit("a", &post(GET)), "limits.max_requests_per_second");
         assert!(wait <= Duration::from_secs(1) && !wait.is_zero(), "{wait:?}");
         assert!(traffic.admit("b", &post(GET)).is_ok(), "each has a rate of its own");
+    }
+
+    #[test]
+    fn what_workers_store_is_not_counted() {
+        let limits = TrafficLimits {
+            requests_per_second: Some(1),
+            ..TrafficLimits::default()
+        };
+        let traffic = Traffic::with_workers(limits, &["token:worker".to_owned()], Arc::default());
+        let append = post("/toolgate.cluster.v1.LedgerService/AppendEvents");
+        for _ in 0..100 {
+            assert!(traffic.admit("token:worker", &append).is_ok());
+        }
+        assert!(traffic.admit("token:worker", &post(GET)).is_ok());
+        let key = "limits.max_requests_per_second";
+        refused(traffic.admit("token:worker", &post(GET)), key);
+        assert!(traffic.admit("token:person", &append).is_ok());
+        refused(traffic.admit("token:person", &append), key);
     }
 
     #[test]
