@@ -19,8 +19,8 @@ enum Value {
     Number(i64),
 }
 
-/// Bytes of calls that are read at once where no page bounds them.
-const MAX_BATCH_BYTES: usize = 64 << 20;
+/// Bytes of calls that are read at once where no page bounds them: what is done with them has an end in good time, too.
+const MAX_BATCH_BYTES: usize = 16 << 20;
 
 /// Makes a statement for calls, which has their `number` and `record`, one for the first of them: after the first only as long as their
 /// bytes stay within [`MAX_BATCH_BYTES`] in sum. As `found` it has how many there were.

@@ -12,7 +12,7 @@ use toolgate_store::{Audit as _, OutputOwner, Settled, StoreError, Upkeep as _};
 
 use crate::holding::{PRINCIPAL, Scene, bound, created};
 use crate::store::{grow, record};
-use crate::without_database::{asked, everything, grant, granted, output, settlement};
+use crate::without_database::{asked, audited, everything, grant, granted, output, settlement};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -106,7 +106,10 @@ async fn a_run_is_its_principals_for_ever() {
         store.open_for(&lied, asked("p", &call), None, None, false).await.err(),
         store.record_changes_for(&lied, &call.id, Vec::new()).await.err(),
         store.adopt_for(&lied).await.err(),
-        store.note_for(&lied, 1, Vec::new()).await.err(),
+        store
+            .note_for(&lied, 1, vec![audited("main", Kind::Denied, "")])
+            .await
+            .err(),
     ] {
         assert!(matches!(refused, Some(StoreError::Fenced(_))), "{refused:?}");
     }
@@ -235,7 +238,7 @@ async fn large_calls_are_ended_a_few_at_a_time() {
     for id in ["a", "b", "c", "d"] {
         let mut call = record(id, &run);
         call.created = Timestamp::now();
-        call.input_json = "x".repeat(25 << 20);
+        call.input_json = "x".repeat(6 << 20);
         let events = grow(&mut call, 1);
         store.create_call_for(&hold, call, events, false).await.unwrap();
     }
