@@ -44,6 +44,7 @@ impl CallLog for LedgerStore {
             Some(taken) => Ok(Created::Taken(Box::new(taken))),
             None => {
                 self.holds.note(&record);
+                self.recorded.begin(&record.id, &self.holds);
                 Ok(Created::New)
             }
         }

@@ -34,6 +34,14 @@ pub(crate) struct Recorded {
 pub(crate) struct AllRecorded(Mutex<HashMap<CallId, Arc<tokio::sync::Mutex<Recorded>>>>);
 
 impl AllRecorded {
+    /// Takes note that a call is new, so that nothing is stored of it.
+    pub(crate) fn begin(&self, call: &CallId, holds: &Holds) {
+        let one = self.of(call, holds);
+        if let Ok(mut one) = one.try_lock() {
+            one.before = Some(0);
+        }
+    }
+
     fn of(&self, call: &CallId, holds: &Holds) -> Arc<tokio::sync::Mutex<Recorded>> {
         let mut all = self.0.lock();
         if all.len() > REMEMBERED {

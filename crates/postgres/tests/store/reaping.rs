@@ -191,6 +191,7 @@ async fn one_that_stops_half_way_is_gone_on_with() {
                   CREATE TRIGGER refuse BEFORE UPDATE ON calls FOR EACH ROW EXECUTE FUNCTION refuse()";
     scene.server.run(&scene.name, refuse).await;
     scene.kill(&dead).await;
+    assert_eq!(store.reap().await.unwrap().len(), 64, "the first batch");
     assert!(store.reap().await.is_err());
     scene.server.run(&scene.name, "DROP TRIGGER refuse ON calls").await;
     let other = open(scene.server, &scene.name, LEASE).await;
