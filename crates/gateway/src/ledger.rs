@@ -77,8 +77,8 @@ impl LedgerDoor {
     }
 
     /// Takes note that the connection to a run of this principal broke, which was last heard so long ago; false if the store was not told.
-    pub(crate) async fn doubt(&self, (run, principal): (&str, &str), silence: Duration) -> bool {
-        let doubted = self.ledger.doubt(&InstanceId::new(run), principal, silence).await;
+    pub(crate) async fn doubt(&self, run: &str, principal: &str, silence: Duration) -> bool {
+        let doubted = self.ledger.doubt_after(&InstanceId::new(run), principal, silence).await;
         doubted
             .inspect_err(
                 |error| tracing::warn!(%error, run, "a worker that is not heard of may live until its lease is over"),

@@ -301,7 +301,11 @@ impl Doubt {
                     return;
                 }
             }
-            if self.ledger.doubt((&self.run, &self.principal), self.heard.elapsed()).await {
+            if self
+                .ledger
+                .doubt(&self.run, &self.principal, self.heard.elapsed())
+                .await
+            {
                 return;
             }
         }
@@ -335,13 +339,17 @@ impl Kept {
         if let Some(status) = over {
             let _ = self.answers.try_send(Err(status));
         }
-        let doubt = self.ledger.clone().zip(self.doubted()).map(|(ledger, (run, principal))| Doubt {
-            ledger,
-            run,
-            principal,
-            worker: self.seat.worker.clone(),
-            heard: self.heard,
-        });
+        let doubt = self
+            .ledger
+            .clone()
+            .zip(self.doubted())
+            .map(|(ledger, (run, principal))| Doubt {
+                ledger,
+                run,
+                principal,
+                worker: self.seat.worker.clone(),
+                heard: self.heard,
+            });
         let (registry, closing) = (self.seat.registry.clone(), self.closing.clone());
         drop(self);
         let doubting = async {

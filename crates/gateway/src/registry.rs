@@ -3,7 +3,7 @@
 //! *Invariant:* a workspace is one worker's. The first one that has it, in the order of their names, keeps it while it says so; what
 //! another one says of a workspace of that name does not count and is reported. A worker that is away keeps its workspaces; but one
 //! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. Where there is a store, one that has registered
-//! itself gives way at once to the one that holds the workspace there. What a worker may not have does not count.
+//! itself has what no other run holds there, and gives way at once to who does. What a worker may not have does not count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -179,20 +179,18 @@ impl Registry {
         *asked = Some(began);
     }
 
-    /// Returns which runs hold those workspaces in the store that several workers have. While it is away nothing is known.
+    /// Returns which runs hold in the store what workers have. While it is away nothing is known.
     async fn holders(&self) -> HashMap<String, InstanceId> {
         let Some(ledger) = &self.ledger else {
             return HashMap::new();
         };
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut names: BTreeSet<String> = BTreeSet::new();
         for worker in self.workers().iter() {
             let workspaces = worker.facts.read().workspaces.clone();
-            for one in workspaces.iter().filter(|one| worker.may_have(&one.name)) {
-                *counts.entry(one.name.clone()).or_default() += 1;
-            }
+            let its_own = workspaces.iter().filter(|one| worker.may_have(&one.name));
+            names.extend(its_own.map(|one| one.name.clone()));
         }
-        let several = counts.into_iter().filter(|(_, count)| *count > 1);
-        let names: Vec<String> = several.map(|(name, _)| name).collect();
+        let names: Vec<String> = names.into_iter().collect();
         if names.is_empty() {
             return HashMap::new();
         }
@@ -210,9 +208,15 @@ impl Registry {
     fn share_out(&self, holders: &HashMap<String, InstanceId>) {
         let workers = self.workers();
         let facts: Vec<Facts> = workers.iter().map(|worker| worker.facts.read().clone()).collect();
+        // One that the configuration lists does not say which run it is.
+        let is_held_by_another = |worker: &Worker, name: &str| {
+            let registration = worker.registration.read();
+            let run = holders.get(name).zip(registration.as_ref());
+            run.is_some_and(|(holder, one)| one.run != holder.as_str())
+        };
         let has = |at: usize, name: &str| {
             let is_there = facts[at].workspaces.iter().any(|one| one.name == name);
-            is_there && workers[at].may_have(name)
+            is_there && workers[at].may_have(name) && !is_held_by_another(&workers[at], name)
         };
         let mut owners = self.owners.write();
         owners.retain(|name, owner| {
@@ -256,6 +260,11 @@ impl Registry {
                         worker.name, one.principal
                     );
                     not_served.push((name.clone(), why));
+                    continue;
+                }
+                if is_held_by_another(worker, name) {
+                    let why = "another run of a worker holds it in the store, and nothing else is stored for it";
+                    not_served.push((name.clone(), why.to_owned()));
                     continue;
                 }
                 // One that it is said to have and does not show is not given away.
@@ -319,7 +328,8 @@ impl Registry {
             .read()
             .get(workspace)
             .is_none_or(|owner| *owner == worker.name);
-        is_its_own && worker.may_have(workspace)
+        let is_refused = || worker.not_served.read().iter().any(|(name, _)| name == workspace);
+        is_its_own && worker.may_have(workspace) && !is_refused()
     }
 
     /// Finds the worker of a workspace that a caller names, and the name of it: an empty one means the first that the caller may
@@ -552,20 +562,24 @@ mod tests {
         registry.share_out(&HashMap::new());
         assert_eq!(owner().as_deref(), Some("a"), "the first one");
         for (holders, expected) in [
-            (held_by("run-b"), "b"),
+            (held_by("run-b"), Some("b")),
             // Nobody holds it any more, or it is not known who does.
-            (HashMap::new(), "b"),
-            (held_by("run-of-nobody"), "b"),
-            (held_by("run-a"), "a"),
+            (HashMap::new(), Some("b")),
+            // Who is not here: those who are have it no more, whatever they say.
+            (held_by("run-of-nobody"), None),
+            (held_by("run-a"), Some("a")),
         ] {
             registry.share_out(&holders);
-            assert_eq!(owner().as_deref(), Some(expected), "{holders:?}");
+            assert_eq!(owner().as_deref(), expected, "{holders:?}");
             let not_served = |name: &str| !registry.named(name).unwrap().not_served.read().is_empty();
-            assert_eq!((not_served("a"), not_served("b")), (expected == "b", expected == "a"));
+            assert_eq!(
+                (not_served("a"), not_served("b")),
+                (expected != Some("a"), expected != Some("b"))
+            );
         }
         // One that is not there takes nothing.
         registry.named("b").unwrap().facts.write().is_there = false;
         registry.share_out(&held_by("run-b"));
-        assert_eq!(owner().as_deref(), Some("a"));
+        assert_eq!(owner(), None, "and nobody else has it");
     }
 }

@@ -182,11 +182,13 @@ pub(crate) async fn renew_holds(shared: &Shared, holds: &[Hold]) -> Result<Vec<H
     shared.instances.serve();
     let workspaces: Vec<String> = holds.iter().map(|hold| key(&hold.workspace)).collect();
     let runs: Vec<String> = holds.iter().map(|hold| key(hold.run.as_str())).collect();
+    let principals: Vec<String> = holds.iter().map(|hold| escaped(&hold.principal)).collect();
     let epochs: Vec<i64> = holds.iter().map(|hold| signed(hold.epoch)).collect();
     let lease = shared.instances.lease_millis();
-    let sql = "WITH held AS (SELECT one.place, one.run FROM unnest($1::text[], $2::text[], $3::bigint[])
-                       WITH ORDINALITY AS one (workspace, run, epoch, place)
-                   JOIN workspaces ON workspaces.id = one.workspace AND owner = one.run AND workspaces.epoch = one.epoch),
+    let sql = "WITH held AS (SELECT one.place, one.run FROM unnest($1::text[], $2::text[], $3::bigint[], $5::text[])
+                       WITH ORDINALITY AS one (workspace, run, epoch, principal, place)
+                   JOIN workspaces ON workspaces.id = one.workspace AND owner = one.run AND workspaces.epoch = one.epoch
+                       AND workspaces.principal = one.principal),
                mine AS (SELECT id FROM instances WHERE id IN (SELECT run FROM held) ORDER BY id FOR NO KEY UPDATE),
                renewed AS (UPDATE instances SET lease_until = clock_timestamp() + $4 * interval '1 millisecond',
                        doubted = FALSE, forgotten = NULL
@@ -197,7 +199,7 @@ pub(crate) async fn renew_holds(shared: &Shared, holds: &[Hold]) -> Result<Vec<H
         .rows(
             "renew the leases of runs",
             sql,
-            values![workspaces, runs, epochs, lease],
+            values![workspaces, runs, epochs, lease, principals],
         )
         .await?;
     let mut held = std::collections::HashSet::new();
@@ -243,7 +245,7 @@ pub(crate) async fn doubt(
     let sql = "UPDATE instances SET doubted = TRUE,
                    lease_until = least(lease_until, clock_timestamp() + $2 * interval '1 millisecond')
                WHERE id = $1 AND principal = $5 AND (lease_until <= clock_timestamp() + ($3 - $4) * interval '1 millisecond'
-                   OR lease_until > clock_timestamp() + $3 * interval '1 millisecond')";
+                    OR lease_until > clock_timestamp() + $3 * interval '1 millisecond')";
     let moment = DOUBT.as_millis() as i64;
     let (run, lease) = (key(run.as_str()), shared.instances.lease_millis());
     let silence = i64::try_from(silence.as_millis()).unwrap_or(lease).min(lease);

@@ -266,7 +266,7 @@ impl Ledger for PostgresStore {
         holds::has_noted(&self.shared, run, noted).await
     }
 
-    async fn doubt(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError> {
+    async fn doubt_after(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError> {
         holds::doubt(&self.shared, run, principal, silence).await
     }
 

@@ -83,6 +83,13 @@ pub(crate) async fn append(
     offset: u64,
     piece: &Bytes,
 ) -> Result<(), StoreError> {
+    // Before anything is compared: whose bytes are another one's does not learn what they are.
+    must_be_own(
+        &mut shared.db.session("write to an output").await?,
+        &Fence::new(hold),
+        id,
+    )
+    .await?;
     for _ in 0..ATTEMPTS {
         let end = End::read(&shared.db, id).await?.ok_or_else(|| unknown(id))?;
         let Some(next) = append_at(shared, hold, id, (offset, piece), end).await? else {
@@ -105,8 +112,6 @@ async fn append_at(
     end: End,
 ) -> Result<Option<End>, StoreError> {
     let fence = Fence::new(hold);
-    // Before anything is compared: whose bytes are another one's does not learn what they are.
-    must_be_own(&mut shared.db.session("write to an output").await?, &fence, id).await?;
     let elsewhere = || StoreError::Conflict(format!("output {id} ends at {}, not at {offset}", end.bytes));
     let there = end.bytes.checked_sub(offset).ok_or_else(elsewhere)?;
     let there = usize::try_from(there).unwrap_or(usize::MAX).min(piece.len());

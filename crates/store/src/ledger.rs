@@ -102,9 +102,13 @@ pub trait Ledger: Store {
     /// Takes in how many of its notes a run knows to be stored, after it was bound: its row may be a new one, as it was silent for long.
     async fn has_noted(&self, run: &InstanceId, noted: u64) -> Result<(), StoreError>;
 
-    /// Says that the connection to a run of this principal broke, which was last heard so long ago: it is dead unless its lease is renewed
-    /// within a moment, or was since then.
-    async fn doubt(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError>;
+    /// Says that the connection to a run of this principal broke: it is dead unless its lease is renewed within a moment.
+    async fn doubt(&self, run: &InstanceId, principal: &str) -> Result<(), StoreError> {
+        self.doubt_after(run, principal, Duration::ZERO).await
+    }
+
+    /// As [`Self::doubt`], of a run that was last heard so long ago: nothing happens if its lease was renewed since then.
+    async fn doubt_after(&self, run: &InstanceId, principal: &str, silence: Duration) -> Result<(), StoreError>;
 
     /// Returns which runs have these workspaces now, by their names; none if nobody has one.
     async fn holders(&self, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError>;

@@ -9,7 +9,7 @@ use toolgate_model::{FileChange, InstanceId, OutputId, ServiceEvent, ServiceEven
 use toolgate_store::ledger::{Bound, Hold, Ledger as _, Note};
 use toolgate_store::{Changes as _, OutputOwner, Outputs as _, StoreError, Upkeep as _};
 
-use crate::holding::{Scene, created, open};
+use crate::holding::{PRINCIPAL, Scene, created, open};
 use crate::leases::until;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -32,10 +32,16 @@ async fn who_has_renewed_since_it_was_heard_is_not_doubted() {
     let scene = Scene::new(LEASE).await;
     let (store, run) = (&scene.store, InstanceId::generate());
     scene.bound(&run, "main").await;
-    store.doubt_after(&run, Duration::from_secs(20)).await.unwrap();
+    store
+        .doubt_after(&run, PRINCIPAL, Duration::from_secs(20))
+        .await
+        .unwrap();
     assert!(left(&scene, &run).await > 20_000, "it has renewed a moment ago");
     tokio::time::sleep(Duration::from_millis(300)).await;
-    store.doubt_after(&run, Duration::from_millis(50)).await.unwrap();
+    store
+        .doubt_after(&run, PRINCIPAL, Duration::from_millis(50))
+        .await
+        .unwrap();
     assert!(left(&scene, &run).await <= 1_000);
     scene.store.close().await.unwrap();
 }
@@ -55,7 +61,7 @@ async fn a_renewal_says_what_does_not_hold() {
         ..of_other.clone()
     };
     for run in [&run, &other] {
-        store.doubt(run).await.unwrap();
+        store.doubt(run, PRINCIPAL).await.unwrap();
     }
     let asked = [
         holds[0].clone(),
@@ -69,7 +75,7 @@ async fn a_renewal_says_what_does_not_hold() {
         assert!(left(&scene, run).await > 20_000);
     }
     // Who has none of what it names is not renewed.
-    store.doubt(&run).await.unwrap();
+    store.doubt(&run, PRINCIPAL).await.unwrap();
     assert_eq!(store.renew_holds(std::slice::from_ref(&late)).await.unwrap(), [late]);
     assert!(left(&scene, &run).await <= 1_000);
 
@@ -106,7 +112,7 @@ async fn who_is_silent_is_dead_though_the_clock_of_the_database_was_put_back() {
         !client.query_typed(&sql, &[]).await.unwrap().is_empty()
     })
     .await;
-    let held = store.bind(&silent, "", &names("living")).await.unwrap();
+    let held = store.bind(&silent, PRINCIPAL, "", &names("living")).await.unwrap();
     assert!(matches!(held, Bound::Held { .. }), "{held:?}");
     scene.store.close().await.unwrap();
 }

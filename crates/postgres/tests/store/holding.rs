@@ -242,8 +242,8 @@ async fn who_is_doubted_is_dead_unless_it_renews() {
     let call = created(store, &hold, "c").await;
     // Both processes have looked since the database is there; the other one is served by nobody.
     assert_eq!(other.reap().await.unwrap(), []);
-    store.doubt(&renewing, PRINCIPAL, Duration::ZERO).await.unwrap();
-    store.doubt(&silent, PRINCIPAL, Duration::ZERO).await.unwrap();
+    store.doubt(&renewing, PRINCIPAL).await.unwrap();
+    store.doubt(&silent, PRINCIPAL).await.unwrap();
     let begun = Instant::now();
     let held = other.bind(&renewing, PRINCIPAL, "", &names(&["silent"])).await.unwrap();
     assert!(matches!(held, Bound::Held { retry, .. } if retry <= Duration::from_secs(1)));
@@ -273,7 +273,7 @@ async fn who_comes_new_waits_for_a_lease_before_it_believes_a_doubt() {
     let run = InstanceId::generate();
     let hold = scene.bound(&run, "main").await;
     created(&scene.store, &hold, "c").await;
-    scene.store.doubt(&run, PRINCIPAL, Duration::ZERO).await.unwrap();
+    scene.store.doubt(&run, PRINCIPAL).await.unwrap();
     scene.store.close().await.unwrap();
     // As after an outage: the doubt was there before this one had the database.
     let newcomer = open(scene.server, &scene.name, lease).await;
@@ -303,7 +303,7 @@ async fn nobody_is_dead_because_the_database_was_away() {
         created(&store, hold, &hold.workspace).await;
     }
     assert_eq!(store.reap().await.unwrap(), []);
-    store.doubt(&doubted, PRINCIPAL, Duration::ZERO).await.unwrap();
+    store.doubt(&doubted, PRINCIPAL).await.unwrap();
     server.crash();
     until("it is noticed", async || {
         matches!(store.reap().await, Err(StoreError::Unavailable(_)))

@@ -114,14 +114,14 @@ async fn a_run_is_its_principals_for_ever() {
         assert!(matches!(refused, Some(StoreError::Fenced(_))), "{refused:?}");
     }
     // Nobody else has it doubted.
-    store.doubt(&run, other, Duration::ZERO).await.unwrap();
+    store.doubt(&run, other).await.unwrap();
     let client = scene.server.connect(&scene.name).await.unwrap();
     let doubted = "SELECT FROM instances WHERE doubted";
     assert_eq!(client.query_typed(doubted, &[]).await.unwrap().len(), 0);
     assert!(!store.is_run_of(&run, other).await.unwrap());
     assert!(store.is_run_of(&run, PRINCIPAL).await.unwrap());
     assert_eq!(everything(&scene).await, before);
-    store.doubt(&run, PRINCIPAL, Duration::ZERO).await.unwrap();
+    store.doubt(&run, PRINCIPAL).await.unwrap();
     assert_eq!(client.query_typed(doubted, &[]).await.unwrap().len(), 1);
     // The run of a gateway is nobody's.
     let row = client
