@@ -451,7 +451,7 @@ async fn whose_a_run_is_the_store_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_long_or_has_no_right_name_is_refused_at_the_door() {
+async fn what_is_too_long_is_refused_at_the_door() {
     let stored = Stored::new().await;
     let mut client =
         LedgerServiceClient::new(stored.channel.clone()).max_encoding_message_size(wire::MAX_MESSAGE_BYTES);
@@ -488,15 +488,6 @@ async fn what_is_too_long_or_has_no_right_name_is_refused_at_the_door() {
     };
     let refused = client.store_notes(shown(WORKER, asked)).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
-    for name in ["", "a b", "../x", &"x".repeat(10_000)] {
-        let asked = BindRequest {
-            run: "run".to_owned(),
-            address: String::new(),
-            workspaces: vec![name.to_owned()],
-        };
-        let refused = client.bind(shown(WORKER, asked)).await.unwrap_err();
-        assert_eq!(refused.code(), Code::InvalidArgument, "{name}: {refused:?}");
-    }
     stored.store.close().await.unwrap();
     stored.gateway.stop().await;
 }
