@@ -416,11 +416,13 @@ async fn whose_a_run_is_the_store_knows() {
         run: "first".to_owned(),
         address: String::new(),
         workspaces: vec!["other".to_owned()],
+        noted: 0,
     };
     let bound = client.bind(shown(WORKER, taken)).await.unwrap().into_inner();
     let holding = bound.holdings.into_iter().next();
     let renewal = RenewLeaseRequest {
         holding: holding.clone(),
+        holdings: Vec::new(),
     };
     let refused = client.renew_lease(shown(LIMITED, renewal.clone())).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
@@ -437,6 +439,7 @@ async fn whose_a_run_is_the_store_knows() {
         run: "second".to_owned(),
         address: String::new(),
         workspaces: vec!["other".to_owned()],
+        noted: 0,
     };
     let waits = client.bind(shown(LIMITED, wanted)).await.unwrap().into_inner();
     let held = waits.held.unwrap();
