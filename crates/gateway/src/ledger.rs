@@ -21,7 +21,7 @@ use toolgate_model::{
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::{Bound, Hold, Ledger, Note};
 use toolgate_store::{
-    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter,
+    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
 
 use crate::ledger_access::{self, Caller, Workers, must_each_fit, must_fit};

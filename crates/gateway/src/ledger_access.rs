@@ -7,7 +7,7 @@ use tonic::{Request, Status};
 use toolgate_contract::ErrorReason;
 use toolgate_contract::cluster::Holding;
 use toolgate_ledger::wire;
-use toolgate_model::{InstanceId, WorkspaceSet, workspace_name_problem};
+use toolgate_model::{InstanceId, WorkspaceSet};
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::StoreError;
@@ -73,9 +73,6 @@ impl Caller {
             return Err(status::bad_field("workspaces", problem));
         }
         for name in &names {
-            if let Some(problem) = workspace_name_problem(name) {
-                return Err(status::bad_field("workspaces", problem));
-            }
             self.must_see("workspaces", name)?;
         }
         Ok(names)

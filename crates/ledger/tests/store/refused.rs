@@ -416,11 +416,13 @@ async fn whose_a_run_is_the_store_knows() {
         run: "first".to_owned(),
         address: String::new(),
         workspaces: vec!["other".to_owned()],
+        noted: 0,
     };
     let bound = client.bind(shown(WORKER, taken)).await.unwrap().into_inner();
     let holding = bound.holdings.into_iter().next();
     let renewal = RenewLeaseRequest {
         holding: holding.clone(),
+        holdings: Vec::new(),
     };
     let refused = client.renew_lease(shown(LIMITED, renewal.clone())).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
@@ -437,6 +439,7 @@ async fn whose_a_run_is_the_store_knows() {
         run: "second".to_owned(),
         address: String::new(),
         workspaces: vec!["other".to_owned()],
+        noted: 0,
     };
     let waits = client.bind(shown(LIMITED, wanted)).await.unwrap().into_inner();
     let held = waits.held.unwrap();
@@ -451,7 +454,7 @@ async fn whose_a_run_is_the_store_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_long_or_has_no_right_name_is_refused_at_the_door() {
+async fn what_is_too_long_is_refused_at_the_door() {
     let stored = Stored::new().await;
     let mut client =
         LedgerServiceClient::new(stored.channel.clone()).max_encoding_message_size(wire::MAX_MESSAGE_BYTES);
@@ -488,15 +491,6 @@ async fn what_is_too_long_or_has_no_right_name_is_refused_at_the_door() {
     };
     let refused = client.store_notes(shown(WORKER, asked)).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
-    for name in ["", "a b", "../x", &"x".repeat(10_000)] {
-        let asked = BindRequest {
-            run: "run".to_owned(),
-            address: String::new(),
-            workspaces: vec![name.to_owned()],
-        };
-        let refused = client.bind(shown(WORKER, asked)).await.unwrap_err();
-        assert_eq!(refused.code(), Code::InvalidArgument, "{name}: {refused:?}");
-    }
     stored.store.close().await.unwrap();
     stored.gateway.stop().await;
 }
