@@ -83,6 +83,8 @@ in_time! {
     list_changes: ListChangesRequest -> ListChangesResponse;
     begin_output: BeginOutputRequest -> BeginOutputResponse;
     append_output: AppendOutputRequest -> AppendOutputResponse;
+    presign_part: PresignPartRequest -> PresignPartResponse;
+    record_part: RecordPartRequest -> RecordPartResponse;
     finish_output: FinishOutputRequest -> FinishOutputResponse;
     get_output: GetOutputRequest -> GetOutputResponse;
     read_output: ReadOutputRequest -> ReadOutputResponse;

@@ -211,7 +211,9 @@ impl Holds {
 
     /// Sends a change. If this run has lost the workspace, it is taken again where nothing is lost by that; else this run stops.
     pub(crate) async fn change<Q: Rpc>(&self, mut question: Q) -> Result<Q::Answer, StoreError> {
-        let refused = question.holding().map(|holding| wire::of_holding(holding.clone()));
+        let refused = question
+            .holding()
+            .map(|holding| wire::of_holding(holding.clone(), String::new()));
         let answer = self.gateways.ask(question.clone()).await;
         let (Err(StoreError::Fenced(_)), Some(refused)) = (&answer, refused) else {
             return self.heed(answer);
@@ -407,7 +409,10 @@ impl Holds {
                     return;
                 }
                 Ok(answer) => {
-                    let gone = answer.gone.into_iter().map(wire::of_holding);
+                    let gone = answer
+                        .gone
+                        .into_iter()
+                        .map(|holding| wire::of_holding(holding, String::new()));
                     if let Some(gone) = gone.into_iter().find(|gone| self.is_lost(gone)) {
                         let why = format!("another run may have the workspace {}", gone.workspace);
                         self.gateways.stop(&why);

@@ -250,7 +250,7 @@ async fn an_idle_run_that_was_taken_for_dead_goes_on() {
     let store = place.open(&place.run, LEASE).await;
     let (own, names) = (&place.gateway.store, ["main".to_owned()]);
     let next = InstanceId::generate();
-    own.doubt(&place.run, OWNER, Duration::ZERO).await.unwrap();
+    own.doubt(&place.run, OWNER).await.unwrap();
     let taken = async || matches!(own.bind(&next, OWNER, "", &names).await.unwrap(), Bound::Now(_));
     until("it loses its workspace", taken).await;
     let mut call = record("call", &place.run);

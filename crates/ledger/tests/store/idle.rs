@@ -10,7 +10,7 @@ use toolgate_store::ledger::{Bound, Ledger as _};
 use toolgate_store::{CallLog as _, Created, OutputOwner, Outputs as _, SessionFacts as _, Upkeep as _};
 
 use crate::faults::{Place, until};
-use crate::gateway::{WORKER, options};
+use crate::gateway::{OWNER, WORKER, options};
 use crate::store::{end, grow, record};
 
 /// Opens the store of a worker with two workspaces, which it then loses to another run for a moment.
@@ -23,8 +23,8 @@ async fn taken_for_dead(place: &Place) -> Arc<LedgerStore> {
     store.adopt_orphans(&place.run).await.unwrap();
     assert!(!store.has_dead_runs());
     let (own, next) = (&place.gateway.store, InstanceId::generate());
-    own.doubt(&place.run).await.unwrap();
-    let taken = async || matches!(own.bind(&next, "", &names).await.unwrap(), Bound::Now(_));
+    own.doubt(&place.run, OWNER).await.unwrap();
+    let taken = async || matches!(own.bind(&next, OWNER, "", &names).await.unwrap(), Bound::Now(_));
     until("it loses its workspaces", taken).await;
     own.release(&next).await.unwrap();
     store
@@ -114,7 +114,7 @@ async fn an_output_that_is_late_fails_no_end_and_keeps_the_workspace() {
     // Nothing goes on any more.
     let next = InstanceId::generate();
     let names = ["main".to_owned()];
-    let taken = async || matches!(own.bind(&next, "", &names).await.unwrap(), Bound::Now(_));
+    let taken = async || matches!(own.bind(&next, OWNER, "", &names).await.unwrap(), Bound::Now(_));
     until("an idle run renews nothing", taken).await;
     assert!(!store.stopped().is_cancelled());
 }

@@ -231,6 +231,7 @@ async fn a_worker_puts_parts_of_its_own_outputs_only() {
     let mut client = LedgerServiceClient::new(channel.connect().await.unwrap());
     let bound = BindRequest {
         run: "limited".to_owned(),
+        noted: 0,
         address: String::new(),
         workspaces: vec!["other".to_owned()],
     };
