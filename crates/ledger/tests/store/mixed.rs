@@ -249,7 +249,8 @@ impl Prompts for Mixed {
     }
 
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
-        self.worker.revoke(id, by).await
+        // The audit says of a worker's that it was told by one.
+        self.gateway.revoke(id, by).await
     }
 
     fn changed_elsewhere(&self) -> Option<Arc<Notify>> {
@@ -342,15 +343,15 @@ impl Audit for Mixed {
 #[async_trait]
 impl Workspaces for Mixed {
     async fn keep_workspace(&self, opened: OpenedWorkspace) -> Result<(), StoreError> {
-        self.worker.keep_workspace(opened).await
+        self.gateway.keep_workspace(opened).await
     }
 
     async fn drop_workspace(&self, name: &str, by: &str) -> Result<bool, StoreError> {
-        self.worker.drop_workspace(name, by).await
+        self.gateway.drop_workspace(name, by).await
     }
 
     async fn workspaces(&self) -> Result<Vec<OpenedWorkspace>, StoreError> {
-        self.worker.workspaces().await
+        self.gateway.workspaces().await
     }
 }
 
