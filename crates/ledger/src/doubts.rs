@@ -38,7 +38,7 @@ pub(crate) enum Key {
 /// Something that may be there.
 #[derive(Clone)]
 pub(crate) enum Doubtful {
-    Call(CreateCallRequest, CallRecord),
+    Call(CreateCallRequest, Box<CallRecord>),
     Prompt(OpenPromptRequest, PromptId),
 }
 
@@ -60,7 +60,7 @@ impl Doubtful {
                 if !gateways.ask(creation).await?.taken.is_empty() || record.state.is_terminal() {
                     return Ok(());
                 }
-                let (record, event) = given_up(record);
+                let (record, event) = given_up(*record);
                 let end = AppendEventsRequest {
                     holding,
                     record: wire::json("a call", &record)?,
