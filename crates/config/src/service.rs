@@ -10,6 +10,7 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::read;
 
+mod addresses;
 mod bucket;
 mod cluster;
 mod keys;

@@ -36,7 +36,9 @@ impl CallLog for LedgerStore {
         // From now on nobody takes it for one that an earlier run has left.
         let _creates = self.holds.creates(&record.id);
         question.again = self.doubts.take(&Key::Call(record.id.clone())).await;
-        let doubt = self.doubts.begin(Doubtful::Call(question.clone(), Box::new(record.clone())));
+        let doubt = self
+            .doubts
+            .begin(Doubtful::Call(question.clone(), Box::new(record.clone())));
         let answer = self.holds.change(question).await;
         doubt.end(&answer);
         match wire::of_optional("a call", &answer?.taken)? {

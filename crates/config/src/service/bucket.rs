@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::cluster::{is_local, is_server};
+use super::addresses::{is_local, is_server};
 
 /// The longest key.
 const MAX_KEY_BYTES: usize = 1_024;

@@ -11,6 +11,7 @@ use toml::Spanned;
 use toolgate_model::WorkspaceSet;
 use toolgate_web::{Allowed, Url};
 
+use super::addresses::{is_local, is_server};
 use super::keys::ClusterConfig;
 use super::kinds::{Context, Kind, MAX_COUNT, Malformed, Shape, joined};
 use super::values::{TenantConfig, WorkerConfig};
@@ -145,22 +146,6 @@ impl ClusterConfig {
         }
         Err(wrong())
     }
-}
-
-/// Says whether an address is that of a server, without a path and a user.
-pub(super) fn is_server(address: &str) -> bool {
-    Url::parse(address).is_ok_and(|url| {
-        let is_web = matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
-        is_web && url.query().is_none() && url.fragment().is_none() && url.username().is_empty()
-    })
-}
-
-/// Says whether a server is on this machine.
-pub(super) fn is_local(address: &str) -> bool {
-    let url = Url::parse(address).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The workers, in the order of their names.
