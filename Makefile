@@ -44,8 +44,8 @@ bench: ## Measure the figures that Toolgate is to reach
 load: ## Put 1,000 running calls and 2,000 watchers on the service, more than it allows, and 500,000 calls
 	cargo bench --bench load
 
-chaos: ## Kill gateways and workers 40 times while 8 approvers answer 1,000 prompts
-	TOOLGATE_CHAOS=long cargo test --test it -- --nocapture gateway::chaos::
+chaos: ## Kill gateways, workers and their database again and again while people answer prompts
+	TOOLGATE_CHAOS=long cargo test --test it -- --nocapture --test-threads 1 gateway::chaos:: fleet::chaos::
 
 fuzz: ## Feed parsers, matchers and the judge of commands with what nobody would write, a minute each (FUZZ_SECONDS)
 	@tests/fuzz/run.sh

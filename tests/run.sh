@@ -40,12 +40,13 @@ cannot() {
     not_run+=("NOT RUN: $1: $2")
 }
 
-# against_programs ARGUMENT...: tests that talk to real programs, each of which may be late on a busy machine. A few that
+# against_programs TEST ARGUMENT...: tests that talk to real programs, each of which may be late on a busy machine. A few that
 # fail are run once more, alone, and named at the end; what fails twice is a fault.
 against_programs() {
-    local log names name
+    local test="$1" log names name
+    shift
     log="$(mktemp)" || return 1
-    cargo test --locked --quiet --test it -- "$@" 2>&1 | tee "$log"
+    cargo test --locked --quiet --workspace --no-fail-fast --test "$test" -- "$@" 2>&1 | tee "$log"
     local status="${PIPESTATUS[0]}"
     mapfile -t names < <(sed -n '/^failures:$/,/^test result/s/^    \([a-z0-9_]*::[a-z0-9_:]*\)$/\1/p' "$log" | sort -u)
     rm -f "$log"
@@ -53,7 +54,7 @@ against_programs() {
     ((${#names[@]} > 0 && ${#names[@]} <= 3)) || return 1
     printf '\nOnce more, alone: %s\n' "${names[*]}"
     for name in "${names[@]}"; do
-        cargo test --locked --quiet --test it -- --exact "$name" || return 1
+        cargo test --locked --quiet --workspace --test "$test" -- --exact "$name" || return 1
     done
     flaky+=("${names[@]/#/FLAKY    }")
 }
@@ -148,7 +149,7 @@ fi
 suite unit cargo test --locked --quiet --workspace --lib --bins
 suite features features
 # Where there is no server it fails: the store of a fleet is not to go untested.
-suite postgres cargo test --locked --quiet --workspace --test store
+suite postgres against_programs store
 skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)
@@ -181,7 +182,7 @@ for name in bun node-22 deno; do
     skipped+=(--skip custom::)
     cannot it "custom tools need $name: it is ${missing[$name]}"
 done
-suite it against_programs "${skipped[@]}"
+suite it against_programs it "${skipped[@]}"
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the pages that need no grpcurl are still run.
     export TOOLGATE_TEST_WITHOUT_GRPCURL=1
