@@ -43,10 +43,12 @@ cannot() {
 # against_programs TEST ARGUMENT...: tests that talk to real programs, each of which may be late on a busy machine. A few that
 # fail are run once more, alone, and named at the end; what fails twice is a fault.
 against_programs() {
-    local test="$1" log names name
+    local test="$1" log names name scope=()
     shift
+    # Each store has its own.
+    [[ "$test" == store ]] && scope=(--workspace --no-fail-fast)
     log="$(mktemp)" || return 1
-    cargo test --locked --quiet --workspace --no-fail-fast --test "$test" -- "$@" 2>&1 | tee "$log"
+    cargo test --locked --quiet "${scope[@]}" --test "$test" -- "$@" 2>&1 | tee "$log"
     local status="${PIPESTATUS[0]}"
     mapfile -t names < <(sed -n '/^failures:$/,/^test result/s/^    \([a-z0-9_]*::[a-z0-9_:]*\)$/\1/p' "$log" | sort -u)
     rm -f "$log"
@@ -54,7 +56,7 @@ against_programs() {
     ((${#names[@]} > 0 && ${#names[@]} <= 3)) || return 1
     printf '\nOnce more, alone: %s\n' "${names[*]}"
     for name in "${names[@]}"; do
-        cargo test --locked --quiet --workspace --test "$test" -- --exact "$name" || return 1
+        cargo test --locked --quiet "${scope[@]}" --test "$test" -- --exact "$name" || return 1
     done
     flaky+=("${names[@]/#/FLAKY    }")
 }
@@ -221,7 +223,7 @@ for language in "${languages[@]}"; do
     suite "conformance-$language" cargo test --locked --quiet --test conformance -- --client "$language"
 done
 export TOOLGATE_TEST_WITHOUT_CLIENTS="${without[*]}"
-suite clients against_programs "${without[@]/#/--skip=::}" clients::
+suite clients against_programs it "${without[@]/#/--skip=::}" clients::
 if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
     cannot agents "they need the libraries for Python and TypeScript"
 else
