@@ -502,7 +502,7 @@ mod tests {
         check(&good.replace("verify-full", "maybe"), "sslmode is none of");
         check(
             &format!("{good}cluster.store_file = \"toolgate.toml\""),
-            "expected the address",
+            "others may read or change it",
         );
         check(&format!("{good}cluster.lease = \"1s\""), "expected 3s to 10m");
         check(
