@@ -6,6 +6,7 @@ mod encrypted;
 mod lists;
 mod lost;
 mod operators;
+pub(crate) mod people;
 mod register;
 mod registered;
 pub(crate) mod setup;

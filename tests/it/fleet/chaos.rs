@@ -17,15 +17,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use toolgate_contract::call_event::Event;
-use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
-use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::*;
 
 use super::line::Line;
 use super::setup::{Fleet, LEASE};
+use crate::gateway::people::{AGAIN, Accepted, Approver, Gateways, PATIENCE};
 use crate::gateway::setup::*;
-use crate::support::{check_log, collect_watch, eventually, everybody, output_of, reply, watch_request};
+use crate::support::{check_log, collect_watch, eventually, output_of, watch_request};
 
 const CALLERS: usize = 24;
 const WATCHERS: usize = 4;
@@ -66,12 +65,6 @@ impl Size {
     }
 }
 
-/// How long a client waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(50);
-
-/// How long a client waits for the next thing that it is told: a gateway that was stopped says nothing, and closes nothing.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// How long everything may take that is still under way when nothing dies any more.
 const CALM: Duration = Duration::from_secs(90);
 
@@ -93,20 +86,6 @@ impl Dice {
     }
 }
 
-/// The way to the gateways; each attempt takes the next one.
-#[derive(Clone)]
-struct Gateways {
-    channels: Vec<Channel>,
-    next: usize,
-}
-
-impl Gateways {
-    fn next(&mut self) -> Channel {
-        self.next += 1;
-        self.channels[self.next % self.channels.len()].clone()
-    }
-}
-
 /// How a call ended, as a client was told.
 #[derive(Clone, Debug, PartialEq)]
 enum End {
@@ -120,8 +99,7 @@ enum End {
 #[derive(Default)]
 struct Seen {
     ends: Mutex<BTreeMap<String, End>>,
-    /// For each prompt the replies that were taken.
-    accepted: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    accepted: Arc<Accepted>,
     watched: Mutex<usize>,
 }
 
@@ -207,65 +185,6 @@ async fn watch(mut gateways: Gateways, mut dice: Dice, seen: Arc<Seen>, stop: Ca
             assert_eq!(end_of(number, &events), end, "{id}");
             *seen.watched.lock().unwrap() += 1;
         }
-    }
-}
-
-/// Answers every prompt that comes, until there is nothing more to answer.
-async fn approve(mut gateways: Gateways, number: usize, seen: Arc<Seen>, stop: CancellationToken) {
-    let mut replies = JoinSet::new();
-    let mut known = BTreeSet::new();
-    while !stop.is_cancelled() {
-        let mut client = PermissionServiceClient::with_interceptor(gateways.next(), Shown(CARL, None));
-        let request = WatchPromptsRequest {
-            filter: Some(everybody()),
-        };
-        if let Ok(Ok(stream)) = timeout(PATIENCE, client.watch_prompts(request)).await {
-            let mut stream = stream.into_inner();
-            loop {
-                let message = tokio::select! {
-                    message = timeout(PATIENCE, stream.message()) => message,
-                    () = stop.cancelled() => break,
-                };
-                let Ok(Ok(Some(message))) = message else { break };
-                if let Some(Message::PromptAdded(added)) = message.message {
-                    let prompt = added.prompt.unwrap();
-                    if known.insert(prompt.prompt_id.clone()) {
-                        replies.spawn(answer(gateways.clone(), number, prompt, seen.clone()));
-                    }
-                }
-            }
-        }
-        sleep(AGAIN).await;
-    }
-    while let Some(reply) = replies.join_next().await {
-        reply.unwrap();
-    }
-}
-
-/// Replies until it is known what became of it.
-async fn answer(mut gateways: Gateways, approver: usize, prompt: Prompt, seen: Arc<Seen>) {
-    let reply_id = format!("{approver}-{}", prompt.prompt_id);
-    let request = ReplyPromptRequest {
-        reply: Some(PromptReply {
-            reply_id: reply_id.clone(),
-            ..reply(&prompt, PromptDecision::Once)
-        }),
-        ..ReplyPromptRequest::default()
-    };
-    loop {
-        let mut client = PermissionServiceClient::with_interceptor(gateways.next(), Shown(CARL, None));
-        if let Ok(Ok(answer)) = timeout(PATIENCE, client.reply_prompt(request.clone())).await {
-            match answer.into_inner().result.unwrap().result() {
-                ReplyResult::Accepted => {
-                    let mut accepted = seen.accepted.lock().unwrap();
-                    accepted.entry(prompt.prompt_id).or_default().insert(reply_id);
-                    return;
-                }
-                ReplyResult::AlreadyResolved => return,
-                other => panic!("{other:?} for {prompt:?}"),
-            }
-        }
-        sleep(AGAIN).await;
     }
 }
 
@@ -437,7 +356,7 @@ async fn check_database(fleet: &Fleet, seen: &Seen) {
         let id = prompt["id"].as_str().unwrap().to_owned();
         decisions.insert(id, prompt["decision"]["reply_id"].as_str().unwrap().to_owned());
     }
-    for (prompt, replies) in &*seen.accepted.lock().unwrap() {
+    for (prompt, (_, replies)) in &*seen.accepted.lock().unwrap() {
         let replies: Vec<&String> = replies.iter().collect();
         assert_eq!(
             replies,
@@ -485,7 +404,12 @@ async fn everything_dies(size: Size, seed: u64) {
     let (stop, over) = (CancellationToken::new(), CancellationToken::new());
     let (mut others, mut callers) = (JoinSet::new(), JoinSet::new());
     for number in 0..APPROVERS {
-        others.spawn(approve(gateways(number), number, seen.clone(), over.clone()));
+        let approver = Approver {
+            gateways: gateways(number),
+            number,
+            not_yet: &[],
+        };
+        others.spawn(approver.approve(seen.accepted.clone(), over.clone()));
     }
     for number in 0..WATCHERS {
         let dice = Dice(seed ^ (number as u64 + 1));

@@ -12,15 +12,15 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
-use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::*;
 
+use super::people::{AGAIN, Accepted, Approver, Gateways};
 use super::setup::*;
-use crate::support::{everybody, list_all, reply, test};
+use crate::support::{list_all, test};
 
 const CALLERS: usize = 40;
 const APPROVERS: usize = 8;
@@ -51,30 +51,12 @@ impl Size {
     }
 }
 
-/// How long a client waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(50);
-
-/// The way to the gateways; each attempt takes the next one.
-#[derive(Clone)]
-struct Gateways {
-    channels: Vec<Channel>,
-    next: usize,
-}
-
-impl Gateways {
-    fn next(&mut self) -> Channel {
-        self.next += 1;
-        self.channels[self.next % self.channels.len()].clone()
-    }
-}
-
 /// What clients saw.
 #[derive(Default)]
 struct Seen {
     /// How each call ended.
     ends: Mutex<BTreeMap<String, Option<FailureReason>>>,
-    /// For each prompt its call, and the replies that were taken.
-    accepted: Mutex<BTreeMap<String, (String, BTreeSet<String>)>>,
+    accepted: Arc<Accepted>,
 }
 
 /// Makes a call and follows it to its end, whatever breaks on the way.
@@ -104,70 +86,6 @@ async fn call(gateways: &mut Gateways, number: usize, workspace: usize, seen: &S
     }
 }
 
-/// Answers every prompt that comes, until there is nothing more to answer.
-async fn approve(mut gateways: Gateways, number: usize, seen: Arc<Seen>, stop: CancellationToken) {
-    let mut replies = JoinSet::new();
-    let mut known = BTreeSet::new();
-    while !stop.is_cancelled() {
-        let mut client = PermissionServiceClient::with_interceptor(gateways.next(), Shown(CARL, None));
-        let request = WatchPromptsRequest {
-            filter: Some(everybody()),
-        };
-        if let Ok(stream) = client.watch_prompts(request).await {
-            let mut stream = stream.into_inner();
-            loop {
-                let message = tokio::select! {
-                    message = stream.message() => message,
-                    () = stop.cancelled() => break,
-                };
-                let Ok(Some(message)) = message else { break };
-                if let Some(Message::PromptAdded(added)) = message.message {
-                    let prompt = added.prompt.unwrap();
-                    if known.insert(prompt.prompt_id.clone()) {
-                        replies.spawn(answer(gateways.clone(), number, prompt, seen.clone()));
-                    }
-                }
-            }
-        }
-        sleep(AGAIN).await;
-    }
-    while let Some(reply) = replies.join_next().await {
-        reply.unwrap();
-    }
-}
-
-/// Replies until it is known what became of it.
-async fn answer(mut gateways: Gateways, approver: usize, prompt: Prompt, seen: Arc<Seen>) {
-    let reply_id = format!("{approver}-{}", prompt.prompt_id);
-    let request = ReplyPromptRequest {
-        reply: Some(PromptReply {
-            reply_id: reply_id.clone(),
-            ..reply(&prompt, PromptDecision::Once)
-        }),
-        ..ReplyPromptRequest::default()
-    };
-    loop {
-        let mut client = PermissionServiceClient::with_interceptor(gateways.next(), Shown(CARL, None));
-        if let Ok(answer) = client.reply_prompt(request.clone()).await {
-            match answer.into_inner().result.unwrap().result() {
-                ReplyResult::Accepted => {
-                    let mut accepted = seen.accepted.lock().unwrap();
-                    let (_, replies) = accepted
-                        .entry(prompt.prompt_id)
-                        .or_insert((prompt.call_id, BTreeSet::new()));
-                    replies.insert(reply_id);
-                    return;
-                }
-                ReplyResult::AlreadyResolved => return,
-                // Its worker has just come back, and does not wait for the prompt yet.
-                ReplyResult::OtherInstance => {}
-                other => panic!("{other:?} for {prompt:?}"),
-            }
-        }
-        sleep(AGAIN).await;
-    }
-}
-
 #[test]
 fn every_prompt_is_decided_once_whatever_dies() {
     test(async {
@@ -191,11 +109,16 @@ fn every_prompt_is_decided_once_whatever_dies() {
         let stop = CancellationToken::new();
         let mut approvers = JoinSet::new();
         for number in 0..APPROVERS {
-            let gateways = Gateways {
-                channels: channels.clone(),
-                next: number,
+            let approver = Approver {
+                gateways: Gateways {
+                    channels: channels.clone(),
+                    next: number,
+                },
+                number,
+                // Its worker has just come back, and does not wait for the prompt yet.
+                not_yet: &[ReplyResult::OtherInstance],
             };
-            approvers.spawn(approve(gateways, number, seen.clone(), stop.clone()));
+            approvers.spawn(approver.approve(seen.accepted.clone(), stop.clone()));
         }
         let mut callers = JoinSet::new();
         for first in 0..CALLERS {
