@@ -3,6 +3,7 @@
 //!
 //! *Invariant:* every process is a real one, and is killed as such.
 
+mod away;
 mod chaos;
 mod commands;
 mod deaths;

@@ -15,7 +15,7 @@
 //! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`); `run::context` is
 //!   what a running tool can ask of the engine.
 //! - `evaluate`: what a call would ask, without making it. `glance`: what clients look at without a call.
-//! - `log`: writing a call's log (`writer`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
+//! - `log`: writing a call's log (`writer`, `appends`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
 //!   what is added after the end (`late_metadata`).
 //! - `prompts`: what calls ask people and what people reply. `exchange`: what goes to and fro; `broker`: the two halves.
 //!   `asking`: judges, opens prompts and waits (`standing`, `attendance`, `presence`). `inbox`: takes replies, by what the store

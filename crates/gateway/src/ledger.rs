@@ -71,6 +71,11 @@ impl LedgerDoor {
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
 
+    /// Returns how long the lease of a worker lasts.
+    pub(crate) fn lease(&self) -> Duration {
+        self.ledger.lease()
+    }
+
     /// Does what is to be done beside requests, until `stop`.
     pub(crate) async fn work(self, stop: CancellationToken) {
         ledger_tasks::run(self.ledger, self.followers, stop).await;

@@ -1,7 +1,8 @@
 //! How long a gateway takes at most to answer a worker.
 //!
 //! *Invariant:* a worker that asks gets an answer of the gateway before it gives the gateway up: also while the store hangs it hears that
-//! the store is away, and not nothing. What is given up may be stored all the same, as with any answer that is lost.
+//! the store is away, and not nothing. What is given up may be stored all the same, as with any answer that is lost. One that renews its
+//! lease hears it well within that lease, and holds: nobody else can take over either.
 
 use std::time::Duration;
 
@@ -17,19 +18,26 @@ use crate::ledger::LedgerDoor;
 /// Shorter than what a worker waits for one answer, which is 4 s, by what may be lost on the way.
 const TIME_LIMIT: Duration = Duration::from_millis(2_800);
 
+/// A renewal may take such a part of the lease: a worker waits for twice as long, and begins with the second third of its lease.
+const RENEWALS_PER_LEASE: u32 = 6;
+
 /// What a gateway does for workers, each request within the limit.
 #[derive(Clone)]
 pub(crate) struct InTime(pub(crate) LedgerDoor);
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+async fn in_time<T>(limit: Duration, answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let away = |_| {
         let why = format!(
             "the store of the gateway does not answer within {} ms",
-            TIME_LIMIT.as_millis()
+            limit.as_millis()
         );
         wire::refusal(&StoreError::Unavailable(why))
     };
-    timeout(TIME_LIMIT, answer).await.map_err(away)?
+    timeout(limit, answer).await.map_err(away)?
+}
+
+fn limit_of_renewals(lease: Duration) -> Duration {
+    TIME_LIMIT.min(lease / RENEWALS_PER_LEASE)
 }
 
 macro_rules! in_time {
@@ -38,9 +46,16 @@ macro_rules! in_time {
         impl LedgerService for InTime {
             $(
                 async fn $name(&self, request: Request<$request>) -> Result<Response<$answer>, Status> {
-                    in_time(self.0.$name(request)).await
+                    in_time(TIME_LIMIT, self.0.$name(request)).await
                 }
             )+
+
+            async fn renew_lease(
+                &self,
+                request: Request<RenewLeaseRequest>,
+            ) -> Result<Response<RenewLeaseResponse>, Status> {
+                in_time(limit_of_renewals(self.0.lease()), self.0.renew_lease(request)).await
+            }
 
             type FollowStream = <LedgerDoor as LedgerService>::FollowStream;
 
@@ -54,7 +69,6 @@ macro_rules! in_time {
 
 in_time! {
     bind: BindRequest -> BindResponse;
-    renew_lease: RenewLeaseRequest -> RenewLeaseResponse;
     release: ReleaseRequest -> ReleaseResponse;
     create_call: CreateCallRequest -> CreateCallResponse;
     append_events: AppendEventsRequest -> AppendEventsResponse;
@@ -97,11 +111,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_hangs_is_said_to_be_away() {
-        let hanging = in_time(std::future::pending::<Result<(), Status>>()).await.unwrap_err();
+        let limit = Duration::from_millis(1);
+        let hanging = in_time(limit, std::future::pending::<Result<(), Status>>()).await;
+        let hanging = hanging.unwrap_err();
         assert!(
             matches!(wire::of_refusal(&hanging), Some(StoreError::Unavailable(_))),
             "{hanging:?}"
         );
-        assert_eq!(in_time(async { Ok(1) }).await.unwrap(), 1);
+        assert_eq!(in_time(limit, async { Ok(1) }).await.unwrap(), 1);
     }
 }

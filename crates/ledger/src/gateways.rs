@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -141,6 +143,47 @@ impl Gateways {
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// As [`Self::ask_often`], for what is said to be heard of. When the first gateway has no answer, all are asked at once, and so they
+    /// are from then on: that the store is away counts only if each of them says so, and one after the other they might take longer
+    /// than the lease.
+    pub(crate) async fn ask_everyone<Q: Rpc>(
+        &self,
+        (patience, most): (Duration, Duration),
+        mut question: Q,
+    ) -> Result<Q::Answer, StoreError> {
+        let (begun, most) = (Instant::now(), most.min(ATTEMPT));
+        let left = || patience.saturating_sub(begun.elapsed()).min(most);
+        let (mut pause, longest) = (PAUSES.0, PAUSES.1.max(most / 2));
+        let first = self.preferred.load(Ordering::Relaxed) % self.all.len();
+        let mut asked = vec![first];
+        loop {
+            let attempts = asked.iter().map(|at| async { (*at, self.attempt(*at, left(), &question).await) });
+            let mut attempts: FuturesUnordered<_> = attempts.collect();
+            let mut why = String::new();
+            while let Some((at, attempt)) = attempts.next().await {
+                match attempt {
+                    Attempt::Answered(answer) => return Ok(answer),
+                    Attempt::Refused(error) => return Err(error),
+                    Attempt::Away(problem) | Attempt::Lost(problem) => {
+                        self.leave(at, &problem);
+                        why = problem;
+                    }
+                }
+            }
+            drop(attempts);
+            question.say_again();
+            if asked.len() < self.all.len() {
+                asked = (0..self.all.len()).collect();
+                continue;
+            }
+            if begun.elapsed() + pause >= patience {
+                return Err(StoreError::Unavailable(why));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
         }
     }
 

@@ -402,7 +402,7 @@ impl Holds {
             // No longer than until it is time to stop; one gateway that does not answer must not use all of it up.
             let patience = self.lease().saturating_sub(self.gateways.silence());
             let times = (patience, self.lease() / 3);
-            match self.heed(self.gateways.ask_often(times, question).await) {
+            match self.heed(self.gateways.ask_everyone(times, question).await) {
                 Ok(answer) if !answer.renewed => {
                     self.gateways
                         .stop("the lease of this run is over, so others may have its workspaces");

@@ -1,7 +1,9 @@
 //! The output of a call between being stored and being told of: in what pieces, and when.
 //!
-//! *Invariant:* every byte is announced once, in the order in which it was stored, and no character that came whole is cut.
+//! *Invariant:* every byte is announced once, in the order in which it was stored, and no character that came whole is cut. What is let go
+//! is a number for each event that it will be: so much can wait for a store that is away.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -75,9 +77,14 @@ impl Output {
     }
 }
 
+/// So many events of what was let go are announced at once.
+const EVENTS_AT_ONCE: usize = 1024;
+
 /// Bytes in the order in which they were stored: large pieces as they came, small ones copied together.
 #[derive(Default)]
 pub(crate) struct OutputBatch {
+    /// Before the pieces: how long the events of bytes are that were let go.
+    let_go: VecDeque<usize>,
     pieces: Vec<Bytes>,
     tail: BytesMut,
     length: usize,
@@ -104,18 +111,38 @@ impl OutputBatch {
         self.length
     }
 
-    /// Takes everything, in pieces of one event each.
-    pub(crate) fn take(&mut self) -> Vec<Bytes> {
+    /// Keeps only how much there is, and not the bytes.
+    pub(crate) fn let_go(&mut self) {
         self.close_tail();
-        self.length = 0;
-        let mut events = Vec::new();
-        for mut left in self.pieces.drain(..) {
-            while !left.is_empty() {
-                events.push(left.split_to(whole_characters(&left, EVENT_BYTES)));
+        for event in split(self.pieces.drain(..)) {
+            match self.let_go.back_mut() {
+                Some(last) if *last + event.len() <= EVENT_BYTES => *last += event.len(),
+                Some(_) | None => self.let_go.push_back(event.len()),
             }
         }
+    }
+
+    /// Takes what may be announced at once, in pieces of one event each: how long it is, and the bytes if they are there.
+    pub(crate) fn take(&mut self) -> Vec<(usize, Option<Bytes>)> {
+        let most = self.let_go.len().min(EVENTS_AT_ONCE);
+        let mut events: Vec<(usize, Option<Bytes>)> = self.let_go.drain(..most).map(|length| (length, None)).collect();
+        if self.let_go.is_empty() {
+            self.close_tail();
+            events.extend(split(self.pieces.drain(..)).map(|event| (event.len(), Some(event))));
+        }
+        self.length -= events.iter().map(|(length, _)| length).sum::<usize>();
         events
     }
+}
+
+/// Splits pieces into those of one event each.
+fn split(pieces: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
+    pieces.flat_map(|mut left| {
+        std::iter::from_fn(move || {
+            let length = whole_characters(&left, EVENT_BYTES);
+            (!left.is_empty()).then(|| left.split_to(length))
+        })
+    })
 }
 
 /// Returns how many bytes to take, at most `limit`, so that no character is cut. Bytes that are not UTF-8 are cut anywhere.
@@ -153,18 +180,47 @@ mod tests {
         assert_eq!(output.early, Duration::ZERO, "silence makes up for it");
     }
 
+    #[test]
+    fn what_is_let_go_waits_in_few_bytes_and_comes_bit_by_bit() {
+        let mut batch = OutputBatch::default();
+        let line = Bytes::from(vec![b'x'; 100]);
+        let lines = (EVENTS_AT_ONCE + 10) * (EVENT_BYTES / line.len());
+        for _ in 0..lines {
+            batch.push(line.clone());
+            batch.let_go();
+        }
+        assert_eq!(batch.let_go.len(), EVENTS_AT_ONCE + 10);
+        assert_eq!(batch.take().len(), EVENTS_AT_ONCE);
+        batch.push(line);
+        assert_eq!(batch.take().len(), 11);
+        assert_eq!(batch.len(), 0);
+    }
+
     proptest! {
         #[test]
-        fn every_byte_comes_once_and_in_order(sizes in proptest::collection::vec(0usize..200_000, 0..6)) {
-            let text: Vec<u8> = "a€".bytes().cycle().take(sizes.iter().sum()).collect();
+        fn every_byte_comes_once_and_in_order(
+            sizes in proptest::collection::vec((0usize..200_000, any::<bool>()), 0..6),
+        ) {
+            let text: Vec<u8> = "a€".bytes().cycle().take(sizes.iter().map(|(size, _)| size).sum()).collect();
             let (mut batch, mut rest) = (OutputBatch::default(), Bytes::from(text.clone()));
-            for size in sizes {
+            let mut end_of_let_go = 0;
+            for (size, lets_go) in sizes {
                 batch.push(rest.split_to(size));
+                if lets_go {
+                    batch.let_go();
+                    end_of_let_go = batch.len();
+                }
             }
             prop_assert_eq!(batch.len(), text.len());
             let events = batch.take();
-            prop_assert!(events.iter().all(|event| (1..=EVENT_BYTES).contains(&event.len())));
-            prop_assert_eq!(events.concat(), text);
+            let mut at = 0;
+            for (length, data) in events {
+                prop_assert!((1..=EVENT_BYTES).contains(&length));
+                prop_assert_eq!(data.is_none(), at < end_of_let_go);
+                prop_assert!(data.is_none_or(|data| data == text[at..at + length]));
+                at += length;
+            }
+            prop_assert_eq!(at, text.len());
             prop_assert_eq!(batch.len(), 0);
             prop_assert!(batch.take().is_empty());
         }

@@ -2,11 +2,14 @@
 //!
 //! *Invariant:* knows nothing of tools, prompts and workspaces. An event is stored first and shown second.
 
+mod appends;
 pub(crate) mod batch;
 pub(crate) mod cursor;
 pub(crate) mod event;
 pub(crate) mod late_metadata;
 pub(crate) mod ring;
+#[cfg(test)]
+mod tests;
 pub(crate) mod writer;
 
 use std::sync::Arc;

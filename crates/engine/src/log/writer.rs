@@ -1,7 +1,8 @@
 //! The one task that writes a call's log.
 //!
 //! *Invariant:* every event passes here, is stored first and shown second, and exactly one of them is the end. The
-//! writer knows nothing of tools; it is fed by a bounded channel, and whoever feeds it waits when it is full.
+//! writer knows nothing of tools; it is fed by a bounded channel, and whoever feeds it waits when it is full. Output is
+//! taken as fast as it can be stored here, however long events take: see `appends.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +11,15 @@ use bytes::{Buf as _, Bytes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, CallState, Decision, Ending, EventKind, InputEdit, JsonMap, ListeningPort, Prompt,
-    PromptId, PromptOutcome, Reply, Timestamp, WarningKind,
+    CallId, CallRecord, CallState, Decision, Ending, EventKind, InputEdit, JsonMap, ListeningPort, Prompt, PromptId,
+    PromptOutcome, Reply, Timestamp, WarningKind,
 };
 use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, StoreError};
 
 use super::CallLog;
+use super::appends::Appends;
 use super::batch::{OUTPUT_BATCH, Output, whole_characters};
-use super::event::{LoggedEvent, merge, running_event};
+use super::event::{merge, running_event};
 use crate::live::LiveCall;
 use crate::{metrics, outcome};
 
@@ -32,19 +34,6 @@ const METADATA_EVERY: Duration = Duration::from_millis(100);
 
 /// When the store is full, pieces are made smaller down to this, so that the beginning is kept as far as there is room.
 const SMALLEST_PIECE: usize = 4 * 1024;
-
-/// Events that may wait for a log that cannot be written, before the call gets no more output in.
-const MAX_UNSTORED: usize = 1024;
-
-/// How often, and how far apart, storing the end of a call is tried.
-const END_ATTEMPTS: usize = 10;
-const END_RETRY: Duration = Duration::from_millis(200);
-
-/// How long it is tried while the service stops.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How far apart the attempts are when the end has been shown all the same.
-const LATER: Duration = Duration::from_secs(5);
 
 /// What the other tasks of a call ask of its log writer.
 pub(crate) enum Command {
@@ -110,14 +99,14 @@ pub(crate) struct LogWriter {
     pending_patch: Option<(Option<String>, JsonMap)>,
     last_metadata: Option<Instant>,
     open_prompts: Vec<PromptId>,
-    /// Events that the store has not taken yet: it was full, or failed. They go first with the next attempt.
-    unstored: Vec<LoggedEvent>,
+    appends: Appends,
 }
 
 impl LogWriter {
     pub(crate) fn new(log: Arc<CallLog>, call: Arc<LiveCall>, record: CallRecord) -> Self {
         Self {
             output: Output::without_secrets(log.redactor.stream()),
+            appends: Appends::new(log.clone(), call.clone()),
             log,
             call,
             record,
@@ -127,7 +116,6 @@ impl LogWriter {
             pending_patch: None,
             last_metadata: None,
             open_prompts: Vec::new(),
-            unstored: Vec::new(),
         }
     }
 
@@ -135,16 +123,18 @@ impl LogWriter {
     /// away without one, a fault of the service is the end.
     pub(crate) async fn run(&mut self, commands: &mut mpsc::Receiver<Command>, most: u64) -> bool {
         while self.output.stored <= most {
-            let command = match self.next_deadline() {
-                Some(deadline) => tokio::select! {
-                    biased;
-                    command = commands.recv() => command,
-                    () = tokio::time::sleep_until(deadline) => {
-                        self.flush_due().await;
-                        continue;
-                    }
-                },
-                None => commands.recv().await,
+            let deadline = self.next_deadline();
+            let command = tokio::select! {
+                biased;
+                _ = self.appends.stored() => {
+                    self.go_on();
+                    continue;
+                }
+                command = commands.recv() => command,
+                () = until(deadline) => {
+                    self.flush_due();
+                    continue;
+                }
             };
             let Some(command) = command else {
                 // A runtime that ends drops its tasks one after another. Then this one comes no further, and the call is
@@ -168,37 +158,37 @@ impl LogWriter {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
                 let running = running_event(&self.record, &self.log.redactor);
-                let durable = self.append(vec![running]).await;
-                let _ = stored.send(durable);
+                self.append_for(running, stored);
             }
-            Command::Metadata { title, patch } => self.metadata(title, patch).await,
+            Command::Metadata { title, patch } => self.metadata(title, patch),
             Command::Output { bytes, stored } => {
                 let result = self.store_output(bytes).await;
                 // The tool may be gone; its bytes are stored all the same.
                 let _ = stored.send(result);
-                self.flush_due().await;
-                self.call.let_readers_follow().await;
+                self.flush_due();
+                if self.output.batch.len() >= OUTPUT_BATCH {
+                    self.appends.stored_soon().await;
+                    self.go_on();
+                }
+                self.let_readers_follow().await;
             }
             Command::OpenOutput { opened } => {
                 let result = self.output_writer().await.map(|writer| writer.path().to_owned());
                 let _ = opened.send(result);
             }
             Command::Child { call, tool } => {
-                self.flush().await;
-                self.append(vec![EventKind::Child { call, tool }]).await;
+                self.append(EventKind::Child { call, tool });
             }
             Command::Listening { mut ports } => {
                 self.log.redact_ports(&mut ports);
-                self.flush().await;
-                self.append(vec![EventKind::Listening { ports }]).await;
+                self.append(EventKind::Listening { ports });
             }
             Command::Waiting { prompt, stored } => {
-                self.flush().await;
+                self.flush();
                 self.open_prompts.push(prompt.id.clone());
                 self.record.state = CallState::Waiting;
                 self.record.waiting_on = Some(prompt.id.clone());
-                let durable = self.append(vec![EventKind::Waiting { prompt }]).await;
-                let _ = stored.send(durable);
+                self.append_for(EventKind::Waiting { prompt }, stored);
             }
             Command::Resumed {
                 prompt,
@@ -220,17 +210,15 @@ impl LogWriter {
                 if let PromptOutcome::Replied(Reply::Instead(edit)) = &decision.outcome {
                     self.replace_input(edit.clone());
                 }
-                let durable = self.append(vec![EventKind::Resumed { prompt, decision }]).await;
-                let _ = stored.send(durable);
+                self.append_for(EventKind::Resumed { prompt, decision }, stored);
             }
             Command::Warning { kind, mut text } => {
                 self.log.redactor.string(&mut text);
-                self.flush().await;
-                self.append(vec![EventKind::Warning { kind, text }]).await;
+                self.append(EventKind::Warning { kind, text });
             }
             Command::Finish { done } => {
                 self.store_held_back().await;
-                self.flush().await;
+                self.settle().await;
                 let finished = self.finish().await;
                 let _ = done.send(finished);
             }
@@ -239,6 +227,7 @@ impl LogWriter {
                 return true;
             }
             Command::Leave => {
+                self.settle().await;
                 self.call.hand_over();
                 return true;
             }
@@ -257,14 +246,14 @@ impl LogWriter {
         self.record.original.get_or_insert(admitted);
     }
 
-    async fn metadata(&mut self, mut title: Option<String>, mut patch: JsonMap) {
+    fn metadata(&mut self, mut title: Option<String>, mut patch: JsonMap) {
         self.log.redactor.map(&mut patch);
         if let Some(title) = &mut title {
             self.log.redactor.string(title);
         }
         if !self.take_metadata(&patch) {
             patch.clear();
-            self.tell_metadata_is_full().await;
+            self.tell_metadata_is_full();
         }
         if let Some(title) = &title {
             self.record.title.clone_from(title);
@@ -275,7 +264,7 @@ impl LogWriter {
         }
         // A null in the patch must reach the readers, so this does not clear.
         pending.extend(patch);
-        self.flush_due().await;
+        self.flush_due();
     }
 
     /// Merges a patch into what the call has shown; false if that would be too much.
@@ -297,11 +286,12 @@ impl LogWriter {
         true
     }
 
-    async fn tell_metadata_is_full(&mut self) {
+    fn tell_metadata_is_full(&mut self) {
         if !std::mem::replace(&mut self.metadata_is_full, true) {
             let kind = WarningKind::MetadataLeftOut;
             let text = format!("What would make the metadata larger than {MAX_METADATA} bytes is left out.");
-            self.append(vec![EventKind::Warning { kind, text }]).await;
+            self.appends.push(&mut self.record, EventKind::Warning { kind, text }, None);
+            self.appends.begin(&self.record);
         }
     }
 
@@ -330,7 +320,7 @@ impl LogWriter {
         if bytes.is_empty() {
             return Ok(());
         }
-        if self.unstored.len() > MAX_UNSTORED {
+        if self.appends.are_too_many() {
             return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
         }
         let room = usize::try_from(self.log.max_output_bytes - self.output.stored).unwrap_or(usize::MAX);
@@ -362,6 +352,9 @@ impl LogWriter {
         self.call.program.draw(&piece, end, self.call.stopping()).await;
         self.log.metrics.output_stored(piece.len() as u64);
         self.output.batch.push(piece);
+        if self.appends.is_late() {
+            self.output.batch.let_go();
+        }
         Ok(())
     }
 
@@ -380,51 +373,85 @@ impl LogWriter {
 
     /// When something that waits must be announced.
     fn next_deadline(&self) -> Option<Instant> {
+        if self.appends.is_busy() {
+            return None;
+        }
         let now = Instant::now();
         let output = (self.output.batch.len() > 0).then(|| self.output.due().unwrap_or(now));
         let metadata = self
             .pending_patch
             .as_ref()
             .map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
-        output.into_iter().chain(metadata).min()
+        // What comes behind what failed waits with it.
+        self.appends.retry().or_else(|| output.into_iter().chain(metadata).min())
     }
 
-    async fn flush_due(&mut self) {
+    /// Begins to store what is due, unless an append is under way: then that comes with the next one.
+    fn flush_due(&mut self) {
         let now = Instant::now();
+        if self.appends.is_busy() || self.appends.retry().is_some_and(|retry| now < retry) {
+            return;
+        }
         let output_due = self.output.due().is_none_or(|due| now >= due) || self.output.batch.len() >= OUTPUT_BATCH;
         let metadata_due = self.last_metadata.is_none_or(|last| now >= last + METADATA_EVERY);
-        self.flush_some(output_due, metadata_due).await;
+        self.flush_some(output_due, metadata_due);
+        self.appends.begin(&self.record);
     }
 
-    async fn flush(&mut self) {
-        self.flush_some(true, true).await;
+    /// Goes on after an append.
+    fn go_on(&mut self) {
+        self.flush_due();
+        if self.appends.is_awaited() {
+            self.appends.begin(&self.record);
+        }
     }
 
-    async fn flush_some(&mut self, output: bool, metadata: bool) {
-        let mut kinds = Vec::new();
+    /// Lets readers that keep up go on doing so, while what is under way is stored.
+    async fn let_readers_follow(&mut self) {
+        let call = self.call.clone();
+        let mut follow = std::pin::pin!(call.let_readers_follow());
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.appends.stored() => self.go_on(),
+                () = &mut follow => return,
+            }
+        }
+    }
+
+    /// Makes events of all that waits to be announced.
+    fn flush(&mut self) {
+        self.flush_some(true, true);
+        while self.output.batch.len() > 0 {
+            self.flush_some(true, false);
+        }
+    }
+
+    fn flush_some(&mut self, output: bool, metadata: bool) {
         if let Some((title, patch)) = self.pending_patch.take_if(|_| metadata) {
-            kinds.push((EventKind::Metadata { title, patch }, None));
+            self.appends
+                .push(&mut self.record, EventKind::Metadata { title, patch }, None);
             self.last_metadata = Some(Instant::now());
         }
         let waits = output && self.output.batch.len() > 0;
-        if let Some(id) = self.output.id.clone().filter(|_| waits) {
+        if let Some(output) = self.output.id.clone().filter(|_| waits) {
             let mut offset = self.output.stored - self.output.batch.len() as u64;
-            for data in self.output.batch.take() {
-                let length = data.len() as u64;
-                kinds.push((
-                    EventKind::Output {
-                        output: id.clone(),
-                        offset,
-                        length,
-                    },
-                    Some(data),
-                ));
+            for (length, data) in self.output.batch.take() {
+                let (output, length) = (output.clone(), length as u64);
+                let event = EventKind::Output { output, offset, length };
+                self.appends.push(&mut self.record, event, data);
                 offset += length;
             }
             self.output.announced();
         }
-        if !kinds.is_empty() {
-            self.append_with(kinds).await;
+    }
+
+    /// Waits until everything is stored that there is, or an attempt has failed. Nobody has anything to print any more.
+    async fn settle(&mut self) {
+        self.flush();
+        self.appends.begin(&self.record);
+        while self.appends.is_busy() && self.appends.stored().await {
+            self.appends.begin(&self.record);
         }
     }
 
@@ -453,7 +480,11 @@ impl LogWriter {
         if self.output.writer.is_some() {
             self.store_held_back().await;
         }
-        self.flush().await;
+        self.flush();
+        // What is under way has the call as it was.
+        if self.appends.is_busy() {
+            self.appends.stored().await;
+        }
         // A tool that was dropped never came to `Finish`.
         self.output.writer = None;
         self.record.state = ending.state();
@@ -468,84 +499,33 @@ impl LogWriter {
         if let Some(trace) = self.call.trace.get() {
             trace.end(failure);
         }
-        self.append(vec![EventKind::Ended(ending)]).await;
+        self.appends.push(&mut self.record, EventKind::Ended(ending), None);
+        self.appends.end(&self.record).await;
     }
 
-    async fn append(&mut self, kinds: Vec<EventKind>) -> bool {
-        self.append_with(kinds.into_iter().map(|kind| (kind, None)).collect())
-            .await
+    /// Stores an event behind all that is waiting to be announced.
+    fn append(&mut self, kind: EventKind) {
+        self.flush();
+        self.appends.push(&mut self.record, kind, None);
+        self.appends.begin(&self.record);
     }
 
-    /// Numbers events, stores them and shows them; false if the store did not take them. The end is tried again.
-    async fn append_with(&mut self, kinds: Vec<(EventKind, Option<Bytes>)>) -> bool {
-        for (kind, data) in kinds {
-            self.record.last_sequence += 1;
-            let event = CallEvent {
-                sequence: self.record.last_sequence,
-                time: self.record.ended.unwrap_or_else(Timestamp::now),
-                kind,
-            };
-            self.unstored.push(LoggedEvent {
-                event: Arc::new(event),
-                data,
-            });
-        }
-        let attempts = if self.record.state.is_terminal() {
-            END_ATTEMPTS
-        } else {
-            1
-        };
-        let (closing, begun) = (self.log.closing.clone(), Instant::now());
-        for attempt in 1..=attempts {
-            let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
-            match self.log.store.append(self.record.clone(), events).await {
-                Ok(()) => {
-                    self.call
-                        .publish(self.record.clone(), std::mem::take(&mut self.unstored));
-                    return true;
-                }
-                Err(error) => self.complain("the log of a call could not be written", &error),
-            }
-            // Readers find the bytes in the stored output; memory must not grow with what the log does not take.
-            self.unstored.iter_mut().for_each(|recorded| recorded.data = None);
-            if closing.is_cancelled() && begun.elapsed() >= CLOSING_PATIENCE {
-                break;
-            }
-            if attempt < attempts {
-                tokio::time::sleep(END_RETRY).await;
-            }
-        }
-        self.record.state.is_terminal() && self.store_end_later().await
-    }
-
-    /// Goes on trying to store an end that the store does not take until the service stops. It is shown all the same, because a client
-    /// waits for it; not where others may say how the call ended, though: what a client was told must stay so.
-    async fn store_end_later(&mut self) -> bool {
-        let is_shown = !self.log.store.tells_others();
-        if is_shown {
-            self.call.publish(self.record.clone(), self.unstored.clone());
-        }
-        let closing = self.log.closing.clone();
-        while closing.run_until_cancelled(tokio::time::sleep(LATER)).await.is_some() {
-            let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
-            match self.log.store.append(self.record.clone(), events).await {
-                Ok(()) => {
-                    if !is_shown {
-                        self.call
-                            .publish(self.record.clone(), std::mem::take(&mut self.unstored));
-                    }
-                    return true;
-                }
-                // Another run has the workspace, and has ended the call.
-                Err(StoreError::Fenced(_)) => return false,
-                Err(error) => self.complain("the end of a call could still not be written", &error),
-            }
-        }
-        false
+    /// Stores an event, and answers whether that is durable.
+    fn append_for(&mut self, kind: EventKind, stored: oneshot::Sender<bool>) {
+        self.appends.push(&mut self.record, kind, None);
+        self.appends.tell(stored);
+        self.appends.begin(&self.record);
     }
 
     fn complain(&self, what: &str, error: &StoreError) {
         tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 

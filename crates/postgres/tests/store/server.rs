@@ -192,6 +192,22 @@ impl Server {
         keeper.wait().unwrap();
     }
 
+    /// Stops all processes of the server until what is returned is dropped: meanwhile it neither answers nor refuses.
+    #[allow(dead_code)] // for tests of the program
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let first = file.lines().next().unwrap().to_owned();
+        // The first one before the others, which it makes.
+        signal("-STOP", &[first.as_str()]);
+        let others = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+        signal("-STOP", &others.split_whitespace().collect::<Vec<_>>());
+        let processes = others.split_whitespace().map(str::to_owned).chain([first]);
+        Frozen {
+            processes: processes.collect(),
+            _server: self,
+        }
+    }
+
     /// Returns the file that the server listens on.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join(format!(".s.PGSQL.{}", self.port))
@@ -221,6 +237,24 @@ impl Server {
     pub(crate) async fn run(&self, database: &str, sql: &str) {
         self.connect(database).await.unwrap().batch_execute(sql).await.unwrap();
     }
+}
+
+/// A server that is stopped.
+pub(crate) struct Frozen<'a> {
+    processes: Vec<String>,
+    /// One that ends while it is stopped would be waited for in vain.
+    _server: &'a Server,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        signal("-CONT", &self.processes.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+fn signal(signal: &str, processes: &[&str]) {
+    // One that has ended by itself meanwhile is none that is missed.
+    let _ = Command::new("kill").arg(signal).args(processes).status().unwrap();
 }
 
 impl Drop for Server {
