@@ -41,6 +41,9 @@ use crate::text::{Key, key, plain};
 use crate::values::values;
 use crate::{approvers, grants};
 
+/// Prompts of one workspace that may be open whose run has no database: all who answer look at all of them.
+const MAX_OPEN_PROMPTS: i64 = 1_000;
+
 /// Holds a workspace's prompts until the transaction ends.
 pub(crate) async fn hold_workspace(session: &mut Session, workspace: &str) -> Result<(), StoreError> {
     let sql = "SELECT pg_advisory_xact_lock(75, hashtext($1))";
@@ -112,6 +115,18 @@ async fn is_stored(session: &mut Session, prompt: &Prompt, json: &str) -> Result
     }
 }
 
+/// Refuses one more open prompt of a workspace that has too many.
+async fn must_have_room(session: &mut Session, fence: &Fence, workspace: &str) -> Result<(), StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT FROM prompts WHERE state = 'open' AND workspace = $1 LIMIT $2) AS some";
+    let row = session.row(sql, values![fence.workspace, MAX_OPEN_PROMPTS]).await?;
+    if row.is_none_or(|row| row.get::<_, i64>(0) < MAX_OPEN_PROMPTS) {
+        return Ok(());
+    }
+    Err(StoreError::Full(format!(
+        "{MAX_OPEN_PROMPTS} prompts of workspace {workspace} are open: reply to some of them, or cancel their calls"
+    )))
+}
+
 async fn open_in(
     session: &mut Session,
     prompt: &Prompt,
@@ -136,6 +151,9 @@ async fn open_in(
         if !others.is_empty() {
             return Ok(others);
         }
+    }
+    if let Some(fence) = fence {
+        must_have_room(session, fence, &prompt.workspace).await?;
     }
     let id = Key::new(prompt.id.as_str());
     let added = session
