@@ -4,7 +4,8 @@
 //! of its own, which it gives back when its answer was taken: however many requests one makes at once, and however slowly it takes the
 //! answers, the others find the store as busy as before. Renewals have turns of their own: they do not wait behind anything.
 //!
-//! There are more turns than connections to the database, so one principal of many workers can keep all of those busy.
+//! Of those whose message is read, fewer are at the store at once than that has connections: so some are left to the others. What is
+//! slow on the way takes none.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
-use tonic::{Code, Status};
+use tonic::{Code, Extensions, Status};
 use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES};
 use toolgate_store::StoreError;
@@ -32,6 +33,9 @@ use crate::ledger_limit::InTime;
 
 /// Requests of one principal that are under way, and renewals.
 const MAX_REQUESTS: usize = 128;
+
+/// Requests of one principal that are at the store: three quarters of its connections.
+const MAX_AT_STORE: usize = 12;
 
 /// Bytes of one principal's requests that are under way: of the longest message there are two.
 const MAX_BYTES: usize = 2 * MAX_MESSAGE_BYTES + (1 << 20);
@@ -44,6 +48,8 @@ const BESIDE_RECORD: usize = 1 << 20;
 
 /// Bytes of any other message: a piece of an output, or the names of all workspaces that a worker may have.
 const MAX_SMALL_BYTES: usize = 4 << 20;
+
+const RENEWAL: &str = "RenewLease";
 
 /// Returns how long the message of an RPC may be.
 fn most_bytes(rpc: &str) -> usize {
@@ -60,7 +66,20 @@ struct Share {
     principal: String,
     requests: Arc<Semaphore>,
     renewals: Arc<Semaphore>,
+    at_store: Arc<Semaphore>,
     bytes: AtomicUsize,
+}
+
+/// What a request carries that has to wait for its turn at the store.
+#[derive(Clone)]
+pub(crate) struct AtStore(Arc<Semaphore>);
+
+impl AtStore {
+    /// Waits for the turn that a request needs; none if it needs none.
+    pub(crate) async fn turn(extensions: &Extensions) -> Option<OwnedSemaphorePermit> {
+        let Self(turns) = extensions.get::<Self>()?.clone();
+        turns.acquire_owned().await.ok()
+    }
 }
 
 impl Share {
@@ -69,6 +88,7 @@ impl Share {
             principal: principal.to_owned(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             renewals: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            at_store: Arc::new(Semaphore::new(MAX_AT_STORE)),
             bytes: AtomicUsize::new(0),
         })
     }
@@ -77,7 +97,7 @@ impl Share {
     async fn turn(&self, rpc: &str) -> Result<Option<OwnedSemaphorePermit>, Status> {
         let turns = match rpc {
             "Follow" => return Ok(None),
-            "RenewLease" => &self.renewals,
+            RENEWAL => &self.renewals,
             _ => &self.requests,
         };
         match timeout(PATIENCE, Arc::clone(turns).acquire_owned()).await {
@@ -123,7 +143,7 @@ impl Loaded {
     }
 
     /// Answers a request for an RPC of the ledger.
-    pub(crate) fn call(&self, rpc: &str, request: Request<Body>) -> Answering {
+    pub(crate) fn call(&self, rpc: &str, mut request: Request<Body>) -> Answering {
         let share = self.workers.caller(request.extensions()).and_then(|caller| {
             let share = self.shares.get(&caller.id()).cloned();
             share.ok_or_else(|| Status::internal("a worker has no turns"))
@@ -133,6 +153,9 @@ impl Loaded {
             let answer = async {
                 let share = share?;
                 let turn = share.turn(&rpc).await?;
+                if rpc != RENEWAL {
+                    request.extensions_mut().insert(AtStore(Arc::clone(&share.at_store)));
+                }
                 let taken = Arc::new(Taken::by(share));
                 let request = request.map(|body| {
                     Body::new(Measured {
@@ -268,7 +291,7 @@ mod tests {
         assert!(refused.message().contains("token:one"), "{refused:?}");
         // The worker tries it again.
         assert!(matches!(wire::of_refusal(&refused), Some(StoreError::Unavailable(_))));
-        for rpc in ["RenewLease", "Follow"] {
+        for rpc in [RENEWAL, "Follow"] {
             assert!(one.turn(rpc).await.is_ok(), "{rpc}");
         }
         assert!(other.turn("AppendEvents").await.is_ok());

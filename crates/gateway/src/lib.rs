@@ -108,9 +108,9 @@ struct Ready(CancellationToken, Option<StoreFront>);
 #[async_trait]
 impl Watched for Ready {
     async fn snapshot(&self) -> Snapshot {
-        let (open, unseen) = match &self.1 {
-            Some(store) => store.prompts().await,
-            None => (0, 0),
+        let ((open, unseen), untold) = match &self.1 {
+            Some(store) => (store.prompts().await, store.untold().await),
+            None => ((0, 0), None),
         };
         Snapshot {
             running: 0,
@@ -118,6 +118,7 @@ impl Watched for Ready {
             prompts_open: open as u64,
             prompts_unseen: unseen as u64,
             free_bytes: None,
+            untold,
             draining: self.0.is_cancelled(),
         }
     }

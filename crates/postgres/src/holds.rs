@@ -106,7 +106,7 @@ async fn make(session: &mut Session, principal: &str, workspaces: &[String]) -> 
     if new == 0 {
         return Ok(());
     }
-    let sql = "SELECT count(*) FROM (SELECT FROM workspaces WHERE principal = $1 LIMIT $2) AS some";
+    let sql = "SELECT count(*) FROM (SELECT FROM workspaces WHERE principal = $1 LIMIT $2) AS few";
     let row = session.row(sql, values![principal, MAX_WORKSPACES]).await?;
     if row.map_or(0, |row| row.get::<_, i64>(0)) + new > MAX_WORKSPACES {
         return Err(StoreError::Full(format!(

@@ -339,7 +339,7 @@ async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError>
                    WHERE NOT EXISTS (SELECT FROM facts WHERE facts.workspace = one.workspace
                        AND facts.session = one.session AND facts.name = one.name)) AS new
                WHERE (SELECT count(*) FROM (SELECT FROM facts WHERE facts.workspace = new.workspace
-                   AND facts.session = new.session LIMIT $4) AS some) >= $4";
+                   AND facts.session = new.session LIMIT $4) AS few) >= $4";
     let row = db
         .row("look what sessions have", sql, values![keys.0, keys.1, keys.2, MAX_FACTS])
         .await?;

@@ -117,7 +117,7 @@ async fn is_stored(session: &mut Session, prompt: &Prompt, json: &str) -> Result
 
 /// Refuses one more open prompt of a workspace that has too many.
 async fn must_have_room(session: &mut Session, fence: &Fence, workspace: &str) -> Result<(), StoreError> {
-    let sql = "SELECT count(*) FROM (SELECT FROM prompts WHERE state = 'open' AND workspace = $1 LIMIT $2) AS some";
+    let sql = "SELECT count(*) FROM (SELECT FROM prompts WHERE state = 'open' AND workspace = $1 LIMIT $2) AS few";
     let row = session.row(sql, values![fence.workspace, MAX_OPEN_PROMPTS]).await?;
     if row.is_none_or(|row| row.get::<_, i64>(0) < MAX_OPEN_PROMPTS) {
         return Ok(());
