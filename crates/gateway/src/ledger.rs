@@ -350,7 +350,7 @@ impl LedgerService for LedgerDoor {
         let open = self.ledger.open_prompts().await.map_err(refused)?;
         let seen = match open.is_empty() || filter.workspaces.is_empty() {
             true => Vec::new(),
-            false => self.ledger.prompts(&filter, MAX_PROMPTS).await.map_err(refused)?,
+            false => self.ledger.prompts_for(&filter, MAX_PROMPTS).await.map_err(refused)?,
         };
         let seen: std::collections::HashSet<PromptId> = seen.into_iter().map(|prompt| prompt.id).collect();
         let open = open.into_iter().filter(|(id, _)| seen.contains(id));
@@ -378,7 +378,7 @@ impl LedgerService for LedgerDoor {
             workspaces: caller.reads(asked.workspaces),
             ..read("filter", &asked.filter)?
         };
-        let found = self.ledger.prompts(&filter, count(asked.limit, MAX_PROMPTS)).await;
+        let found = self.ledger.prompts_for(&filter, count(asked.limit, MAX_PROMPTS)).await;
         let prompts = write(&found.map_err(refused)?)?;
         Ok(Response::new(ListPromptsResponse { prompts }))
     }

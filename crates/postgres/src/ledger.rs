@@ -18,7 +18,7 @@ use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
 use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
-use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, Settled, Settlement, StoreError};
+use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, StoreError};
 
 use crate::fence::Fence;
 use crate::notes::{self, Note};
@@ -372,6 +372,10 @@ impl Ledger for PostgresStore {
         }
         let fence = Fence::new(hold);
         prompts::open(&self.shared, &prompt, asker, judged_by.as_ref(), Some(&fence), again).await
+    }
+
+    async fn prompts_for(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
+        prompts::list_for(&self.shared, filter, limit).await
     }
 
     async fn interests_in(&self, workspaces: &[String]) -> Result<Vec<Interest>, StoreError> {

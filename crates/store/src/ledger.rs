@@ -20,7 +20,7 @@ use toolgate_model::{
 };
 
 use crate::audit::Fact;
-use crate::{Created, Interest, OutputInfo, OutputOwner, Settled, Settlement, Store, StoreError};
+use crate::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, Store, StoreError};
 
 /// That a run has a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +169,12 @@ pub trait Ledger: Store {
         judged_by: Option<BTreeSet<GrantId>>,
         again: bool,
     ) -> Result<Vec<Grant>, StoreError>;
+
+    /// As [`crate::Prompts::prompts`].
+    ///
+    /// # Errors
+    /// `Full` if they are more than one answer has room for.
+    async fn prompts_for(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError>;
 
     /// Returns what those listen to of these workspaces who may answer prompts, at this process and at others that share the store. Of
     /// the sessions and the clients that they have named there are those of unfinished calls of these workspaces only.

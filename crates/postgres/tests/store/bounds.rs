@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_model::{
-    InstanceId, PromptOutcome, PromptState, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp,
+    CallRecord, CallState, InstanceId, Prompt, PromptOutcome, PromptState, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp,
     WorkspaceChange, WorkspaceSet,
 };
 use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_store::audit::{Fact, Kind, Verifier};
 use toolgate_store::ledger::{Bound, Hold, Ledger as _, Note};
 use toolgate_store::{
-    Audit as _, CallLog as _, Interest, Journal as _, OutputOwner, OutputRetention, Outputs as _, Prompts as _,
+    Audit as _, CallLog as _, Interest, Journal as _, OutputOwner, OutputRetention, Outputs as _, PromptFilter, Prompts as _,
     SessionFacts as _, StoreError, Upkeep as _,
 };
 
@@ -55,6 +55,11 @@ async fn so_many_prompts_of_a_workspace_are_open() {
     scene.server.run(&scene.name, sql).await;
     let open = async |id: &str| store.open_for(&hold, asked(id, &call), None, None, false).await;
     is_full(open("q").await, "1000 prompts of workspace main are open");
+    let filter = PromptFilter {
+        workspaces: WorkspaceSet::one("main"),
+        ..PromptFilter::default()
+    };
+    assert_eq!(store.prompts_for(&filter, 10_000).await.unwrap().len(), 1_000);
     // Said again, what is there is there.
     store.open_for(&hold, asked("p", &call), None, None, true).await.unwrap();
     store.open_for(&other, asked("r", &elsewhere), None, None, false).await.unwrap();
@@ -62,6 +67,66 @@ async fn so_many_prompts_of_a_workspace_are_open() {
     store.end_prompt_for(&hold, end).await.unwrap();
     open("q").await.unwrap();
     is_full(open("s").await, "reply to some of them");
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prompts_are_long_together_to_a_point() {
+    let scene = Scene::new(LEASE).await;
+    let (store, run) = (&scene.store, InstanceId::generate());
+    let hold = scene.bound(&run, "main").await;
+    let call = created(store, &hold, "c").await;
+    let open = async |id: &str| {
+        let long = Prompt {
+            directory: "x".repeat(15 << 20),
+            ..asked(id, &call)
+        };
+        store.open_for(&hold, long, None, None, false).await
+    };
+    for id in ["p", "q", "r"] {
+        open(id).await.unwrap();
+    }
+    is_full(open("s").await, "3 prompts of workspace main are open");
+    let filter = |limit: usize| {
+        let filter = PromptFilter {
+            workspaces: WorkspaceSet::one("main"),
+            ..PromptFilter::default()
+        };
+        async move { store.prompts_for(&filter, limit).await }
+    };
+    let end = settlement("p", PromptState::Expired, PromptOutcome::Expired);
+    store.end_prompt_for(&hold, end).await.unwrap();
+    open("s").await.unwrap();
+    // Nobody reads all that was ever asked at once.
+    is_full(filter(10_000).await, "ask for fewer");
+    assert_eq!(filter(2).await.unwrap().len(), 2);
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_are_taken_over_a_few_at_a_time() {
+    let scene = Scene::new(LEASE).await;
+    let (store, first, second) = (&scene.store, InstanceId::generate(), InstanceId::generate());
+    let hold = scene.bound(&first, "main").await;
+    for id in ["a", "b", "c", "d", "e"] {
+        let mut call = record(id, &first);
+        call.state = CallState::Waiting;
+        call.input_json = "x".repeat(10 << 20);
+        let events = grow(&mut call, 1);
+        store.create_call_for(&hold, call, events, false).await.unwrap();
+    }
+    store.release(&first).await.unwrap();
+    store.reap().await.unwrap();
+    let next = scene.bound(&second, "main").await;
+    let adopted = store.adopt_for(&next).await.unwrap();
+    let names = |calls: &[CallRecord]| calls.iter().map(|call| call.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&adopted), ["a", "b", "c"]);
+    // The others wait until those have ended.
+    for mut call in adopted {
+        let events = end(&mut call, Timestamp(5_000));
+        store.append_for(&next, call, events, false).await.unwrap();
+    }
+    assert_eq!(names(&store.adopt_for(&next).await.unwrap()), ["d", "e"]);
     scene.store.close().await.unwrap();
 }
 
