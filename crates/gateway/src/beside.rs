@@ -10,11 +10,10 @@ use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
-use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
 use tower::Service;
 
 use crate::front::Front;
-use crate::ledger_limit::InTime;
+use crate::ledger_load::Loaded;
 use crate::register::Cluster;
 
 /// The paths of the service for workers.
@@ -29,7 +28,7 @@ pub(crate) struct Beside {
     pub(crate) front: Front,
     pub(crate) cluster: ClusterServiceServer<Cluster>,
     /// None of a gateway without a store.
-    pub(crate) ledger: Option<LedgerServiceServer<InTime>>,
+    pub(crate) ledger: Option<Loaded>,
 }
 
 impl Service<Request<Body>> for Beside {
@@ -44,10 +43,13 @@ impl Service<Request<Body>> for Beside {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let path = request.uri().path();
-        match &mut self.ledger {
+        match (&self.ledger, path.strip_prefix(LEDGER)) {
             _ if path.starts_with(CLUSTER) => self.cluster.call(request),
-            Some(ledger) if path.starts_with(LEDGER) => ledger.call(request),
-            Some(_) | None => self.front.call(request),
+            (Some(ledger), Some(rpc)) => {
+                let rpc = rpc.to_owned();
+                ledger.call(&rpc, request)
+            }
+            (Some(_) | None, _) => self.front.call(request),
         }
     }
 }

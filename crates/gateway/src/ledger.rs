@@ -21,11 +21,12 @@ use toolgate_model::{
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::{Bound, Hold, Ledger, Note};
 use toolgate_store::{
-    CallFilter, Created, Interest, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
+    CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
 
 use crate::ledger_access::{self, Caller, Workers, must_each_fit, must_fit};
 use crate::ledger_limit::InTime;
+use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
 use crate::ledger_tasks::{self, Followers, Renewals};
 
@@ -40,6 +41,9 @@ const MAX_READ_BYTES: usize = 8 << 20;
 
 /// Prompts of a list.
 const MAX_PROMPTS: usize = 10_000;
+
+/// Bytes of JSON that are read of whoever says that it has a workspace: to read them costs less than to look whether it has.
+const MAX_UNHELD_BYTES: usize = 64 << 10;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -65,10 +69,11 @@ impl LedgerDoor {
     }
 
     /// Returns the service.
-    pub(crate) fn service(&self) -> LedgerServiceServer<InTime> {
-        LedgerServiceServer::new(InTime(self.clone()))
+    pub(crate) fn service(&self) -> Loaded {
+        let service = LedgerServiceServer::new(InTime(self.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        Loaded::new(service, Arc::clone(&self.workers))
     }
 
     /// Returns how long the lease of a worker lasts.
@@ -102,6 +107,15 @@ impl LedgerDoor {
             )))
         };
         is_own.map_err(refused)?.then_some(()).ok_or_else(none)?;
+        Ok(hold)
+    }
+
+    /// Reads a holding. Of one with which much is to be stored it is known that it holds before that is read.
+    async fn held(&self, caller: &Caller, holding: Option<Holding>, bytes: usize) -> Result<Hold, Status> {
+        let hold = caller.hold(holding)?;
+        if bytes > MAX_UNHELD_BYTES {
+            self.ledger.must_hold(&hold).await.map_err(refused)?;
+        }
         Ok(hold)
     }
 
@@ -176,8 +190,9 @@ impl LedgerService for LedgerDoor {
 
     async fn create_call(&self, request: Request<CreateCallRequest>) -> Answer<CreateCallResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
         must_fit("a record", &asked.record)?;
+        let bytes = asked.record.len() + asked.events.len();
+        let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
         let created = self.ledger.create_call_for(&hold, record, events, asked.again).await;
         let taken = match created.map_err(refused)? {
@@ -189,8 +204,9 @@ impl LedgerService for LedgerDoor {
 
     async fn append_events(&self, request: Request<AppendEventsRequest>) -> Answer<AppendEventsResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
         must_fit("a record", &asked.record)?;
+        let bytes = asked.record.len() + asked.events.len();
+        let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
         let appended = self.ledger.append_for(&hold, record, events, asked.again).await;
         appended.map_err(refused)?;
@@ -284,9 +300,10 @@ impl LedgerService for LedgerDoor {
 
     async fn open_prompt(&self, request: Request<OpenPromptRequest>) -> Answer<OpenPromptResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
         must_fit("a prompt", &asked.prompt)?;
         must_fit("an asker", &asked.asker)?;
+        let bytes = asked.prompt.len() + asked.asker.len();
+        let hold = self.held(&caller, asked.holding, bytes).await?;
         let (prompt, asker) = (read("prompt", &asked.prompt)?, read_optional("asker", &asked.asker)?);
         let grants = asked.judged_by.map(|judged| judged.grants);
         let judged_by = grants.map(|grants| grants.into_iter().map(GrantId::new).collect());
@@ -299,8 +316,8 @@ impl LedgerService for LedgerDoor {
 
     async fn replace_asker(&self, request: Request<ReplaceAskerRequest>) -> Answer<ReplaceAskerResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
         must_fit("an asker", &asked.asker)?;
+        let hold = self.held(&caller, asked.holding, asked.asker.len()).await?;
         let asker = read_optional("asker", &asked.asker)?;
         let replaced = self
             .ledger
@@ -338,7 +355,7 @@ impl LedgerService for LedgerDoor {
         let open = self.ledger.open_prompts().await.map_err(refused)?;
         let seen = match open.is_empty() || filter.workspaces.is_empty() {
             true => Vec::new(),
-            false => self.ledger.prompts(&filter, MAX_PROMPTS).await.map_err(refused)?,
+            false => self.ledger.prompts_for(&filter, MAX_PROMPTS).await.map_err(refused)?,
         };
         let seen: std::collections::HashSet<PromptId> = seen.into_iter().map(|prompt| prompt.id).collect();
         let open = open.into_iter().filter(|(id, _)| seen.contains(id));
@@ -354,12 +371,8 @@ impl LedgerService for LedgerDoor {
     async fn list_interests(&self, request: Request<ListInterestsRequest>) -> Answer<ListInterestsResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let workspaces = caller.reads(asked.workspaces);
-        let all = self.ledger.interests().await.map_err(refused)?;
-        let narrowed = all.into_iter().map(|interest| Interest {
-            workspaces: interest.workspaces.and(&workspaces),
-            ..interest
-        });
-        let seen: Vec<Interest> = narrowed.filter(|interest| !interest.workspaces.is_empty()).collect();
+        let names: Vec<String> = workspaces.names().map(str::to_owned).collect();
+        let seen = self.ledger.interests_in(&names).await.map_err(refused)?;
         let interests = wire::json("what approvers listen to", &seen).map_err(refused)?;
         Ok(Response::new(ListInterestsResponse { interests }))
     }
@@ -370,15 +383,15 @@ impl LedgerService for LedgerDoor {
             workspaces: caller.reads(asked.workspaces),
             ..read("filter", &asked.filter)?
         };
-        let found = self.ledger.prompts(&filter, count(asked.limit, MAX_PROMPTS)).await;
+        let found = self.ledger.prompts_for(&filter, count(asked.limit, MAX_PROMPTS)).await;
         let prompts = write(&found.map_err(refused)?)?;
         Ok(Response::new(ListPromptsResponse { prompts }))
     }
 
     async fn end_prompt(&self, request: Request<EndPromptRequest>) -> Answer<EndPromptResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
         must_fit("a settlement", &asked.settlement)?;
+        let hold = self.held(&caller, asked.holding, asked.settlement.len()).await?;
         let end = read("settlement", &asked.settlement)?;
         let settled = self.ledger.end_prompt_for(&hold, end).await.map_err(refused)?;
         self.followers.look();
@@ -425,7 +438,7 @@ impl LedgerService for LedgerDoor {
 
     async fn store_notes(&self, request: Request<StoreNotesRequest>) -> Answer<StoreNotesResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let hold = self.held(&caller, asked.holding, asked.notes.len()).await?;
         let notes: Vec<Note> = read("notes", &asked.notes)?;
         must_each_fit(&asked.notes, &notes)?;
         self.ledger.note_for(&hold, asked.first, notes).await.map_err(refused)?;

@@ -7,7 +7,7 @@ use tonic::{Request, Status};
 use toolgate_contract::ErrorReason;
 use toolgate_contract::cluster::Holding;
 use toolgate_ledger::wire;
-use toolgate_model::{InstanceId, WorkspaceSet};
+use toolgate_model::{InstanceId, WorkspaceSet, workspace_name_problem};
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::StoreError;
@@ -16,7 +16,7 @@ use toolgate_store::ledger::{Hold, Note};
 use crate::registry::MAX_WORKSPACES;
 
 /// Bytes of one record, prompt or note: those who read many at once have room for them.
-const MAX_RECORD_BYTES: usize = 16 << 20;
+pub(crate) const MAX_RECORD_BYTES: usize = 16 << 20;
 
 /// Letters of the name of a run.
 const MAX_RUN_LETTERS: usize = 128;
@@ -39,7 +39,12 @@ impl Workers {
         Ok((self.caller(request.extensions())?, request.into_inner()))
     }
 
-    fn caller(&self, extensions: &Extensions) -> Result<Caller, Status> {
+    pub(crate) fn principals(&self) -> &[String] {
+        &self.principals
+    }
+
+    /// Returns who calls, if that is a worker.
+    pub(crate) fn caller(&self, extensions: &Extensions) -> Result<Caller, Status> {
         let caller = OnBehalf::of(extensions)?;
         if self.principals.contains(&caller.id()) {
             return Ok(Caller(caller));
@@ -73,14 +78,19 @@ impl Caller {
             return Err(status::bad_field("workspaces", problem));
         }
         for name in &names {
+            // What no configuration could name would stay for ever, and nobody could ask for it.
+            if let Some(problem) = workspace_name_problem(name) {
+                return Err(status::bad_field("workspaces", problem));
+            }
             self.must_see("workspaces", name)?;
         }
         Ok(names)
     }
 
-    /// Returns the workspaces that are read: of those that are named the ones that the caller sees.
+    /// Returns the workspaces that are read: of those that are named the ones that the caller sees, as many as it can have.
     pub(crate) fn reads(&self, names: Vec<String>) -> WorkspaceSet {
-        WorkspaceSet::of_names(names.into_iter().filter(|name| self.0.sees(name)))
+        let names = names.into_iter().take(MAX_WORKSPACES);
+        WorkspaceSet::of_names(names.filter(|name| self.0.sees(name)))
     }
 
     pub(crate) fn must_see(&self, field: &str, workspace: &str) -> Result<(), Status> {
@@ -107,8 +117,12 @@ pub(crate) fn must_fit(what: &str, json: &[u8]) -> Result<(), Status> {
     Err(wire::refusal(&StoreError::Full(problem)))
 }
 
-/// As [`must_fit`], of each of some notes that came together.
+/// As [`must_fit`], of each of some notes that came together, and of their number.
 pub(crate) fn must_each_fit(all: &[u8], notes: &[Note]) -> Result<(), Status> {
+    if notes.len() > wire::MAX_NOTES {
+        let problem = format!("{} notes are too many: expected at most {}", notes.len(), wire::MAX_NOTES);
+        return Err(wire::refusal(&StoreError::Full(problem)));
+    }
     if all.len() <= MAX_RECORD_BYTES {
         return Ok(());
     }

@@ -14,6 +14,7 @@ use toolgate_ledger::wire;
 use toolgate_store::StoreError;
 
 use crate::ledger::LedgerDoor;
+use crate::ledger_load::AtStore;
 
 /// Shorter than what a worker waits for one answer, which is 4 s, by what may be lost on the way.
 const TIME_LIMIT: Duration = Duration::from_millis(2_800);
@@ -46,7 +47,11 @@ macro_rules! in_time {
         impl LedgerService for InTime {
             $(
                 async fn $name(&self, request: Request<$request>) -> Result<Response<$answer>, Status> {
-                    in_time(TIME_LIMIT, self.0.$name(request)).await
+                    let answer = async {
+                        let _turn = AtStore::turn(request.extensions()).await;
+                        self.0.$name(request).await
+                    };
+                    in_time(TIME_LIMIT, answer).await
                 }
             )+
 

@@ -12,8 +12,9 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
-//! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_tasks`: what workers store and read through a gateway with a
-//!   store, which of them may, how that is read and answered, how long it takes at most, and what is done for it beside requests;
+//! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_tasks`: what workers store and read through a
+//!   gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is under way,
+//!   and what is done for it beside requests;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
@@ -32,6 +33,7 @@ mod front;
 mod ledger;
 mod ledger_access;
 mod ledger_limit;
+mod ledger_load;
 mod ledger_messages;
 mod ledger_tasks;
 mod lists;
@@ -106,9 +108,9 @@ struct Ready(CancellationToken, Option<StoreFront>);
 #[async_trait]
 impl Watched for Ready {
     async fn snapshot(&self) -> Snapshot {
-        let (open, unseen) = match &self.1 {
-            Some(store) => store.prompts().await,
-            None => (0, 0),
+        let ((open, unseen), untold) = match &self.1 {
+            Some(store) => (store.prompts().await, store.untold().await),
+            None => ((0, 0), None),
         };
         Snapshot {
             running: 0,
@@ -116,6 +118,7 @@ impl Watched for Ready {
             prompts_open: open as u64,
             prompts_unseen: unseen as u64,
             free_bytes: None,
+            untold,
             draining: self.0.is_cancelled(),
         }
     }

@@ -49,7 +49,10 @@ const TICK: Duration = Duration::from_millis(250);
 const BUFFER: usize = 8;
 
 /// Workers that have registered themselves, those that are away included.
-const MAX_WORKERS: usize = 10_000;
+const MAX_WORKERS: usize = 12_000;
+
+/// Those of one principal: some are left to the others.
+const MAX_WORKERS_OF_ONE: usize = 10_000;
 
 /// How long a run whose connection broke has to come back before it is doubted, and how often it is looked whether it has.
 const RETURN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
@@ -158,6 +161,10 @@ impl Cluster {
         match &known {
             None if self.registry.workers().len() >= MAX_WORKERS => {
                 return Err(Status::resource_exhausted("too many workers have registered"));
+            }
+            None if self.registry.registered_by(&principal) >= MAX_WORKERS_OF_ONE => {
+                let problem = format!("{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own");
+                return Err(Status::resource_exhausted(problem));
             }
             None => {}
             Some(known) => may_take(known, &principal, &hello.run)?,

@@ -102,6 +102,16 @@ impl Registry {
         workers.iter().find(|worker| worker.name == name).cloned()
     }
 
+    /// Returns how many workers of a principal have registered themselves, those that are away included.
+    pub(crate) fn registered_by(&self, principal: &str) -> usize {
+        let workers = self.workers.borrow();
+        let is_of = |worker: &&Arc<Worker>| {
+            let registration = worker.registration.read();
+            registration.as_ref().is_some_and(|one| one.principal == principal)
+        };
+        workers.iter().filter(is_of).count()
+    }
+
     /// Finds a worker by what names it in the path of an opened port.
     pub(crate) fn named_in_path(&self, named: &str) -> Option<Arc<Worker>> {
         let name = named.split_once('.').map_or(named, |(name, _)| name);

@@ -18,7 +18,7 @@ use crate::holds::Holds;
 use crate::wire;
 
 /// Notes of one request, and the bytes of them.
-const PORTION: (usize, usize) = (1_000, 4 << 20);
+const PORTION: (usize, usize) = (wire::MAX_NOTES, 4 << 20);
 
 /// While no gateway is reached, so many bytes of notes are kept; what comes on top is lost, and told of in the log.
 const MAX_BYTES: usize = 8 << 20;

@@ -27,6 +27,9 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// Bytes of one piece of an output.
 pub const MAX_PIECE_BYTES: usize = 1 << 20;
 
+/// Notes of one request.
+pub const MAX_NOTES: usize = 1_000;
+
 /// Letters of what a refusal says: it travels in a header, and ids that are part of it may be long.
 const MAX_TEXT: usize = 1_000;
 

@@ -32,6 +32,13 @@ CREATE TABLE workspaces (
 CREATE INDEX workspaces_by_owner ON workspaces (owner) WHERE owner IS NOT NULL;
 CREATE INDEX workspaces_left ON workspaces (id) WHERE is_left;
 
+-- Above which epochs new workspaces begin: no epoch of one that was forgotten comes back.
+CREATE TABLE forgotten_workspaces (
+    only_row boolean PRIMARY KEY CHECK (only_row),
+    epoch    bigint NOT NULL
+);
+INSERT INTO forgotten_workspaces VALUES (true, 0);
+
 CREATE TABLE opened_workspaces (
     name      text COLLATE "C" PRIMARY KEY,
     full_name text COLLATE "C",
@@ -130,6 +137,14 @@ CREATE TABLE outbox (
     number  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     entries text NOT NULL                   -- a JSON array
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+-- What was in the outbox and could not be read.
+CREATE TABLE outbox_aside (
+    number  bigint PRIMARY KEY,             -- as it was in the outbox
+    entries text NOT NULL,
+    why     text NOT NULL,
+    moment  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
 
 CREATE TABLE journal (
     number bigint PRIMARY KEY,

@@ -113,7 +113,10 @@ async fn owned(db: &Database, owner: &InstanceId, places: &[(i64, i64)]) -> Resu
     rows.iter().map(|row| decode("a call", row.get(0))).collect()
 }
 
-/// Takes over what earlier holders of a workspace left; returns all that its holder has not ended.
+/// Bytes of calls that a run takes over at once: what is more stays where it is for the next time, and no answer becomes too long.
+const MAX_ADOPTED_BYTES: usize = 24 << 20;
+
+/// Takes over what earlier holders of a workspace left; returns what its holder has not ended.
 pub(crate) async fn adopt_for(store: &PostgresStore, hold: &Hold) -> Result<Vec<CallRecord>, StoreError> {
     let (db, fence, what) = (&store.shared.db, Fence::new(hold), "take over the calls of a workspace");
     let some = async || {
@@ -124,14 +127,27 @@ pub(crate) async fn adopt_for(store: &PostgresStore, hold: &Hold) -> Result<Vec<
                        ORDER BY number LIMIT $3 FOR UPDATE";
             let values = values![fence.workspace, fence.run, CALLS_PER_ADOPTION];
             let rows = session.rows(&within_bytes(sql), values).await?;
-            give(&mut session, rows, &hold.run, drop).await
+            let bytes: usize = rows.iter().map(|row| row.get::<_, &str>(2).len()).sum();
+            let count = give(&mut session, rows, &hold.run, drop).await?;
+            Ok((count, bytes))
         }
         .await;
         session.end(adopted).await
     };
-    while retrying(&some).await? > 0 {}
+    let mut taken = 0;
+    while taken < MAX_ADOPTED_BYTES {
+        match retrying(&some).await? {
+            (0, _) => break,
+            (_, bytes) => taken += bytes,
+        }
+    }
     // By the index over the few calls of a run that have not ended.
-    let sql = "SELECT record FROM calls WHERE ended IS NULL AND owner = $1 AND workspace = $2 ORDER BY number";
-    let rows = db.rows(what, sql, values![fence.run, fence.workspace]).await?;
+    let sql = format!(
+        "SELECT record FROM (SELECT number, record, sum(octet_length(record)) OVER (ORDER BY number) - octet_length(record) AS before
+             FROM calls WHERE ended IS NULL AND owner = $1 AND workspace = $2) AS own
+         WHERE before < {} ORDER BY number",
+        2 * MAX_ADOPTED_BYTES
+    );
+    let rows = db.rows(what, &sql, values![fence.run, fence.workspace]).await?;
     rows.iter().map(|row| decode("a call", row.get(0))).collect()
 }

@@ -35,6 +35,9 @@ const RETRIES: usize = 2;
 /// Names that are listed at once.
 const NAMES_PER_PAGE: usize = 1_000;
 
+/// How long a part may be put.
+const UPLOAD_LIMIT: Duration = Duration::from_secs(15 * 60);
+
 /// Where a bucket is and who uses it.
 pub struct BucketOptions {
     /// Its name.
@@ -51,6 +54,8 @@ pub struct BucketOptions {
     pub keys: Option<BucketKeys>,
     /// How long a request may take; what carries much has longer.
     pub time_limit: Duration,
+    /// How long others may put what they were allowed to put.
+    pub upload_limit: Duration,
 }
 
 /// Who uses a bucket.
@@ -72,6 +77,7 @@ impl BucketOptions {
             path_style: false,
             keys: None,
             time_limit: Duration::from_secs(10),
+            upload_limit: UPLOAD_LIMIT,
         }
     }
 
@@ -99,6 +105,8 @@ pub struct Bucket {
     name: String,
     prefix: Path,
     limit: Duration,
+    /// As [`BucketOptions::upload_limit`].
+    pub(crate) upload_limit: Duration,
 }
 
 impl Bucket {
@@ -142,6 +150,7 @@ impl Bucket {
             name: options.bucket,
             prefix,
             limit: options.time_limit,
+            upload_limit: options.upload_limit,
         })
     }
 

@@ -3,8 +3,6 @@
 //! *Invariant:* a run is allowed one object of one output that it writes in a workspace that it holds, of the bytes that it has named, for a short
 //! time; the object becomes a part only if the run still holds the workspace in the same transaction, and the bucket has it.
 
-use std::time::Duration;
-
 use toolgate_model::OutputId;
 use toolgate_store::StoreError;
 use toolgate_store::codec::signed;
@@ -18,9 +16,6 @@ use crate::parts::is_start;
 use crate::store::Shared;
 use crate::text::key;
 use crate::values::values;
-
-/// How long a part may be put.
-const UPLOAD_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Objects that may be on their way of one output.
 const MAX_PENDING: i64 = 32;
@@ -83,12 +78,13 @@ pub(crate) async fn presign(
              more than {MAX_PENDING} parts, or so many are on their way"
         )));
     }
-    let (url, headers) = objects.bucket.presign(&name, &digest, UPLOAD_LIMIT).await?;
+    let expires_in = objects.bucket.upload_limit;
+    let (url, headers) = objects.bucket.presign(&name, &digest, expires_in).await?;
     Ok(Some(Upload {
         object: name,
         url,
         headers,
-        expires_in: UPLOAD_LIMIT,
+        expires_in,
     }))
 }
 

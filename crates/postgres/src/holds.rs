@@ -3,7 +3,7 @@
 //! *Invariant:* rows of workspaces are locked before those of runs, and either in the order of their ids. Whoever takes a workspace
 //! from a run that is dead makes its epoch another one: should that run live after all, nothing of what it says is taken.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use toolgate_model::InstanceId;
@@ -19,6 +19,9 @@ use crate::values::values;
 
 /// How long a run that is doubted has to renew its lease.
 const DOUBT: Duration = Duration::from_secs(1);
+
+/// Workspaces of one principal that there may be: a row stays of each, until nothing is kept of what happened there.
+const MAX_WORKSPACES: i64 = 100_000;
 
 /// Gives workspaces to a run: all or none.
 pub(crate) async fn bind(
@@ -90,6 +93,61 @@ enum Found {
     Held { id: String, by: String, retry: Duration },
 }
 
+fn not_of_this(run: &InstanceId) -> StoreError {
+    StoreError::Conflict(format!("the run {run} is not one of this worker"))
+}
+
+/// Refuses new workspaces of a principal that has too many, else makes their rows.
+async fn make(session: &mut Session, principal: &str, workspaces: &[String]) -> Result<(), StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT DISTINCT id FROM unnest($1::text[]) AS id) AS one
+               WHERE NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = one.id)";
+    let row = session.row(sql, values![workspaces.to_vec()]).await?;
+    let new: i64 = row.map_or(0, |row| row.get(0));
+    if new == 0 {
+        return Ok(());
+    }
+    let sql = "SELECT count(*) FROM (SELECT FROM workspaces WHERE principal = $1 LIMIT $2) AS few";
+    let row = session.row(sql, values![principal, MAX_WORKSPACES]).await?;
+    if row.map_or(0, |row| row.get::<_, i64>(0)) + new > MAX_WORKSPACES {
+        return Err(StoreError::Full(format!(
+            "{} would have more than {MAX_WORKSPACES} workspaces: use earlier ones again, give workers identities of their own, or \
+             wait until what happened in some was deleted (retention)",
+            plain(principal)
+        )));
+    }
+    // Held, so that nothing is forgotten meanwhile.
+    let row = session
+        .row("SELECT epoch FROM forgotten_workspaces FOR SHARE", values![])
+        .await?;
+    let epoch: i64 = row.map_or(0, |row| row.get(0));
+    let sql = "INSERT INTO workspaces (id, epoch) SELECT DISTINCT id, $2 FROM unnest($1::text[]) AS id ORDER BY id
+               ON CONFLICT (id) DO NOTHING";
+    session.run(sql, values![workspaces.to_vec(), epoch]).await.map(drop)
+}
+
+/// Forgets the workspaces that nobody has and of which nothing is kept.
+pub(crate) async fn sweep(shared: &Shared) -> Result<(), StoreError> {
+    // What nobody has, nobody writes for.
+    let sql = "WITH gone AS (DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces
+                       WHERE owner IS NULL AND NOT is_left
+                           AND NOT EXISTS (SELECT FROM calls WHERE calls.workspace = workspaces.id)
+                           AND NOT EXISTS (SELECT FROM outputs WHERE outputs.workspace = workspaces.id)
+                       ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING epoch)
+               UPDATE forgotten_workspaces SET epoch = greatest(epoch, (SELECT max(epoch) FROM gone))";
+    retrying(|| async {
+        let mut session = shared.db.begin("forget workspaces that nobody has").await?;
+        let swept = async {
+            // Waits for who makes a new one: it would begin below.
+            let lock = "SELECT FROM forgotten_workspaces FOR UPDATE";
+            session.rows(lock, values![]).await?;
+            session.run(sql, values![]).await.map(drop)
+        }
+        .await;
+        session.end(swept).await
+    })
+    .await
+}
+
 async fn bind_in(
     shared: &Shared,
     session: &mut Session,
@@ -99,12 +157,22 @@ async fn bind_in(
 ) -> Result<Found, StoreError> {
     let (run, lease) = (key(name.as_str()), shared.instances.lease_millis());
     let principal = escaped(principal);
-    let sql = "INSERT INTO workspaces (id) SELECT DISTINCT id FROM unnest($1::text[]) AS id ORDER BY id
-               ON CONFLICT (id) DO NOTHING";
-    session.run(sql, values![workspaces.to_vec()]).await?;
+    // The row of a run goes a day after it was forgotten, and what it left may still be there: whose that is its workspaces say.
+    let sql = "SELECT WHERE NOT EXISTS (SELECT FROM instances WHERE id = $1)
+               AND (EXISTS (SELECT FROM workspaces WHERE owner = $1 AND principal IS DISTINCT FROM $2)
+                   OR EXISTS (SELECT FROM calls JOIN workspaces ON workspaces.id = calls.workspace
+                       WHERE calls.owner = $1 AND ended IS NULL AND principal IS DISTINCT FROM $2))";
+    if session.row(sql, values![run, principal]).await?.is_some() {
+        return Err(not_of_this(name));
+    }
+    make(session, &principal, workspaces).await?;
     // Waits for those that write.
     let sql = "SELECT FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
-    session.rows(sql, values![workspaces.to_vec()]).await?;
+    let there = session.rows(sql, values![workspaces.to_vec()]).await?;
+    if there.len() < workspaces.iter().collect::<HashSet<_>>().len() {
+        // One of them was just swept: it is made again the next time.
+        return Err(StoreError::Unavailable("a workspace was just forgotten".to_owned()));
+    }
     // A statement of its own, so that it sees what those have done.
     let sql = format!(
         "SELECT id, owner, greatest(0, (extract(epoch FROM (SELECT lease_until FROM instances WHERE instances.id = owner)
@@ -135,9 +203,7 @@ async fn bind_in(
                WHERE own.principal = excluded.principal RETURNING TRUE";
     if session.row(sql, values![run, lease, principal]).await?.is_none() {
         // What has been done goes with the error.
-        return Err(StoreError::Conflict(format!(
-            "the run {name} is not one of this worker"
-        )));
+        return Err(not_of_this(name));
     }
     let epochs = rows.iter().map(|row| (row.get(0), unsigned(row.get(1))));
     Ok(Found::Free(epochs.collect()))

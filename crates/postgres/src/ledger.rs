@@ -18,7 +18,7 @@ use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
 use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
-use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, Settled, Settlement, StoreError};
+use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, StoreError};
 
 use crate::fence::Fence;
 use crate::notes::{self, Note};
@@ -67,13 +67,25 @@ fn must_be_of_now(record: &CallRecord, difference: Duration) -> Result<(), Store
     )))
 }
 
-/// Returns what another workspace may know of a call: that it has its id.
+/// Refuses what is of a moment to come, by far: what is old is deleted by what it says of its age, and that would stay.
+fn must_not_be_to_come(what: &str, moment: Option<Timestamp>, difference: Duration) -> Result<(), StoreError> {
+    let ahead = moment.map_or(0, |moment| moment.millis().saturating_sub(Timestamp::now().millis()));
+    if i128::from(ahead) <= i128::try_from(difference.as_millis()).unwrap_or(i128::MAX) {
+        return Ok(());
+    }
+    Err(StoreError::Conflict(format!(
+        "{what} is {} s behind the gateway's clock: set the clocks of the worker and of the gateway",
+        ahead / 1_000
+    )))
+}
+
+/// Returns what another workspace may know of a call: that it has its id, and not where it is.
 fn blank(taken: &CallRecord) -> CallRecord {
     CallRecord {
         id: taken.id.clone(),
         owner: InstanceId::from(""),
         origin: Origin {
-            workspace: taken.origin.workspace.clone(),
+            workspace: String::new(),
             directory: String::new(),
             session: SessionId::from(""),
             message_id: String::new(),
@@ -278,6 +290,10 @@ impl Ledger for PostgresStore {
         holds::release(&self.shared, run).await
     }
 
+    async fn must_hold(&self, hold: &Hold) -> Result<(), StoreError> {
+        Fence::new(hold).check(&self.shared.db).await
+    }
+
     async fn create_call_for(
         &self,
         hold: &Hold,
@@ -287,6 +303,7 @@ impl Ledger for PostgresStore {
     ) -> Result<Created, StoreError> {
         must_be_of_call(hold, &record)?;
         must_be_of_now(&record, self.shared.clock_difference)?;
+        must_not_be_to_come("the end of a call", record.ended, self.shared.clock_difference)?;
         if let Some(named) = record.id.workspace() {
             // Names within other workspaces are theirs.
             must_be_of(hold, &format!("the id {}", record.id.as_str()), named, None)?;
@@ -315,6 +332,7 @@ impl Ledger for PostgresStore {
         again: bool,
     ) -> Result<(), StoreError> {
         must_be_of_call(hold, &record)?;
+        must_not_be_to_come("the end of a call", record.ended, self.shared.clock_difference)?;
         calls::append(self, record, events, Some(&Fence::new(hold)), again).await
     }
 
@@ -356,8 +374,12 @@ impl Ledger for PostgresStore {
         prompts::open(&self.shared, &prompt, asker, judged_by.as_ref(), Some(&fence), again).await
     }
 
-    async fn interests(&self) -> Result<Vec<Interest>, StoreError> {
-        approvers::all(&self.shared.db, &self.shared.instances).await
+    async fn prompts_for(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
+        prompts::list_for(&self.shared, filter, limit).await
+    }
+
+    async fn interests_in(&self, workspaces: &[String]) -> Result<Vec<Interest>, StoreError> {
+        approvers::of(&self.shared.db, &self.shared.instances, workspaces).await
     }
 
     async fn replace_asker_for(&self, hold: &Hold, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {
@@ -390,6 +412,11 @@ impl Ledger for PostgresStore {
 
     async fn note_for(&self, hold: &Hold, first: u64, notes: Vec<Told>) -> Result<(), StoreError> {
         must_be_about(self, hold, &notes).await?;
+        for told in &notes {
+            if let Told::Event(event) = told {
+                must_not_be_to_come("an event", Some(event.time), self.shared.clock_difference)?;
+            }
+        }
         let notes = notes.into_iter().map(|told| note(hold, told));
         let notes = notes.collect::<Result<Vec<_>, _>>()?;
         notes::store_for(&self.shared.db, &Fence::new(hold), first, notes).await?;

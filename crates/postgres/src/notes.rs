@@ -30,6 +30,10 @@ const NOTES_PER_PORTION: usize = 1_000;
 /// While the database is away, so many bytes of notes are kept, about; what comes on top is lost, and told of in the log.
 const MAX_BYTES: usize = 8 << 20;
 
+/// Facts that a session may have whose run has no database, and bytes of each.
+const MAX_FACTS: i64 = 20_000;
+const MAX_FACT_BYTES: usize = 1 << 20;
+
 /// What a note takes besides its text.
 const NOTE_BYTES: usize = 256;
 
@@ -307,11 +311,54 @@ async fn store(
     Ok(row.is_some())
 }
 
+/// Refuses facts of a run without a database that are too long, or more than a session has reason to have: they are read as a whole.
+async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError> {
+    let (mut places, mut keys) = (Vec::new(), (Vec::new(), Vec::new(), Vec::new()));
+    for note in notes {
+        let Note::Fact {
+            session, name, json, ..
+        } = note
+        else {
+            continue;
+        };
+        if json.len() > MAX_FACT_BYTES {
+            let bytes = json.len();
+            let why = format!("a fact of {bytes} bytes is too long: expected at most {MAX_FACT_BYTES}");
+            return Err(StoreError::Full(why));
+        }
+        keys.0.push(key(&session.workspace));
+        keys.1.push(key(session.session.as_str()));
+        keys.2.push(key(name));
+        places.push(session);
+    }
+    if places.is_empty() {
+        return Ok(());
+    }
+    let sql = "SELECT min(place) FROM (SELECT DISTINCT ON (workspace, session) workspace, session, place
+                   FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS one (workspace, session, name, place)
+                   WHERE NOT EXISTS (SELECT FROM facts WHERE facts.workspace = one.workspace
+                       AND facts.session = one.session AND facts.name = one.name)) AS new
+               WHERE (SELECT count(*) FROM (SELECT FROM facts WHERE facts.workspace = new.workspace
+                   AND facts.session = new.session LIMIT $4) AS few) >= $4";
+    let row = db
+        .row("look what sessions have", sql, values![keys.0, keys.1, keys.2, MAX_FACTS])
+        .await?;
+    let place = row.and_then(|row| row.get::<_, Option<i64>>(0));
+    match place.and_then(|place| places.get(usize::try_from(place - 1).ok()?)) {
+        Some(full) => Err(StoreError::Full(format!(
+            "session {} of workspace {} has {MAX_FACTS} facts: begin another session",
+            full.session, full.workspace
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Stores notes of a run without a database, which numbers them from 1: those that it has not stored before.
 ///
 /// # Errors
 /// `Conflict` if the notes before them are not stored.
 pub(crate) async fn store_for(db: &Database, fence: &Fence, first: u64, notes: Vec<Note>) -> Result<(), StoreError> {
+    must_have_room(db, &notes).await?;
     let what = "look which notes are stored";
     let before = first.saturating_sub(1);
     let last = before + notes.len() as u64;

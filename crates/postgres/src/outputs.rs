@@ -342,6 +342,20 @@ impl Drop for Appender {
     }
 }
 
+impl PostgresStore {
+    /// Deletes the objects of outputs that are gone, and returns how many those were.
+    async fn delete_objects(&self, gone: usize) -> Result<usize, StoreError> {
+        if let Some(objects) = &self.shared.objects {
+            // The outputs are gone whatever becomes of it.
+            if let Err(error) = objects.delete_due(&self.shared.db).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "objects of old outputs stay in the bucket for now");
+            }
+        }
+        Ok(gone)
+    }
+}
+
 #[async_trait]
 impl Outputs for PostgresStore {
     async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError> {
@@ -436,28 +450,29 @@ impl Outputs for PostgresStore {
                 break;
             }
         }
+        // The share of an output is what its workspace has from it on. So whoever has most gives first, and no workspace can have
+        // those of the others deleted by writing much.
         let by_size = format!(
-            "WITH oldest AS (SELECT number, bytes, written, id FROM outputs WHERE {idle}
-                 ORDER BY written, id LIMIT $2 FOR UPDATE SKIP LOCKED),
+            "WITH shares AS (SELECT number, sum(bytes) OVER (PARTITION BY workspace ORDER BY written DESC, id DESC) AS share
+                 FROM outputs),
+             first AS (SELECT outputs.number, bytes, share, written, id FROM outputs JOIN shares USING (number) WHERE {idle}
+                 ORDER BY share DESC, written, id LIMIT $2 FOR UPDATE OF outputs SKIP LOCKED),
              total AS (SELECT coalesce(sum(bytes), 0) AS bytes FROM outputs),
-             chosen AS (SELECT number, sum(bytes) OVER (ORDER BY written, id) - bytes AS older FROM oldest)
+             chosen AS (SELECT number, sum(bytes) OVER (ORDER BY share DESC, written, id) - bytes AS before FROM first)
              DELETE FROM outputs USING chosen, total
-             WHERE outputs.number = chosen.number AND total.bytes - chosen.older > $3 RETURNING TRUE"
+             WHERE outputs.number = chosen.number AND total.bytes - chosen.before > $3 RETURNING TRUE"
         );
         let most = signed(keep.max_total_bytes);
+        let sql = "SELECT coalesce(sum(bytes), 0) <= $1 FROM outputs";
+        if db.row(what, sql, values![most]).await?.is_some_and(|row| row.get(0)) {
+            return self.delete_objects(gone).await;
+        }
         while let Some(some) = delete_some(db, what, &by_size, values![silent, OUTPUTS_PER_DELETE, most]).await? {
             gone += some;
             if (some as i64) < OUTPUTS_PER_DELETE {
                 break;
             }
         }
-        if let Some(objects) = &self.shared.objects {
-            // The outputs are gone whatever becomes of it.
-            if let Err(error) = objects.delete_due(db).await {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "objects of old outputs stay in the bucket for now");
-            }
-        }
-        Ok(gone)
+        self.delete_objects(gone).await
     }
 }

@@ -41,6 +41,12 @@ use crate::text::{Key, key, plain};
 use crate::values::values;
 use crate::{approvers, grants};
 
+/// Prompts of one workspace that may be open whose run has no database: all who answer look at all of them.
+const MAX_OPEN_PROMPTS: i64 = 1_000;
+
+/// Bytes of the open prompts of one workspace whose run has no database, and of a list of prompts.
+const MAX_PROMPT_BYTES: u64 = 48 << 20;
+
 /// Holds a workspace's prompts until the transaction ends.
 pub(crate) async fn hold_workspace(session: &mut Session, workspace: &str) -> Result<(), StoreError> {
     let sql = "SELECT pg_advisory_xact_lock(75, hashtext($1))";
@@ -112,6 +118,21 @@ async fn is_stored(session: &mut Session, prompt: &Prompt, json: &str) -> Result
     }
 }
 
+/// Refuses one more open prompt of a workspace that has too many.
+async fn must_have_room(session: &mut Session, fence: &Fence, workspace: &str, next: usize) -> Result<(), StoreError> {
+    let sql = "SELECT count(*), coalesce(sum(octet_length(prompt)), 0)::bigint
+               FROM (SELECT prompt FROM prompts WHERE state = 'open' AND workspace = $1 LIMIT $2) AS few";
+    let row = session.row(sql, values![fence.workspace, MAX_OPEN_PROMPTS]).await?;
+    let (count, bytes) = row.map_or((0, 0), |row| (row.get::<_, i64>(0), unsigned(row.get(1))));
+    if count < MAX_OPEN_PROMPTS && bytes + next as u64 <= MAX_PROMPT_BYTES {
+        return Ok(());
+    }
+    Err(StoreError::Full(format!(
+        "{count} prompts of workspace {workspace} are open, with {bytes} bytes (at most {MAX_OPEN_PROMPTS}, with {MAX_PROMPT_BYTES} \
+         bytes): reply to some of them, or cancel their calls"
+    )))
+}
+
 async fn open_in(
     session: &mut Session,
     prompt: &Prompt,
@@ -136,6 +157,9 @@ async fn open_in(
         if !others.is_empty() {
             return Ok(others);
         }
+    }
+    if let Some(fence) = fence {
+        must_have_room(session, fence, &prompt.workspace, json.len()).await?;
     }
     let id = Key::new(prompt.id.as_str());
     let added = session
@@ -351,6 +375,41 @@ pub(crate) async fn get(shared: &Shared, id: &PromptId) -> Result<Option<Prompt>
     row.map(|row| decode("a prompt", row.get(0))).transpose()
 }
 
+fn select(filter: &PromptFilter) -> Query {
+    let query = match filter.states.as_slice() {
+        // A literal, so that the index over the few open prompts is used.
+        [PromptState::Open] => Query::new("SELECT prompt FROM prompts WHERE state = 'open'"),
+        states => {
+            Query::new("SELECT prompt FROM prompts WHERE TRUE").one_of("state", states.iter().map(|state| state.as_str()))
+        }
+    };
+    query
+        .is("owner", filter.owner.as_ref().map(|owner| owner.as_str()))
+        .within("workspace", &filter.workspaces)
+        .is("call", filter.call.as_ref().map(|call| call.as_str()))
+        .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
+        .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))
+}
+
+const LIST: &str = "list prompts";
+
+async fn list(shared: &Shared, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
+    let rows = select(filter).rows(&shared.db, LIST, " ORDER BY number", limit).await?;
+    rows.iter().map(|row| decode("a prompt", row.get(0))).collect()
+}
+
+/// Lists prompts for a run without a database, if they are no more than one answer has room for.
+pub(crate) async fn list_for(shared: &Shared, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
+    let weighed = ("prompt", " ORDER BY number");
+    let bytes = select(filter).bytes(&shared.db, LIST, weighed, limit).await?;
+    match bytes > MAX_PROMPT_BYTES {
+        true => Err(StoreError::Full(format!(
+            "these prompts have {bytes} bytes, and an answer at most {MAX_PROMPT_BYTES}: ask for fewer"
+        ))),
+        false => list(shared, filter, limit).await,
+    }
+}
+
 #[async_trait]
 impl Prompts for PostgresStore {
     async fn open(
@@ -412,22 +471,7 @@ impl Prompts for PostgresStore {
     }
 
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
-        let query = match filter.states.as_slice() {
-            // A literal, so that the index over the few open prompts is used.
-            [PromptState::Open] => Query::new("SELECT prompt FROM prompts WHERE state = 'open'"),
-            states => Query::new("SELECT prompt FROM prompts WHERE TRUE")
-                .one_of("state", states.iter().map(|state| state.as_str())),
-        };
-        let query = query
-            .is("owner", filter.owner.as_ref().map(|owner| owner.as_str()))
-            .within("workspace", &filter.workspaces)
-            .is("call", filter.call.as_ref().map(|call| call.as_str()))
-            .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
-            .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()));
-        let rows = query
-            .rows(&self.shared.db, "list prompts", " ORDER BY number", limit)
-            .await?;
-        rows.iter().map(|row| decode("a prompt", row.get(0))).collect()
+        list(&self.shared, filter, limit).await
     }
 
     async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {

@@ -6,7 +6,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 use toolgate_model::{Timestamp, WorkspaceSet};
-use toolgate_store::codec::{MAX_PAGE, MAX_PAGE_BYTES, limit, parse_token, token};
+use toolgate_store::codec::{MAX_PAGE, MAX_PAGE_BYTES, limit, parse_token, token, unsigned};
 use toolgate_store::{Page, PageRequest, StoreError};
 
 use crate::connection::Database;
@@ -180,6 +180,23 @@ impl Query {
     ) -> Result<Vec<Row>, StoreError> {
         let most = self.number(Value::Number(limit(items)));
         self.then(&format!("{ending} LIMIT {most}")).run(db, what).await
+    }
+
+    /// Returns how many bytes a column has in those rows that [`Self::rows`] would return.
+    pub(crate) async fn bytes(
+        mut self,
+        db: &Database,
+        what: &'static str,
+        (column, ending): (&str, &str),
+        items: usize,
+    ) -> Result<u64, StoreError> {
+        let most = self.number(Value::Number(limit(items)));
+        let query = self.then(&format!("{ending} LIMIT {most}")).within_statement(
+            &format!("SELECT coalesce(sum(octet_length({column})), 0)::bigint FROM ("),
+            ") AS rows",
+        );
+        let rows = query.run(db, what).await?;
+        Ok(rows.first().map_or(0, |row| unsigned(row.get(0))))
     }
 
     async fn run(self, db: &Database, what: &'static str) -> Result<Vec<Row>, StoreError> {

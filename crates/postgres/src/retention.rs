@@ -17,7 +17,7 @@ use crate::error::was_locked;
 use crate::partitions::{self, TABLES, day_of, name};
 use crate::store::Shared;
 use crate::values::{Values, values};
-use crate::{changes, grants};
+use crate::{changes, grants, holds};
 
 /// So many calls of a recent day are worth waiting until the day goes as a whole.
 const ROWS_WORTH_WAITING: u64 = 10_000;
@@ -72,6 +72,7 @@ pub(crate) async fn sweep(shared: &Shared, before: Timestamp) -> Result<usize, S
     db.rows("delete facts of old sessions", sql, values![]).await?;
     grants::sweep(db, shared.instances.silent()).await?;
     changes::sweep(db).await?;
+    holds::sweep(shared).await?;
     Ok(gone)
 }
 

@@ -4,6 +4,9 @@
 //! is; the chain never forks and numbers have no gaps. What was committed before another change began has the lower number in
 //! the outbox and is seen with it: causes come before what follows from them.
 //!
+//! *Invariant:* a row of the outbox that cannot be read holds nothing up: it is set aside, with why, and the chain goes on behind it.
+//! One that a later release has left is taken from there when that release starts the next time.
+//!
 //! There is no leader to be elected or lost: the row is the lock, and whoever finds it taken leaves the work to its holder. No
 //! change waits for it. Who reads audit or journal first has done what is in the outbox, so that a change that was answered is
 //! found there.
@@ -19,10 +22,15 @@ use toolgate_store::outbox::{Ends, Entry, Sequenced, sequence};
 use toolgate_store::{AuditEnd, StoreError};
 
 use crate::connection::{Database, Session, retrying};
+use crate::text::escaped;
 use crate::values::values;
 
-/// Rows of the outbox that one transaction takes.
+/// Rows of the outbox that one transaction takes, and about how many bytes of them: one row may be as long as what a worker sends.
 const ROWS_PER_BATCH: i64 = 500;
+const BYTES_PER_BATCH: i64 = 16 << 20;
+
+/// Rows that were set aside which are looked at when a run starts.
+const ROWS_TO_RETURN: i64 = 1_000;
 
 const END: &str = "SELECT chain, sequence, hash, key, seal, removed, journal FROM ends";
 
@@ -59,6 +67,7 @@ impl Sequencer {
             other => other?,
         };
         checked(recorder.check(&end.audit.head))?;
+        return_what_is_known(db).await?;
         Ok(Self {
             recorder,
             last: watch::Sender::new(end.journal),
@@ -141,18 +150,26 @@ impl Sequencer {
             return Ok((Turn::Taken, 0));
         };
         let end = read(&row);
-        let sql = "SELECT number, entries FROM outbox ORDER BY number LIMIT $1";
-        let rows = session.rows(sql, values![ROWS_PER_BATCH]).await?;
+        let sql = "SELECT number, entries, there FROM
+                       (SELECT number, entries, count(*) OVER () AS there,
+                            sum(octet_length(entries)) OVER (ORDER BY number) - octet_length(entries) AS before
+                        FROM (SELECT number, entries FROM outbox ORDER BY number LIMIT $1) AS first) AS few
+                   WHERE before < $2 ORDER BY number";
+        let rows = session.rows(sql, values![ROWS_PER_BATCH, BYTES_PER_BATCH]).await?;
         let (mut numbers, mut entries) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
-            numbers.push(row.get::<_, i64>(0));
-            entries.extend(decode::<Vec<Entry>>("what is to be told", row.get(1))?);
+            let number: i64 = row.get(0);
+            numbers.push(number);
+            match decode::<Vec<Entry>>(TOLD, row.get(1)) {
+                Ok(some) => entries.extend(some),
+                Err(error) => set_aside(session, number, &error).await?,
+            }
         }
-        if rows.is_empty() {
+        let Some(there) = rows.first().map(|row| row.get::<_, i64>(2)) else {
             return Ok((Turn::Done, end.journal));
-        }
+        };
         let journal = self.add(session, end, entries, numbers).await?;
-        let is_full = rows.len() as i64 == ROWS_PER_BATCH;
+        let is_full = there == ROWS_PER_BATCH || (rows.len() as i64) < there;
         let last = rows.last().filter(|_| is_full).map(|row| Turn::Some(row.get(0)));
         Ok((last.unwrap_or(Turn::Done), journal))
     }
@@ -206,6 +223,42 @@ impl Sequencer {
             )
             .await?;
         Ok(ends.journal)
+    }
+}
+
+/// What the rows of the outbox are.
+const TOLD: &str = "what is to be told";
+
+/// Keeps a row of the outbox that cannot be read; it is to be taken out of there.
+async fn set_aside(session: &mut Session, number: i64, error: &StoreError) -> Result<(), StoreError> {
+    tracing::error!(
+        error = error as &dyn std::error::Error,
+        number,
+        "something to tell cannot be read, and is missing in the audit and the journal: it is kept in the table outbox_aside"
+    );
+    let sql = "INSERT INTO outbox_aside (number, entries, why) SELECT number, entries, $2 FROM outbox WHERE number = $1
+               ON CONFLICT (number) DO NOTHING";
+    let source = std::error::Error::source(error).map(ToString::to_string);
+    let why = source.unwrap_or_else(|| error.to_string());
+    session.run(sql, values![number, escaped(&why)]).await.map(drop)
+}
+
+/// Puts what was set aside and can be read here behind the rest of what is to be told.
+async fn return_what_is_known(db: &Database) -> Result<(), StoreError> {
+    let what = "look what was not told";
+    let sql = "SELECT number, entries FROM outbox_aside ORDER BY number LIMIT $1";
+    let rows = db.rows(what, sql, values![ROWS_TO_RETURN]).await?;
+    let is_known = |row: &&Row| decode::<Vec<Entry>>(TOLD, row.get(1)).is_ok();
+    let known: Vec<i64> = rows.iter().filter(is_known).map(|row| row.get(0)).collect();
+    if !rows.is_empty() {
+        let (kept, returned) = (rows.len() - known.len(), known.len());
+        tracing::warn!(kept, returned, "something to tell was set aside because it could not be read");
+    }
+    let sql = "WITH known AS (DELETE FROM outbox_aside WHERE number = ANY ($1) RETURNING number, entries)
+               INSERT INTO outbox (entries) SELECT entries FROM known ORDER BY number";
+    match known.is_empty() {
+        true => Ok(()),
+        false => db.rows(what, sql, values![known]).await.map(drop),
     }
 }
 

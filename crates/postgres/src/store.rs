@@ -335,6 +335,12 @@ impl Upkeep for PostgresStore {
         None
     }
 
+    async fn untold(&self) -> Result<u64, StoreError> {
+        let sql = "SELECT count(*) FROM outbox_aside";
+        let row = self.shared.db.row("count what was not told", sql, values![]).await?;
+        Ok(row.map_or(0, |row| toolgate_store::codec::unsigned(row.get(0))))
+    }
+
     fn has_dead_runs(&self) -> bool {
         self.shared.instances.has_dead()
     }

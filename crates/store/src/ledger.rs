@@ -20,7 +20,7 @@ use toolgate_model::{
 };
 
 use crate::audit::Fact;
-use crate::{Created, Interest, OutputInfo, OutputOwner, Settled, Settlement, Store, StoreError};
+use crate::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, Store, StoreError};
 
 /// That a run has a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +116,12 @@ pub trait Ledger: Store {
     /// Gives up what a run has, because it ends: as [`crate::Upkeep::close`].
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError>;
 
+    /// Finds out whether a run has a workspace: before much is read of what it wants to change there.
+    ///
+    /// # Errors
+    /// `Fenced` if it has not.
+    async fn must_hold(&self, hold: &Hold) -> Result<(), StoreError>;
+
     /// As [`crate::CallLog::create_call`].
     async fn create_call_for(
         &self,
@@ -164,8 +170,15 @@ pub trait Ledger: Store {
         again: bool,
     ) -> Result<Vec<Grant>, StoreError>;
 
-    /// Returns what those listen to who may answer prompts, at this process and at others that share the store.
-    async fn interests(&self) -> Result<Vec<Interest>, StoreError>;
+    /// As [`crate::Prompts::prompts`].
+    ///
+    /// # Errors
+    /// `Full` if they are more than one answer has room for.
+    async fn prompts_for(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError>;
+
+    /// Returns what those listen to of these workspaces who may answer prompts, at this process and at others that share the store. Of
+    /// the sessions and the clients that they have named there are those of unfinished calls of these workspaces only.
+    async fn interests_in(&self, workspaces: &[String]) -> Result<Vec<Interest>, StoreError>;
 
     /// As [`crate::Prompts::replace_asker`].
     async fn replace_asker_for(&self, hold: &Hold, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError>;

@@ -514,6 +514,14 @@ pub trait Upkeep: Send + Sync + 'static {
     /// Returns the bytes that are free where outputs are kept; none if that cannot be told.
     async fn free_bytes(&self) -> Option<u64>;
 
+    /// Returns how many portions of what was to be told were set aside, because they could not be read.
+    ///
+    /// # Errors
+    /// The store cannot be reached.
+    async fn untold(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     /// Says whether another run has died since, and nobody has looked after what it left. Blocks for a moment.
     fn has_dead_runs(&self) -> bool;
 

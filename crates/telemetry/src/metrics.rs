@@ -65,6 +65,8 @@ pub struct Snapshot {
     pub prompts_unseen: u64,
     /// Free bytes where outputs are kept; none if that cannot be told.
     pub free_bytes: Option<u64>,
+    /// Portions of what was to be told that cannot be read; none where nothing is told by a database.
+    pub untold: Option<u64>,
     /// Whether new calls are refused.
     pub draining: bool,
 }
@@ -402,6 +404,12 @@ fn observe_snapshot(meter: &Meter, now: &Arc<Mutex<Snapshot>>) {
         "By",
         |now| now.free_bytes,
     );
+    gauge(
+        "toolgate.untold",
+        "Portions of audit and journal that were set aside because they cannot be read",
+        "",
+        |now| now.untold,
+    );
     gauge("toolgate.draining", "1 while the service stops", "", |now| {
         Some(u64::from(now.draining))
     });
@@ -438,6 +446,7 @@ mod tests {
             prompts_open: 5,
             prompts_unseen: 2,
             free_bytes: Some(6),
+            untold: Some(8),
             draining: true,
         });
         let text = text(&metrics);
@@ -458,6 +467,7 @@ mod tests {
             "toolgate_output_bytes_total 7",
             "toolgate_store_write_seconds_bucket{le=\"0.0001\"} 1",
             "toolgate_spool_free_bytes 6",
+            "toolgate_untold 8",
             "toolgate_draining 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");

@@ -6,10 +6,12 @@
 #![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod bounds;
 mod doubts;
 mod faults;
 mod fixture;
 mod gateway;
+mod identity;
 mod idle;
 mod mixed;
 mod proxy;

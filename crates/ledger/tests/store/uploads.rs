@@ -9,7 +9,7 @@ use toolgate_contract::cluster::ledger_service_client::LedgerServiceClient;
 use toolgate_contract::cluster::{BindRequest, Holding, PresignPartRequest, PresignPartResponse, RecordPartRequest};
 use toolgate_ledger::{LedgerStore, wire};
 use toolgate_model::{InstanceId, OutputId};
-use toolgate_postgres::PostgresStore;
+use toolgate_postgres::{Bucket, BucketOptions, PostgresStore};
 use toolgate_store::ledger::{FIRST_PART, PART_BYTES};
 use toolgate_store::{OutputOwner, OutputWriter, Outputs as _, Upkeep as _};
 
@@ -19,12 +19,12 @@ use crate::proxy::Line;
 use crate::s3::{Door, S3};
 use crate::store::{create, record};
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// How long something may take that has to happen.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -33,14 +33,14 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// What an output has from a place on: nowhere the same as elsewhere.
-fn content(from: u64, length: u64) -> Vec<u8> {
+pub(crate) fn content(from: u64, length: u64) -> Vec<u8> {
     let word = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let bytes: Vec<u8> = (from / 8..(from + length).div_ceil(8)).flat_map(word).collect();
     let skipped = (from % 8) as usize;
     bytes[skipped..skipped + length as usize].to_vec()
 }
 
-async fn grow(writer: &mut dyn OutputWriter, from: u64, to: u64) {
+pub(crate) async fn grow(writer: &mut dyn OutputWriter, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let length = 700_001.min(to - at);
@@ -50,7 +50,7 @@ async fn grow(writer: &mut dyn OutputWriter, from: u64, to: u64) {
 }
 
 /// Reads at a gateway, and compares.
-async fn check(store: &PostgresStore, id: &OutputId, from: u64, to: u64) {
+pub(crate) async fn check(store: &PostgresStore, id: &OutputId, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let read = store.read(id, at, (5 * MIB).min(to - at) as usize).await.unwrap();
@@ -60,22 +60,26 @@ async fn check(store: &PostgresStore, id: &OutputId, from: u64, to: u64) {
 }
 
 /// A gateway with a bucket behind a door, and a worker that has `main` behind a line.
-struct Scene {
-    s3: S3,
+pub(crate) struct Scene {
+    pub(crate) s3: S3,
     door: Door,
-    gateway: Running,
+    pub(crate) gateway: Running,
     line: Line,
-    worker: LedgerStore,
-    run: InstanceId,
+    pub(crate) worker: LedgerStore,
+    pub(crate) run: InstanceId,
     _folder: TempDir,
 }
 
 impl Scene {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
+        Self::with_bucket(|options| Bucket::new(options).unwrap()).await
+    }
+
+    pub(crate) async fn with_bucket(bucket: impl FnOnce(BucketOptions) -> Bucket) -> Self {
         let (server, s3) = (server().await, S3::start(false).await);
         let door = Door::of(&s3).await;
         let database = server.address(&database(server).await);
-        let gateway = Running::with_bucket(&database, Some(s3.bucket(Some(&door), "a"))).await;
+        let gateway = Running::with_bucket(&database, Some(bucket(s3.options(Some(&door), "a")))).await;
         let line = Line::to(&gateway.address()).await;
         let (folder, run) = (tempfile::tempdir().unwrap(), InstanceId::generate());
         let mut options = options(&[line.address()], &run, folder.path(), WORKER);
@@ -94,7 +98,7 @@ impl Scene {
         }
     }
 
-    async fn writer(&self) -> Box<dyn OutputWriter> {
+    pub(crate) async fn writer(&self) -> Box<dyn OutputWriter> {
         let owner = OutputOwner::from(&record("call", &self.run));
         self.worker.create_output(owner).await.unwrap()
     }
@@ -109,7 +113,7 @@ impl Scene {
         info.map_or(0, |info| info.bytes)
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.worker.close().await.unwrap();
         self.gateway.stop().await;
     }
@@ -214,7 +218,7 @@ async fn without_a_bucket_all_is_appended() {
     gateway.stop().await;
 }
 
-fn shown<Q>(token: &str, question: Q) -> Request<Q> {
+pub(crate) fn shown<Q>(token: &str, question: Q) -> Request<Q> {
     let mut request = Request::new(question);
     let token = format!("Bearer {token}").parse().unwrap();
     request.metadata_mut().insert("authorization", token);

@@ -90,8 +90,13 @@ impl S3 {
 
     /// Returns the bucket, behind a door or not, with a prefix.
     pub(crate) fn bucket(&self, door: Option<&Door>, prefix: &str) -> Bucket {
+        Bucket::new(self.options(door, prefix)).unwrap()
+    }
+
+    /// How a bucket is used.
+    pub(crate) fn options(&self, door: Option<&Door>, prefix: &str) -> BucketOptions {
         let address = door.map_or(self.address, |door| door.address);
-        Bucket::new(BucketOptions {
+        BucketOptions {
             prefix: prefix.to_owned(),
             region: "us-east-1".to_owned(),
             endpoint: format!("http://{address}"),
@@ -102,8 +107,7 @@ impl S3 {
             }),
             time_limit: Duration::from_secs(5),
             ..BucketOptions::new("outputs")
-        })
-        .unwrap()
+        }
     }
 
     /// Returns the names of all objects behind a prefix and `outputs`, without those, sorted: read from the server's folder.

@@ -339,7 +339,7 @@ async fn what_is_another_workspaces_is_not_changed() {
     let Created::Taken(taken) = store.create_call_for(&hold, same, events, true).await.unwrap() else {
         panic!("it is theirs");
     };
-    assert_eq!((&taken.id, taken.origin.workspace.as_str()), (&call.id, "other"));
+    assert_eq!((&taken.id, taken.origin.workspace.as_str()), (&call.id, ""));
     assert_eq!(taken.input_json, "");
     assert_eq!(taken.request_digest, "");
     assert_eq!(everything(&scene).await, before);

@@ -209,6 +209,11 @@ impl StoreFront {
         self.engine.inbox().open_and_unseen().await.unwrap_or_default()
     }
 
+    /// Says how much of what was to be told was set aside; none while the store is away.
+    pub async fn untold(&self) -> Option<u64> {
+        tokio::time::timeout(CHECK_TIMEOUT, self.store.untold()).await.ok()?.ok()
+    }
+
     /// Says whether the store is there, or has not been away for long.
     ///
     /// # Errors

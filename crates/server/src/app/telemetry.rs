@@ -76,6 +76,7 @@ impl Watched for Watch {
             prompts_open: count(self.engine.prompts().open_prompts()),
             prompts_unseen: count(self.engine.prompts().unseen_prompts()),
             free_bytes: self.store.free_bytes().await,
+            untold: None,
             draining: self.engine.calls().is_draining(),
         }
     }

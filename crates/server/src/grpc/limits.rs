@@ -184,6 +184,12 @@ impl Traffic {
             let what = format!("{most} streams of this principal are open, which is as many as {key} allows");
             return Err(self.too_many(key, most, what));
         }
+        // A tenth stays for people and for other workers, whatever one worker follows.
+        let most = most.saturating_sub(most / 10);
+        if own >= most && self.workers.contains(&*principal) {
+            let what = format!("{own} streams of this worker are open, of those that limits.max_streams allows for all");
+            return Err(self.too_many("limits.max_streams", most, what));
+        }
         open.all += 1;
         *open.by_principal.entry(principal.clone()).or_default() += 1;
         Ok(Stream {
@@ -290,6 +296,22 @@ mod tests {
         refused(traffic.admit("token:worker", &post(GET)), key);
         assert!(traffic.admit("token:person", &append).is_ok());
         refused(traffic.admit("token:person", &append), key);
+    }
+
+    #[test]
+    fn a_worker_leaves_streams_to_others() {
+        let limits = TrafficLimits {
+            streams: 10,
+            ..TrafficLimits::default()
+        };
+        let traffic = Traffic::with_workers(limits, &["token:worker".to_owned()], Arc::default());
+        let follow = post("/toolgate.cluster.v1.LedgerService/Follow");
+        let open: Vec<_> = (0..9).map(|_| traffic.admit("token:worker", &follow).unwrap()).collect();
+        refused(traffic.admit("token:worker", &follow), "limits.max_streams");
+        assert!(traffic.admit("token:person", &post(EXECUTE)).unwrap().is_some());
+        drop(open);
+        let all: Vec<_> = (0..10).map(|_| traffic.admit("token:person", &follow).unwrap()).collect();
+        assert!(all.iter().all(Option::is_some));
     }
 
     #[test]
