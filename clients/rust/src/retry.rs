@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
-use crate::error::retry_after;
+use crate::error::{reason, retry_after};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
+/// The reason that a gateway gives whose database is away.
+const STORE_UNAVAILABLE: &str = "STORE_UNAVAILABLE";
+
 /// Who waits longer than this is told why.
-const SILENCE: Duration = Duration::from_secs(2);
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
 /// The longest silence on a stream of the service is a heartbeat of 15 seconds; after three of them and some
 /// tolerance the connection counts as lost.
@@ -47,6 +50,8 @@ pub(crate) struct RetryLimits {
     pub(crate) again: Duration,
     /// How many attempts in a row.
     pub(crate) attempts: u32,
+    /// For what a gateway refuses because its database is away, if that has another bound.
+    pub(crate) store: Option<Duration>,
     /// Whether a service that is too busy is tried again after the delay that it asks for.
     pub(crate) waits_when_busy: bool,
 }
@@ -57,6 +62,7 @@ impl Default for RetryLimits {
             first: Duration::from_secs(15),
             again: Duration::from_secs(120),
             attempts: u32::MAX,
+            store: None,
             waits_when_busy: true,
         }
     }
@@ -109,6 +115,11 @@ impl Patience {
             self.limits.again
         } else {
             self.limits.first
+        };
+        let is_store = || reason(status).as_deref() == Some(STORE_UNAVAILABLE);
+        let limit = match self.limits.store {
+            Some(store) if is_store() => limit.min(store),
+            Some(_) | None => limit,
         };
         let pause = jittered(backoff(self.failures)).max(retry_after(status).unwrap_or_default());
         let is_over = self.failures > self.limits.attempts || self.since.elapsed() + pause > limit;

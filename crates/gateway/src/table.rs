@@ -365,6 +365,12 @@ pub(crate) fn stored(path: &str) -> Option<Stored> {
     })
 }
 
+/// Says whether an RPC is about what runs of a call: of one that is over, the store says all there is to say.
+pub(crate) fn is_of_running(path: &str) -> bool {
+    let rpc = path.strip_prefix("/toolgate.v1.ToolService/");
+    rpc.is_some_and(|rpc| ["CancelCall", "SendInput", "ResizeTerminal", "GetTerminal", "SignalCall"].contains(&rpc))
+}
+
 #[cfg(test)]
 mod tests {
     use prost_types::FileDescriptorSet;
