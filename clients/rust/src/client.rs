@@ -32,7 +32,7 @@ use toolgate_contract::{
 use crate::context::context_setters;
 use crate::credentials::{Bearer, Credentials};
 use crate::error::{Error, innermost, is_transient, reason};
-use crate::retry::{Patience, RetryLimits, SILENCE, backoff};
+use crate::retry::{Patience, RetryLimits, backoff, told_when_late};
 use crate::target::{self, DEFAULT_TARGET};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -325,18 +325,6 @@ impl Client {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return Err(status.into()),
             }
-        }
-    }
-}
-
-/// Waits for an answer, and says so in the log if it takes long.
-async fn told_when_late<A>(rpc: impl Future<Output = A>) -> A {
-    tokio::pin!(rpc);
-    match tokio::time::timeout(SILENCE, &mut rpc).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            tracing::warn!("no answer yet; waiting");
-            rpc.await
         }
     }
 }

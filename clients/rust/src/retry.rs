@@ -19,7 +19,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 const STORE_UNAVAILABLE: &str = "STORE_UNAVAILABLE";
 
 /// Who waits longer than this is told why.
-pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// The longest silence on a stream of the service is a heartbeat of 15 seconds; after three of them and some
 /// tolerance the connection counts as lost.
@@ -128,6 +128,18 @@ impl Patience {
             tracing::warn!(why = status.message(), "no answer yet; trying again");
         }
         (!is_over).then_some(pause)
+    }
+}
+
+/// Waits for an answer, and says so in the log if it takes long.
+pub(crate) async fn told_when_late<A>(rpc: impl Future<Output = A>) -> A {
+    tokio::pin!(rpc);
+    match tokio::time::timeout(SILENCE, &mut rpc).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            tracing::warn!("no answer yet; waiting");
+            rpc.await
+        }
     }
 }
 

@@ -39,7 +39,7 @@ use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::stored::Asked;
-use crate::table::{Aim, Merge, Own, Try, Way, is_of_running, stored, way};
+use crate::table::{Aim, Merge, Own, Try, Way, is_of_running, makes_call, stored, way};
 use crate::tenants::Tenants;
 use crate::wire::{Messages, decode, gone, unary};
 use crate::worker::Worker;
@@ -115,6 +115,10 @@ impl Parts {
             return self
                 .answer_from(store, (stored, way), caller, Asked { head, first, rest })
                 .await;
+        }
+        if let Some(store) = self.store.as_ref().filter(|_| makes_call(&path)) {
+            // At once: a worker would try for long to store it.
+            store.takes_changes()?;
         }
         let has_message = first.is_some();
         let first = first.unwrap_or_default();

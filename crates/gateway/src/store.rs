@@ -91,10 +91,11 @@ async fn attempt(config: &Config, instance: &InstanceId) -> anyhow::Result<Postg
         toolgate_postgres::migrate(&options(config)?).await?;
     }
     if let SchemaState::Older { version } = toolgate_postgres::check(&options(config)?).await? {
-        anyhow::bail!(
-            "the tables of the database are of version {version}, and this gateway needs newer ones: run `toolgate store migrate`, or set \
-             cluster.migrate to \"start\""
-        );
+        let found = match version {
+            0 => "it has no tables yet".to_owned(),
+            _ => format!("its tables are of version {version}, and this gateway needs newer ones"),
+        };
+        anyhow::bail!("{found}: run `toolgate store migrate`, or set cluster.migrate to \"start\"");
     }
     Ok(PostgresStore::open(options(config)?, instance.clone()).await?)
 }

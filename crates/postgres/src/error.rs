@@ -84,7 +84,15 @@ pub fn remedy(error: &StoreError) -> Option<&'static str> {
     if let StoreError::Unavailable(_) = error {
         return Some("see that the server runs and listens at this host and port, and that this machine can reach it");
     }
-    let code = state(error)?;
+    let StoreError::Failed { source, .. } = error else {
+        return None;
+    };
+    let Some(code) = source.downcast_ref::<tokio_postgres::Error>()?.code() else {
+        // It is not the server that says so.
+        return Some(
+            "write the address as postgres://USER:PASSWORD@HOST:5432/DATABASE, with ?sslmode=verify-full where the server speaks TLS",
+        );
+    };
     let remedies = [
         (
             &SqlState::INVALID_PASSWORD,
@@ -101,7 +109,7 @@ pub fn remedy(error: &StoreError) -> Option<&'static str> {
         ),
         (
             &SqlState::INSUFFICIENT_PRIVILEGE,
-            "give the user the right to create and change tables: make it the owner of the database, or grant it CREATE on its schema",
+            "give the user the right to create and change tables: make it the owner of the database and of its tables",
         ),
         (
             &SqlState::INVALID_SCHEMA_NAME,

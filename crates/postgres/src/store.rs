@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::InstanceId;
 use toolgate_store::codec::failed;
-use toolgate_store::outage::Outage;
+use toolgate_store::outage::{self, Outage};
 use toolgate_store::output::Names;
 use toolgate_store::{StoreError, Upkeep};
 
@@ -150,10 +150,7 @@ impl Shared {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "what happens cannot be told of"
-                        );
+                        outage::tell(&error, "what happens cannot be told of");
                     }
                     pause = RETRY_DELAY;
                     sleep(pause).await;
@@ -180,26 +177,19 @@ impl Shared {
                 if let Err(error) = &looked
                     && !is_blind
                 {
-                    let error = error as &dyn std::error::Error;
-                    tracing::warn!(error, "it is not known which runs live");
+                    outage::tell(error, "it is not known which runs live");
                 }
                 is_blind = looked.is_err();
                 continue;
             }
             if let Err(error) = self.instances.renew(&self.renewals).await {
                 renewal = Instant::now() + RENEWAL_DELAY.min(lease / TRIES_PER_LEASE);
-                if let Some(time) = outage.fails() {
-                    tracing::error!(
-                        error = &error as &dyn std::error::Error,
-                        seconds = time.as_secs(),
-                        "the lease of this run is not renewed"
-                    );
+                if outage.fails().is_some() {
+                    outage::tell(&error, "the lease of this run is not renewed");
                 }
                 continue;
             }
-            if let Some(time) = outage.is_over() {
-                tracing::info!(seconds = time.as_secs(), "the lease of this run is renewed again");
-            }
+            let _ = outage.is_over();
             renewal = Instant::now() + lease / 3;
             if Instant::now() < ahead {
                 continue;

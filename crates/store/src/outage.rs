@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::StoreError;
+
 /// How often it is said that it lasts.
 const TOLD: Duration = Duration::from_secs(60);
 
@@ -46,6 +48,15 @@ impl Outage {
     /// Returns for how long it has failed, if it does.
     pub fn lasts(&self) -> Option<Duration> {
         self.0.lock().as_ref().map(|since| since.begun.elapsed())
+    }
+}
+
+/// Says what failed. That the store is away is told by whoever watches it, and so is here for those who look closely.
+pub fn tell(error: &StoreError, what: &str) {
+    let cause = error as &dyn std::error::Error;
+    match matches!(error, StoreError::Unavailable(_)) {
+        true => tracing::debug!(error = cause, "{what}"),
+        false => tracing::error!(error = cause, "{what}"),
     }
 }
 

@@ -24,7 +24,7 @@ use toolgate_engine::{Engine, EngineDeps, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::uploads::Uploads;
 use toolgate_model::{InstanceId, OutputId, PromptId, Timestamp};
-use toolgate_store::Store;
+use toolgate_store::{Store, StoreError};
 use toolgate_tools::ports::OpenPorts;
 use tower::Service as _;
 
@@ -220,6 +220,15 @@ impl StoreFront {
     /// It is not; the text says so.
     pub fn store(&self) -> Result<(), String> {
         self.watch.problem().map_or(Ok(()), Err)
+    }
+
+    /// Says whether something can be stored, as far as that is known.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub fn takes_changes(&self) -> Result<(), Status> {
+        let away = |problem| status::store(StoreError::Unavailable(problem));
+        self.watch.problem().map_or(Ok(()), |problem| Err(away(problem)))
     }
 
     /// Tells streams that the gateway is about to stop.

@@ -29,10 +29,12 @@ const LOOKS: u32 = 2;
 pub(super) struct StoreWatch(Arc<Outage>);
 
 impl StoreWatch {
-    /// Says that the store is away, if it is. Why is for the log: whoever asks is not known.
+    /// Says that the store is away, if it is. Why is for the log: whoever asks may not be known.
     pub(super) fn problem(&self) -> Option<String> {
         let seconds = self.0.lasts()?.as_secs();
-        Some(format!("the database has been away for {seconds} s: the log says why"))
+        Some(format!(
+            "the database has been away for {seconds} s: the log of the gateway says why"
+        ))
     }
 
     /// Looks at the store until `stop`.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
 use toolgate_store::StoreError;
-use toolgate_store::outage::Outage;
+use toolgate_store::outage::{self, Outage};
 
 use super::Board;
 
@@ -37,7 +37,7 @@ fn note(outage: &Outage, error: Option<StoreError>, what: &str) {
         return;
     };
     if outage.fails().is_some() {
-        tracing::warn!(error = &error as &dyn std::error::Error, "{what}");
+        outage::tell(&error, what);
     }
 }
 
