@@ -51,8 +51,12 @@ fn main() -> ExitCode {
 /// Sends the log to standard error: what `TOOLGATE_LOG` lets through, else what the command and the settings call for.
 fn log_to_stderr(cli: &Cli) -> anyhow::Result<()> {
     let (format, default) = cli.log();
-    // Every message of an MCP server is worth a line to that library; what matters of it is logged elsewhere.
-    let directives = format!("rmcp=off,{}", std::env::var("TOOLGATE_LOG").unwrap_or(default));
+    // Every message of an MCP server is worth a line to that library, and every connection to a database that breaks to those; what
+    // matters of it is logged elsewhere.
+    let directives = format!(
+        "rmcp=off,deadpool=off,tokio_postgres=warn,{}",
+        std::env::var("TOOLGATE_LOG").unwrap_or(default)
+    );
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_new(directives)?)
         .with_writer(cli.log_writer())

@@ -24,6 +24,9 @@ pub(super) const ALL_WORKSPACES: &str = "-";
 /// Longer than that many attempts take.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long it is tried again whether a gateway has its database back: whoever waits at a terminal is told soon.
+const STORE_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Connects to the server that is named, else to the configured socket, else to the one service of this user that runs here
 /// until it is stopped, else to the default address.
 pub(super) async fn connect(globals: &Globals) -> Result<Client, Failure> {
@@ -131,6 +134,7 @@ pub(super) async fn connect_to(url: &str, credentials: &CredentialArgs) -> Resul
         .max_attempts(MAX_ATTEMPTS)
         .retry_timeout(RETRY_TIMEOUT)
         .reconnect_timeout(RETRY_TIMEOUT)
+        .store_timeout(STORE_TIMEOUT)
         .wait_when_busy(false);
     Ok(client.connect().await?)
 }

@@ -15,7 +15,7 @@ use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
 use toolgate_server::app::{
-    App, Claim, Emergency, Running, Temporary, UnusableFolder, output_folder, workspace_folder,
+    App, Claim, Emergency, Running, Temporary, UnusableFolder, Unwelcome, output_folder, workspace_folder,
 };
 
 use super::exit::{Failure, with_causes};
@@ -324,7 +324,7 @@ fn check_role(config: &Config, role: ClusterRole) -> Result<(), Failure> {
 
 fn not_started(error: anyhow::Error) -> Failure {
     let text = format!("{error:#}");
-    if error.is::<ConfigError>() || error.is::<UnusableFolder>() {
+    if error.is::<ConfigError>() || error.is::<UnusableFolder>() || error.is::<Unwelcome>() {
         Failure::Configuration(text)
     } else {
         Failure::Start(text)

@@ -11,8 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{
-    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallOutcome, CallResumed, CallRunning, Timing,
-    Truncation,
+    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallOutcome, CallResumed, CallRunning, FailureReason,
+    Timing, Truncation,
 };
 
 use super::exit::{Exit, Failure};
@@ -273,10 +273,9 @@ impl CallView {
         self.truncation(end.truncation.as_ref());
         let reason = words::failure_reason(end.reason);
         let mark = self.terminal.err.text(Look::Red, "failed");
-        self.summary(
-            &format!("{mark} {}: {reason}", visible(&self.tool)),
-            end.timing.as_ref(),
-        );
+        // How long a call ran that was lost nobody knows.
+        let timing = end.timing.as_ref().filter(|_| end.reason() != FailureReason::Lost);
+        self.summary(&format!("{mark} {}: {reason}", visible(&self.tool)), timing);
         Ok(())
     }
 

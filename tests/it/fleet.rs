@@ -12,6 +12,7 @@ mod line;
 #[path = "../../crates/postgres/tests/store/server.rs"]
 pub(crate) mod server;
 mod setup;
+mod told;
 
 use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::output_service_client::OutputServiceClient;

@@ -32,7 +32,7 @@ use toolgate_contract::{
 use crate::context::context_setters;
 use crate::credentials::{Bearer, Credentials};
 use crate::error::{Error, innermost, is_transient, reason};
-use crate::retry::{Patience, RetryLimits, backoff};
+use crate::retry::{Patience, RetryLimits, backoff, told_when_late};
 use crate::target::{self, DEFAULT_TARGET};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -309,7 +309,14 @@ impl Client {
                 attempt.set_timeout(limit);
             }
             let rpc = rpc(attempt);
-            let status = match self.unless_closed(async { Ok(rpc.await) }).await? {
+            // What has a deadline is answered at once where all is well.
+            let answer = async {
+                match limit {
+                    Some(_) => told_when_late(rpc).await,
+                    None => rpc.await,
+                }
+            };
+            let status = match self.unless_closed(async { Ok(answer.await) }).await? {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             };
@@ -352,6 +359,13 @@ impl ClientBuilder {
     /// Bounds the number of attempts in a row as well; only time bounds them by default.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.limits.attempts = attempts;
+        self
+    }
+
+    /// Sets for how long a gateway is tried again that says that its database is away (`STORE_UNAVAILABLE`), where that is to be shorter
+    /// than for other reasons.
+    pub fn store_timeout(mut self, limit: Duration) -> Self {
+        self.limits.store = Some(limit);
         self
     }
 

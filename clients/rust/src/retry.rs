@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
-use crate::error::retry_after;
+use crate::error::{reason, retry_after};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// The reason that a gateway gives whose database is away.
+const STORE_UNAVAILABLE: &str = "STORE_UNAVAILABLE";
 
 /// Who waits longer than this is told why.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -47,6 +50,8 @@ pub(crate) struct RetryLimits {
     pub(crate) again: Duration,
     /// How many attempts in a row.
     pub(crate) attempts: u32,
+    /// For what a gateway refuses because its database is away, if that has another bound.
+    pub(crate) store: Option<Duration>,
     /// Whether a service that is too busy is tried again after the delay that it asks for.
     pub(crate) waits_when_busy: bool,
 }
@@ -57,6 +62,7 @@ impl Default for RetryLimits {
             first: Duration::from_secs(15),
             again: Duration::from_secs(120),
             attempts: u32::MAX,
+            store: None,
             waits_when_busy: true,
         }
     }
@@ -110,6 +116,11 @@ impl Patience {
         } else {
             self.limits.first
         };
+        let is_store = || reason(status).as_deref() == Some(STORE_UNAVAILABLE);
+        let limit = match self.limits.store {
+            Some(store) if is_store() => limit.min(store),
+            Some(_) | None => limit,
+        };
         let pause = jittered(backoff(self.failures)).max(retry_after(status).unwrap_or_default());
         let is_over = self.failures > self.limits.attempts || self.since.elapsed() + pause > limit;
         if !is_over && !self.told && self.since.elapsed() + pause > SILENCE {
@@ -117,6 +128,18 @@ impl Patience {
             tracing::warn!(why = status.message(), "no answer yet; trying again");
         }
         (!is_over).then_some(pause)
+    }
+}
+
+/// Waits for an answer, and says so in the log if it takes long.
+pub(crate) async fn told_when_late<A>(rpc: impl Future<Output = A>) -> A {
+    tokio::pin!(rpc);
+    match tokio::time::timeout(SILENCE, &mut rpc).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            tracing::warn!("no answer yet; waiting");
+            rpc.await
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use toolgate_tool::{Offer, dialect};
 
 use crate::admission::refusal::AdmitError;
 use crate::in_force::{Current, InForce};
+use crate::stranded::Stranded;
 use crate::subagent::rights;
 
 /// A workspace with everything that calls in it need.
@@ -313,20 +314,36 @@ impl Catalogs {
         })
     }
 
-    /// Returns what a call that waits for a person could be run again with; none if it could not.
-    pub(crate) fn restart(&self, record: &CallRecord) -> Option<Restart> {
-        let place = self
-            .find(&record.origin.workspace)
-            .filter(|place| !place.gate.is_closed())?;
-        place.agent(&record.origin.agent)?;
+    /// Returns what a call that waits for a person could be run again with.
+    ///
+    /// # Errors
+    /// It could not, and why.
+    pub(crate) fn restart(&self, record: &CallRecord) -> Result<Restart, Stranded> {
+        let place = self.find(&record.origin.workspace);
+        let place = place
+            .filter(|place| !place.gate.is_closed())
+            .ok_or(Stranded::NoWorkspace)?;
+        place.agent(&record.origin.agent).ok_or(Stranded::NoAgent)?;
         let rights = self.rights_of(&place, record).of_requesters(&record.origin);
         let registry = place.tools.current();
-        let entry = registry.resolve(&record.tool, &place.offer_for(&record.origin), &rights)?;
+        let entry = registry.resolve(&record.tool, &place.offer_for(&record.origin), &rights);
+        let entry = entry.ok_or(Stranded::NoTool)?.clone();
+        let resumable = entry.tool.properties().resumable;
         // A workspace of the same name may be another folder by now.
-        let same_place = record.directory == place.workspace.directory().to_string_lossy();
-        let entry = (same_place && entry.tool.properties().resumable).then(|| entry.clone())?;
-        let (workspace, _) = place.starting_in(&record.origin.directory)?;
-        Some(Restart {
+        let now = place.workspace.directory().to_string_lossy();
+        if record.directory != now {
+            return Err(Stranded::OtherFolder {
+                now: now.into_owned(),
+                is_untouched: resumable,
+            });
+        }
+        if !resumable {
+            return Err(Stranded::NotResumable);
+        }
+        let (workspace, _) = place
+            .starting_in(&record.origin.directory)
+            .ok_or(Stranded::NoDirectory)?;
+        Ok(Restart {
             place,
             workspace,
             rights,

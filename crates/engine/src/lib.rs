@@ -23,7 +23,7 @@
 //!   knows of open prompts and of `grants`, and whom it tells; `looking`: how it learns what other processes did.
 //! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
-//! - `restart`: what one run of the service leaves to the next.
+//! - `restart`: what one run of the service leaves to the next; `stranded`: why that one cannot take a call up.
 //! - `doom_loop`, `call_programs`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `lossy` (bytes that are not UTF-8),
 //!   `drain_notice`, `elsewhere` (other processes): one small theme each.
 
@@ -61,6 +61,7 @@ mod run;
 mod scheduler;
 mod screen;
 mod stdin;
+mod stranded;
 mod subagent;
 
 pub use admission::refusal::AdmitError;

@@ -19,6 +19,7 @@ use crate::live::LiveCall;
 use crate::parts::Parts;
 use crate::prompts::exchange::DOOM_LOOP;
 use crate::run::Run;
+use crate::stranded::Stranded;
 use crate::subagent::child::ChildAdmission;
 use crate::{metrics, subagent};
 
@@ -78,14 +79,21 @@ async fn look_after(
     let Some(orphan) = stored.filter(|record| record.ended.is_none()) else {
         return Ok(());
     };
-    if only_waits(&orphan) && (resume_later(parts, children, &orphan) || resume(parts, children, &orphan).await?) {
-        recovered.resumed += 1;
-        return Ok(());
+    let mut why = None;
+    if only_waits(&orphan) {
+        why = match resume_later(parts, children, &orphan) {
+            true => None,
+            false => resume(parts, children, &orphan).await?.err(),
+        };
+        if why.is_none() {
+            recovered.resumed += 1;
+            return Ok(());
+        }
     }
     let changes = parts.store.changes(id).await?;
     let folders = changes.iter().filter_map(|change| change.path.parent());
     recovered.folders.extend(folders.map(Path::to_path_buf));
-    end_as_lost(parts, orphan).await?;
+    end_as_lost(parts, orphan, why).await?;
     recovered.lost += 1;
     Ok(())
 }
@@ -127,20 +135,21 @@ async fn resume_or_end(
         // Too late is as good as never.
         let _ = tokio::time::timeout(TOOL_TIMEOUT, comes).await;
     }
-    if resume(parts, children, &record).await? {
-        return Ok(());
+    match resume(parts, children, &record).await? {
+        Ok(()) => Ok(()),
+        Err(why) => end_as_lost(parts, record, Some(why)).await,
     }
-    end_as_lost(parts, record).await
 }
 
-/// Runs a call again that waited for a person when its service died; false if it cannot be.
+/// Runs a call again that waited for a person when its service died, or says why it cannot be.
 async fn resume(
     parts: &Arc<Parts>,
     children: &Arc<dyn ChildAdmission>,
     record: &CallRecord,
-) -> Result<bool, StoreError> {
-    let Some(restart) = parts.catalogs.restart(record) else {
-        return Ok(false);
+) -> Result<Result<(), Stranded>, StoreError> {
+    let restart = match parts.catalogs.restart(record) {
+        Ok(restart) => restart,
+        Err(why) => return Ok(Err(why)),
     };
     let Restart {
         place,
@@ -157,7 +166,7 @@ async fn resume(
     let asks_first = record.started.is_none();
     let prompts = parts.store.prompts(&filter, usize::MAX).await?;
     if prompts.iter().filter_map(Prompt::ask).any(|ask| ask.late) {
-        return Ok(false);
+        return Ok(Err(Stranded::AskedLate));
     }
     // The loop question is not asked again once the tool has started.
     for prompt in prompts {
@@ -193,10 +202,11 @@ async fn resume(
     )
     .in_turn(Some(turn));
     parts.calls.tasks.spawn(run.work(asks_first, earlier));
-    Ok(true)
+    Ok(Ok(()))
 }
 
-async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {
+async fn end_as_lost(parts: &Parts, mut record: CallRecord, why: Option<Stranded>) -> Result<(), StoreError> {
+    let withdrawn = why.as_ref().map_or(lost::WITHDRAWN, Stranded::why_withdrawn);
     // Before the end: a call without an end is looked after again, should this be interrupted.
     let filter = PromptFilter {
         call: Some(record.id.clone()),
@@ -204,9 +214,16 @@ async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreE
         ..Default::default()
     };
     for prompt in parts.store.prompts(&filter, usize::MAX).await? {
-        parts.prompts.withdraw(&prompt.id, lost::WITHDRAWN).await?;
+        parts.prompts.withdraw(&prompt.id, withdrawn).await?;
     }
-    let end = lost::end(&mut record, Timestamp::now());
+    let now = Timestamp::now();
+    let end = match why {
+        Some(why) => {
+            let text = why.told_of(&record);
+            lost::end_as(&mut record, &text, now)
+        }
+        None => lost::end(&mut record, now),
+    };
     if let Some(ending) = &record.ending {
         metrics::count_end(&parts.telemetry.metrics, &record.tool, ending);
     }
@@ -265,5 +282,5 @@ fn may_be_left(parts: &Parts, call: &LiveCall) -> bool {
         return false;
     }
     let record = call.record();
-    only_waits(&record) && parts.catalogs.restart(&record).is_some()
+    only_waits(&record) && parts.catalogs.restart(&record).is_ok()
 }

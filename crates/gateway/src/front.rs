@@ -39,7 +39,7 @@ use crate::parts::{Facts, Parts};
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::stored::Asked;
-use crate::table::{Aim, Merge, Own, Try, Way, stored, way};
+use crate::table::{Aim, Merge, Own, Try, Way, is_of_running, makes_call, stored, way};
 use crate::tenants::Tenants;
 use crate::wire::{Messages, decode, gone, unary};
 use crate::worker::Worker;
@@ -116,6 +116,10 @@ impl Parts {
                 .answer_from(store, (stored, way), caller, Asked { head, first, rest })
                 .await;
         }
+        if let Some(store) = self.store.as_ref().filter(|_| makes_call(&path)) {
+            // At once: a worker would try for long to store it.
+            store.takes_changes()?;
+        }
         let has_message = first.is_some();
         let first = first.unwrap_or_default();
         let about = (path.as_str(), &first[..], arrived);
@@ -185,6 +189,12 @@ impl Parts {
                 answer.map(|answer| counted.until_the_end_of(answer, &name))
             }
             (Aim::Id(kind, id), _) => {
+                if let Some(store) = &self.store
+                    && is_of_running(&path)
+                    && self.is_over(store, &caller, (kind, &id)).await
+                {
+                    return Ok(store.answer(whole(messages, &[])).await);
+                }
                 let found = match &self.store {
                     Some(store) => self.worker_by(store, &caller, (kind, &id)).await,
                     None => self.directory.find(&self.registry, &caller, kind, &id).await,
@@ -219,6 +229,12 @@ impl Parts {
         let outcome = doors::outcome(&answer);
         self.metrics
             .gateway_passed(path.trim_start_matches('/'), outcome, routing);
+        let known = (&self.metrics, self.store.as_ref());
+        if reattach::has_lost_run(path, &answer)
+            && let Some(went_on) = reattach::run_on(first, (&worker, &caller), known).await
+        {
+            return went_on;
+        }
         if path == doors::OPEN_PORT {
             return doors::opened(answer?, &worker.name_in_paths(), self.limit).await;
         }

@@ -12,9 +12,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::{InstanceId, PromptId};
-use toolgate_store::StoreError;
 use toolgate_store::codec::again;
 use toolgate_store::ledger::{Hold, Ledger};
+use toolgate_store::{StoreError, outage};
 
 /// How long renewals are gathered.
 const GATHER: Duration = Duration::from_millis(5);
@@ -221,10 +221,7 @@ async fn reap(ledger: &dyn Ledger) {
             }
             Err(error) if !is_away => {
                 is_away = true;
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "it cannot be looked what dead workers have left"
-                );
+                outage::tell(&error, "it cannot be looked what dead workers have left");
             }
             Err(_) => {}
         }

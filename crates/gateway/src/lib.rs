@@ -102,7 +102,7 @@ pub struct Gateway {
     drain_grace: Duration,
 }
 
-/// A gateway is ready while it runs, and has its database if it is to have one: workers come and go.
+/// A gateway is ready while it runs: workers come and go, and while its database is away nobody but it can say so.
 struct Ready(CancellationToken, Option<StoreFront>);
 
 #[async_trait]
@@ -126,11 +126,12 @@ impl Watched for Ready {
     async fn ready(&self) -> Result<(), String> {
         match self.0.is_cancelled() {
             true => Err("draining".to_owned()),
-            false => match &self.1 {
-                Some(store) => store.ready().await,
-                None => Ok(()),
-            },
+            false => Ok(()),
         }
+    }
+
+    async fn store(&self) -> Result<(), String> {
+        self.1.as_ref().map_or(Ok(()), StoreFront::store)
     }
 }
 
@@ -209,7 +210,7 @@ impl Gateway {
         let mut servers = JoinSet::new();
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
         if let Some(store) = &store {
-            store.keep(config, &mut servers, &stop);
+            store.keep(config, services.store_health().await, &mut servers, &stop);
         }
         if let Some(ledger) = ledger {
             let working = ledger.work(stop.clone());

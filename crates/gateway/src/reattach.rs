@@ -17,7 +17,8 @@ use tonic::codegen::http::header::{CONTENT_TYPE, HeaderValue, TE};
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_contract::{
-    CallEvent, ExecuteToolRequest, RevertCallRequest, WatchCallRequest, WatchCallResponse, call_event,
+    CallEvent, ExecuteToolRequest, GetCallRequest, RevertCallRequest, RunToolRequest, WatchCallRequest,
+    WatchCallResponse, call_event,
 };
 use toolgate_server::app::store_front::{Named, StoreFront};
 use toolgate_server::grpc::auth::OnBehalf;
@@ -30,6 +31,9 @@ use crate::worker::Worker;
 /// The RPC that makes a call.
 pub(crate) const EXECUTE: &str = "/toolgate.v1.ToolService/ExecuteTool";
 const WATCH: &str = "/toolgate.v1.ToolService/WatchCall";
+/// The RPC that makes a call and returns its end.
+const RUN: &str = "/toolgate.v1.ToolService/RunTool";
+const GET: &str = "/toolgate.v1.ToolService/GetCall";
 const REVERT: &str = "/toolgate.v1.ToolService/RevertCall";
 
 /// Bytes of a message that has not come whole: more than any event has.
@@ -121,6 +125,64 @@ pub(crate) fn kept(
     Ok(kept)
 }
 
+/// Goes on with a call that is run to its end, of which the connection to the worker broke: watches it to its end, wherever that comes
+/// from, and then returns its record from the store. None if no such call was made.
+pub(crate) async fn run_on(
+    first: &[u8],
+    (worker, caller): (&Arc<Worker>, &OnBehalf),
+    (metrics, store): (&Arc<Metrics>, Option<&StoreFront>),
+) -> Option<Result<Response<Body>, Status>> {
+    let store = store?;
+    let call_id = RunToolRequest::decode(first).ok()?.call_id;
+    if call_id.is_empty() || store.find(caller, Named::Call(&call_id)).await.is_err() {
+        return None;
+    }
+    let watch = WatchCallRequest {
+        call_id: call_id.clone(),
+        ..WatchCallRequest::default()
+    };
+    let mut following = Following {
+        call: Call { watch },
+        worker: worker.clone(),
+        caller: caller.clone(),
+        body: None,
+        read: BytesMut::new(),
+        last: None,
+        lost: Some((Instant::now(), PAUSES.0)),
+        metrics: metrics.clone(),
+        store: Some(store.clone()),
+    };
+    loop {
+        match following.next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(status) => return Some(Err(status)),
+        }
+    }
+    // Both answers have the record in the same field.
+    Some(match question(GET, &GetCallRequest { call_id }) {
+        Ok(question) => Ok(store.answer_for(caller, question).await),
+        Err(status) => Err(status),
+    })
+}
+
+/// Says whether the answer to [`RUN`] is only that the worker is not there.
+pub(crate) fn has_lost_run(path: &str, answer: &Result<Response<Body>, Status>) -> bool {
+    path == RUN
+        && match answer {
+            Ok(answer) => Status::from_header_map(answer.headers()).is_some_and(|status| is_passing(&status)),
+            Err(status) => is_passing(status),
+        }
+}
+
+fn question(path: &'static str, message: &impl prost::Message) -> Result<Request<Body>, Status> {
+    let request = Request::post(path)
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
+        .header(TE, HeaderValue::from_static("trailers"))
+        .body(Body::new(http_body_util::Full::new(framed(message))));
+    request.map_err(|error| Status::internal(error.to_string()))
+}
+
 struct Following {
     call: Call,
     worker: Arc<Worker>,
@@ -201,11 +263,7 @@ impl Following {
     }
 
     fn question(&self) -> Result<Request<Body>, Status> {
-        let request = Request::post(WATCH)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
-            .header(TE, HeaderValue::from_static("trailers"))
-            .body(Body::new(http_body_util::Full::new(framed(&self.call.watch))));
-        request.map_err(|error| Status::internal(error.to_string()))
+        question(WATCH, &self.call.watch)
     }
 
     /// Goes on with an answer, or says why that cannot be.

@@ -357,8 +357,33 @@ impl Registry {
         if let Some(found) = self.known(caller, named) {
             return Ok(found);
         }
+        if self.was_never_held(named).await {
+            return Err(missing);
+        }
         self.all_are_there(caller)?;
         Err(missing)
+    }
+
+    /// Says whether it is known that a run does not hold a workspace any more: nothing of what it had runs then.
+    pub(crate) async fn is_over(&self, run: &InstanceId, workspace: &str) -> bool {
+        let Some(ledger) = &self.ledger else { return false };
+        match timeout(ASK_TIMEOUT, ledger.holders(&[workspace.to_owned()])).await {
+            Ok(Ok(holders)) => holders.get(workspace) != Some(run),
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    /// Says whether it is known that no worker ever had a workspace, which one that is away could not have then.
+    async fn was_never_held(&self, named: &str) -> bool {
+        let Some(ledger) = self.ledger.as_ref().filter(|_| !named.is_empty()) else {
+            return false;
+        };
+        // One that the configuration lists may have it without the store.
+        if self.workers().iter().any(|worker| worker.is_listed()) {
+            return false;
+        }
+        let looked = timeout(ASK_TIMEOUT, ledger.was_held(named)).await;
+        matches!(looked, Ok(Ok(false)))
     }
 
     fn known(&self, caller: &OnBehalf, named: &str) -> Option<(Arc<Worker>, String)> {

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* only a gateway, or a command for its operator, comes here; the address is never shown whole.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,23 +44,41 @@ pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Resu
             Err(error) => error,
         };
         if !may_come(&error) || begun.elapsed() > PATIENCE {
-            let text = format!(
-                "cannot use the database {} (cluster.store): is it running, can this machine reach it, and are user and password right? \
-                 `toolgate store check` tells more",
-                address.shown()
-            );
-            return Err(error.context(text));
+            let text = format!("cannot use the database {} ({})", address.shown(), key(config));
+            return Err(with_remedy(error).context(text));
         }
         if told.is_none_or(|told: Instant| told.elapsed() > TOLD) {
             tracing::warn!(
-                error = format!("{error:#}"),
+                error = format!("{:#}", with_remedy(error)),
                 database = address.shown(),
-                "waiting for the database"
+                "waiting for the database, for up to {} s",
+                PATIENCE.as_secs()
             );
             told = Some(Instant::now());
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Returns the key that names the database.
+fn key(config: &Config) -> &'static str {
+    match config.cluster.store {
+        Some(_) => "cluster.store",
+        None => "cluster.store_file",
+    }
+}
+
+/// Says behind an error of the database what an operator can do about it.
+fn with_remedy(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref().and_then(toolgate_postgres::remedy) {
+        Some(remedy) => anyhow::anyhow!("{error:#}. What to do: {remedy}"),
+        None => error,
+    }
+}
+
+/// As [`with_remedy`], of what a command has done.
+fn done<T>(outcome: Result<T, StoreError>) -> anyhow::Result<T> {
+    outcome.map_err(|error| with_remedy(error.into()))
 }
 
 /// Says whether it is worth while to wait: the database does not answer, or has not begun to.
@@ -72,10 +91,11 @@ async fn attempt(config: &Config, instance: &InstanceId) -> anyhow::Result<Postg
         toolgate_postgres::migrate(&options(config)?).await?;
     }
     if let SchemaState::Older { version } = toolgate_postgres::check(&options(config)?).await? {
-        anyhow::bail!(
-            "the tables of the database are of version {version}, and this gateway needs newer ones: run `toolgate store migrate`, or set \
-             cluster.migrate to \"start\""
-        );
+        let found = match version {
+            0 => "it has no tables yet".to_owned(),
+            _ => format!("its tables are of version {version}, and this gateway needs newer ones"),
+        };
+        anyhow::bail!("{found}: run `toolgate store migrate`, or set cluster.migrate to \"start\"");
     }
     Ok(PostgresStore::open(options(config)?, instance.clone()).await?)
 }
@@ -85,7 +105,7 @@ async fn attempt(config: &Config, instance: &InstanceId) -> anyhow::Result<Postg
 /// # Errors
 /// There is no database in the configuration, or it cannot be used.
 pub async fn migrate(config: &Config) -> anyhow::Result<SchemaState> {
-    Ok(toolgate_postgres::migrate(&options(config)?).await?)
+    done(toolgate_postgres::migrate(&options(config)?).await)
 }
 
 /// Says what the tables of the database are.
@@ -93,7 +113,7 @@ pub async fn migrate(config: &Config) -> anyhow::Result<SchemaState> {
 /// # Errors
 /// There is no database in the configuration, or it cannot be used.
 pub async fn check(config: &Config) -> anyhow::Result<SchemaState> {
-    Ok(toolgate_postgres::check(&options(config)?).await?)
+    done(toolgate_postgres::check(&options(config)?).await)
 }
 
 /// Opens the database as a gateway does, and gives it up again: all that a gateway needs is there then.
@@ -102,9 +122,9 @@ pub async fn check(config: &Config) -> anyhow::Result<SchemaState> {
 /// Something is not; the text says what.
 pub async fn try_out(config: &Config) -> anyhow::Result<()> {
     let instance = InstanceId::generate();
-    let store = PostgresStore::open(options(config)?, instance).await?;
-    toolgate_store::Upkeep::check(&store).await?;
-    Ok(toolgate_store::Upkeep::close(&store).await?)
+    let store = done(PostgresStore::open(options(config)?, instance).await)?;
+    done(toolgate_store::Upkeep::check(&store).await)?;
+    done(toolgate_store::Upkeep::close(&store).await)
 }
 
 /// Brings all that a data directory has into the database, which must be empty; earlier keys of the audit help to verify it.
@@ -112,7 +132,7 @@ pub async fn try_out(config: &Config) -> anyhow::Result<()> {
 /// # Errors
 /// The database is not empty, is used, or cannot be used; the audit cannot go on there. It is as it was then.
 pub async fn import(config: &Config, export: &mut Export, keys: Vec<Key>) -> anyhow::Result<Imported> {
-    Ok(toolgate_postgres::import(&options(config)?, export, keys).await?)
+    done(toolgate_postgres::import(&options(config)?, export, keys).await)
 }
 
 /// Says what [`import`] would bring. Changes nothing.
@@ -120,7 +140,7 @@ pub async fn import(config: &Config, export: &mut Export, keys: Vec<Key>) -> any
 /// # Errors
 /// As [`import`], as far as that can be told before.
 pub async fn look(config: &Config, export: &mut Export) -> anyhow::Result<Imported> {
-    Ok(toolgate_postgres::look(&options(config)?, export).await?)
+    done(toolgate_postgres::look(&options(config)?, export).await)
 }
 
 fn options(config: &Config) -> anyhow::Result<PostgresOptions> {
@@ -131,6 +151,7 @@ fn options(config: &Config) -> anyhow::Result<PostgresOptions> {
     Ok(PostgresOptions {
         tls: tls.context("cluster.store_ca")?,
         lease: config.cluster.lease,
+        agreed: agreed(config),
         recorder: Recorder {
             key: config.audit.key().cloned(),
             redactor: config.redact.0.clone(),
@@ -138,6 +159,33 @@ fn options(config: &Config) -> anyhow::Result<PostgresOptions> {
         bucket: bucket(config)?,
         ..PostgresOptions::new(address.reveal())
     })
+}
+
+/// Returns what all gateways of a fleet should have the same, by the keys: what a gateway does with it, it does to all.
+fn agreed(config: &Config) -> BTreeMap<String, String> {
+    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+    let outputs = config.cluster.outputs.clone();
+    let agreed = [
+        ("cluster.lease", seconds(config.cluster.lease)),
+        ("cluster.outputs", outputs.unwrap_or_else(|| "none".to_owned())),
+        ("audit.key_file", config.audit.key().map_or("none", Key::id).to_owned()),
+        (
+            "permission.self_approval",
+            config
+                .permission
+                .self_approval
+                .map_or("not set".to_owned(), |may| may.to_string()),
+        ),
+        (
+            "permission.second_approver",
+            config.permission.second_approver.join(", "),
+        ),
+        ("retention.calls", seconds(config.retention.calls)),
+        ("retention.outputs", seconds(config.retention.outputs)),
+        ("retention.journal", seconds(config.retention.journal)),
+        ("auth.workers", config.auth.workers.join(", ")),
+    ];
+    agreed.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// Returns the bucket of outputs, if there is one. It is not asked for anything: a gateway starts without it.

@@ -137,6 +137,21 @@ impl Parts {
         is_there.then_some(worker)
     }
 
+    /// Says whether a call has ended in a run that is over, so that nothing of it runs any more: no worker need be asked.
+    pub(crate) async fn is_over(&self, store: &StoreFront, caller: &OnBehalf, (kind, id): (Kind, &str)) -> bool {
+        let found = find(store, caller, kind, id).await;
+        let Ok(Found {
+            workspace,
+            run: Some(run),
+            goes_on: false,
+            ..
+        }) = found
+        else {
+            return false;
+        };
+        self.registry.is_over(&run, &workspace).await
+    }
+
     /// Finds the worker of what has an id, by where the store has it.
     pub(crate) async fn worker_by(
         &self,

@@ -365,6 +365,32 @@ pub(crate) fn stored(path: &str) -> Option<Stored> {
     })
 }
 
+/// Says whether an RPC makes a call, which is stored before anything happens.
+pub(crate) fn makes_call(path: &str) -> bool {
+    let rpc = path.strip_prefix("/toolgate.v1.");
+    rpc.is_some_and(|rpc| {
+        [
+            "FileService/CreateFolder",
+            "FileService/DeleteFile",
+            "FileService/MoveFile",
+            "FileService/UploadArchive",
+            "FileService/UploadFile",
+            "FileService/WriteFile",
+            "PortService/OpenPort",
+            "ToolService/ExecuteTool",
+            "ToolService/RevertCall",
+            "ToolService/RunTool",
+        ]
+        .contains(&rpc)
+    })
+}
+
+/// Says whether an RPC is about what runs of a call: of one that is over, the store says all there is to say.
+pub(crate) fn is_of_running(path: &str) -> bool {
+    let rpc = path.strip_prefix("/toolgate.v1.ToolService/");
+    rpc.is_some_and(|rpc| ["CancelCall", "SendInput", "ResizeTerminal", "GetTerminal", "SignalCall"].contains(&rpc))
+}
+
 #[cfg(test)]
 mod tests {
     use prost_types::FileDescriptorSet;

@@ -4,7 +4,8 @@
 //! answer is what a store says; what a gateway that has no store says is none. That the store is away counts as heard of only if every
 //! gateway says so: one that alone is cut off from it knows nothing of what the others do.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -23,6 +24,7 @@ use toolgate_contract::cluster::ledger_service_client::LedgerServiceClient;
 use toolgate_contract::cluster::{FollowRequest, FollowResponse};
 use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
+use toolgate_store::outage::Outage;
 
 use crate::options::{Identity, LedgerOptions};
 use crate::rpc::Rpc;
@@ -34,6 +36,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(4);
 
+/// What is said where a gateway does not accept who this worker is.
+const NOT_ACCEPTED: &str = "no gateway accepts this worker";
+
 /// How long to wait before the next attempt: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
@@ -43,7 +48,23 @@ struct Gateway {
     channel: Channel,
     /// When the latest request was sent that it has answered with its store being away.
     away: Mutex<Option<Instant>>,
+    /// What it said when it did not accept who this worker is, if it does not.
+    refused: Mutex<Option<String>>,
+    /// For how long it is of no use.
+    outage: Outage,
 }
+
+/// No gateway has ever accepted this worker: that is for somebody to put right.
+#[derive(Debug)]
+pub struct NotAccepted(String);
+
+impl fmt::Display for NotAccepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotAccepted {}
 
 /// All gateways.
 pub(crate) struct Gateways {
@@ -53,6 +74,8 @@ pub(crate) struct Gateways {
     identity: Option<Identity>,
     /// When the latest request was sent that a store has answered, or all gateways without one.
     reached: Mutex<Instant>,
+    /// Whether a gateway has accepted who this worker is. What it shows may be exchanged later, so nothing is final then.
+    was_accepted: AtomicBool,
     /// Cancelled when this run must stop.
     pub(crate) stopped: CancellationToken,
 }
@@ -77,12 +100,15 @@ impl Gateways {
             name: way.name.clone(),
             channel: way.endpoint.connect_lazy(),
             away: Mutex::default(),
+            refused: Mutex::default(),
+            outage: Outage::default(),
         };
         Ok(Self {
             all: options.gateways.iter().map(gateway).collect(),
             preferred: AtomicUsize::new(0),
             identity: options.identity.clone(),
             reached: Mutex::new(Instant::now()),
+            was_accepted: AtomicBool::new(false),
             stopped: CancellationToken::new(),
         })
     }
@@ -136,6 +162,9 @@ impl Gateways {
                 // Another one may have the store.
                 Attempt::Away(why) | Attempt::Lost(why) => why,
             };
+            if let Some(error) = self.is_unknown() {
+                return Err(error);
+            }
             self.leave(at, &why);
             question.say_again();
             if begun.elapsed() + pause >= patience {
@@ -193,14 +222,27 @@ impl Gateways {
         let moved = self
             .preferred
             .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
-        if moved.is_ok() && self.all.len() > 1 {
+        let gateway = &self.all[at];
+        if moved.is_ok()
+            && let Some(time) = gateway.outage.fails()
+        {
+            let (gateway, seconds) = (&gateway.name, time.as_secs());
             tracing::warn!(
                 why,
-                gateway = self.all[at].name,
-                next = self.all[next].name,
-                "another gateway is used"
+                gateway,
+                seconds,
+                "a gateway cannot be used; the others are tried, and it is tried again"
             );
         }
+    }
+
+    /// Says so if all gateways refuse this worker, and have from the beginning.
+    fn is_unknown(&self) -> Option<StoreError> {
+        if self.was_accepted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let refused: Option<Vec<String>> = self.all.iter().map(|gateway| gateway.refused.lock().clone()).collect();
+        Some(failed(NOT_ACCEPTED, NotAccepted(refused?.join("; "))))
     }
 
     async fn attempt<Q: Rpc>(&self, at: usize, time: Duration, question: &Q) -> Attempt<Q::Answer> {
@@ -213,7 +255,12 @@ impl Gateways {
         let answer = timeout(time, unary(gateway.channel.clone(), request)).await;
         let status = match answer {
             Ok(Ok(answer)) => {
+                self.accepts(gateway);
                 self.heard(sent);
+                if let Some(time) = gateway.outage.is_over() {
+                    let (gateway, seconds) = (&gateway.name, time.as_secs());
+                    tracing::info!(gateway, seconds, "a gateway can be used again");
+                }
                 return Attempt::Answered(answer);
             }
             Ok(Err(status)) => status,
@@ -221,10 +268,12 @@ impl Gateways {
         };
         match wire::of_refusal(&status) {
             Some(StoreError::Unavailable(why)) => {
+                self.accepts(gateway);
                 self.is_away(gateway, sent);
                 Attempt::Away(why)
             }
             Some(error) => {
+                self.accepts(gateway);
                 self.heard(sent);
                 Attempt::Refused(error)
             }
@@ -240,6 +289,13 @@ impl Gateways {
             source = cause.source();
         }
         match status.code() {
+            Code::PermissionDenied if !self.was_accepted.load(Ordering::Relaxed) => {
+                Attempt::Refused(failed(NOT_ACCEPTED, NotAccepted(why)))
+            }
+            Code::Unauthenticated => {
+                *gateway.refused.lock() = Some(why.clone());
+                Attempt::Lost(why)
+            }
             // Said of this request or this worker: it is not another one a moment later.
             Code::PermissionDenied | Code::Unimplemented | Code::InvalidArgument | Code::OutOfRange => {
                 Attempt::Refused(failed("write through a gateway", why))
@@ -255,9 +311,14 @@ impl Gateways {
             | Code::Aborted
             | Code::Internal
             | Code::Unavailable
-            | Code::DataLoss
-            | Code::Unauthenticated => Attempt::Lost(why),
+            | Code::DataLoss => Attempt::Lost(why),
         }
+    }
+
+    /// Takes note that a gateway accepts who this worker is.
+    fn accepts(&self, gateway: &Gateway) {
+        *gateway.refused.lock() = None;
+        self.was_accepted.store(true, Ordering::Relaxed);
     }
 
     /// Takes note that a request which was sent at a moment has been answered.

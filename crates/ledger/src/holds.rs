@@ -15,6 +15,7 @@ use toolgate_contract::cluster::{BindRequest, BindResponse, ReleaseRequest, Rene
 use toolgate_model::{CallId, CallRecord, InstanceId, OutputId, WorkspaceSet};
 use toolgate_store::StoreError;
 use toolgate_store::ledger::Hold;
+use toolgate_store::outage::Outage;
 
 use crate::gateways::Gateways;
 use crate::options::LedgerOptions;
@@ -367,7 +368,7 @@ impl Holds {
 
     /// Renews the lease while something goes on, and stops this run when no gateway was reached for a whole lease.
     pub(crate) async fn keep(&self) {
-        let mut renewed = Instant::now();
+        let (mut renewed, outage) = (Instant::now(), Outage::default());
         loop {
             let step = self.step();
             if self.doing.lock().is_over() {
@@ -409,6 +410,7 @@ impl Holds {
                     return;
                 }
                 Ok(answer) => {
+                    let _ = outage.is_over();
                     let gone = answer
                         .gone
                         .into_iter()
@@ -419,7 +421,11 @@ impl Holds {
                         return;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the lease could not be renewed; it is tried again"),
+                Err(error) => {
+                    if outage.fails().is_some() {
+                        tracing::warn!(%error, "the lease could not be renewed; it is tried again");
+                    }
+                }
             }
         }
     }

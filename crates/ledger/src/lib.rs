@@ -35,5 +35,6 @@ mod store;
 mod uploads;
 pub mod wire;
 
+pub use self::gateways::NotAccepted;
 pub use self::options::{Identity, LedgerOptions, Way};
 pub use self::store::LedgerStore;

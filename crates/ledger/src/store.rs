@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_contract::cluster::ListOpenPromptsRequest;
 use toolgate_store::local::Volume;
+use toolgate_store::outage::Outage;
 use toolgate_store::{StoreError, Upkeep};
 
 use crate::changes::AllRecorded;
@@ -95,11 +96,17 @@ impl LedgerStore {
         self.spawn(async move { holds.keep().await });
         let (holds, notes) = (Arc::clone(&self.holds), Arc::clone(&self.notes));
         self.spawn(async move {
+            let outage = Outage::default();
             loop {
                 notes.wake.notified().await;
                 while let Err(error) = notes.flush(&holds).await {
-                    tracing::warn!(%error, "notes are not stored yet");
+                    if outage.fails().is_some() {
+                        tracing::warn!(%error, "notes are not stored yet; it is tried again");
+                    }
                     sleep(NOTES_PAUSE).await;
+                }
+                if let Some(time) = outage.is_over() {
+                    tracing::info!(seconds = time.as_secs(), "notes are stored again");
                 }
             }
         });

@@ -79,6 +79,60 @@ fn state(error: &StoreError) -> Option<&SqlState> {
     source.downcast_ref::<tokio_postgres::Error>()?.code()
 }
 
+/// Says what an operator can do about a database that cannot be used; none if the error says all there is to say.
+pub fn remedy(error: &StoreError) -> Option<&'static str> {
+    if let StoreError::Unavailable(_) = error {
+        return Some("see that the server runs and listens at this host and port, and that this machine can reach it");
+    }
+    let StoreError::Failed { source, .. } = error else {
+        return None;
+    };
+    let Some(code) = source.downcast_ref::<tokio_postgres::Error>()?.code() else {
+        // It is not the server that says so.
+        return Some(
+            "write the address as postgres://USER:PASSWORD@HOST:5432/DATABASE, with ?sslmode=verify-full where the server speaks TLS",
+        );
+    };
+    let remedies = [
+        (
+            &SqlState::INVALID_PASSWORD,
+            "put the right user and password into the address of the database",
+        ),
+        (
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+            "put the right user into the address of the database, and see that pg_hba.conf of the server lets it in from here, with the \
+             TLS that the address asks for",
+        ),
+        (
+            &SqlState::INVALID_CATALOG_NAME,
+            "create the database, or put the right name into its address",
+        ),
+        (
+            &SqlState::INSUFFICIENT_PRIVILEGE,
+            "give the user the right to create and change tables: make it the owner of the database and of its tables",
+        ),
+        (
+            &SqlState::INVALID_SCHEMA_NAME,
+            "the search path of the user names no schema that is there: create one that it owns",
+        ),
+        (
+            &SqlState::UNDEFINED_TABLE,
+            "some of the tables are missing: restore the database, or make an empty one and run `toolgate store migrate`",
+        ),
+        (
+            &SqlState::UNDEFINED_COLUMN,
+            "the tables are not those that a release has made: restore the database, or make an empty one and run \
+             `toolgate store migrate`",
+        ),
+        (
+            &SqlState::READ_ONLY_SQL_TRANSACTION,
+            "this is a copy that only reads: name the primary server",
+        ),
+    ];
+    let found = remedies.into_iter().find(|(known, _)| *known == code);
+    found.map(|(_, remedy)| remedy)
+}
+
 /// Says whether a transaction was given up in favour of another one, and nothing of it is there.
 pub(crate) fn gave_way(error: &StoreError) -> bool {
     [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED]

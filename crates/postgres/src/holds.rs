@@ -299,6 +299,16 @@ pub(crate) async fn holders(shared: &Shared, workspaces: &[String]) -> Result<Ha
     Ok(rows.iter().filter_map(holder).collect())
 }
 
+/// Says whether a run has ever had a workspace: its row stays.
+pub(crate) async fn was_held(shared: &Shared, workspace: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT FROM workspaces WHERE id = $1";
+    let row = shared
+        .db
+        .row("look for a workspace", sql, values![key(workspace)])
+        .await?;
+    Ok(row.is_some())
+}
+
 /// Leaves a run a moment to renew its lease, unless it has done so since it was last heard.
 pub(crate) async fn doubt(
     shared: &Shared,

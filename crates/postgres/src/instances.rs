@@ -146,7 +146,9 @@ impl Instances {
             db.rows("register this run again", sql, values).await?;
         }
         if row.is_none_or(|row| row.get(0)) {
-            tracing::error!("this run was not heard of for a lease: others may have taken its calls over");
+            tracing::warn!(
+                "this run was not heard of for a lease, as when the database was away: others may have taken it for dead"
+            );
         }
         if self.forgets.swap(false, Ordering::AcqRel) {
             // Not those of which calls are left: nobody would look after them any more.

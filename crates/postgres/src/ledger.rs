@@ -286,6 +286,10 @@ impl Ledger for PostgresStore {
         holds::holders(&self.shared, workspaces).await
     }
 
+    async fn was_held(&self, workspace: &str) -> Result<bool, StoreError> {
+        holds::was_held(&self.shared, workspace).await
+    }
+
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError> {
         holds::release(&self.shared, run).await
     }

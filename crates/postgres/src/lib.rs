@@ -11,7 +11,7 @@
 //! - `connection`: the pool, statements and transactions with a bounded time, what is tried again;
 //! - `doubts`: what is known of changes without an answer;
 //! - `schema` with `migrations/`, `partitions`: the tables, their versions, and the days that calls are kept by;
-//! - `instances`: which runs of the service are alive; `fence`: that a run still has the workspace that it writes for;
+//! - `instances`: which runs of the service are alive; `agreement`: what their configurations should have the same; `fence`: that a run still has the workspace that it writes for;
 //! - `sequencer`: from the outbox to audit and journal;
 //! - `notes` with `live`: what is stored without anybody waiting for it;
 //! - `store` with `listening`: one run's view of a database, and the tasks that work for it;
@@ -25,6 +25,7 @@
 //! - `import` with `import_rows` and `import_check`: the history of a data directory, brought into an empty database.
 
 mod adoption;
+mod agreement;
 mod approvers;
 mod audit;
 mod bucket;
@@ -69,6 +70,7 @@ mod workspaces;
 
 pub use self::bucket::{Bucket, BucketKeys, BucketOptions};
 pub use self::changes::MAX_BLOB_BYTES;
+pub use self::error::remedy;
 pub use self::import::{Imported, import, look};
 pub use self::options::PostgresOptions;
 pub use self::schema::{SchemaState, check, migrate};

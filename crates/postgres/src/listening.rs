@@ -13,7 +13,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::sync::CancellationToken;
-use toolgate_store::StoreError;
+use toolgate_store::{StoreError, outage};
 
 use crate::connection::config;
 use crate::error::doing;
@@ -66,10 +66,7 @@ impl Listener {
                 if let Err(error) = self.once(&mut has_failed).await
                     && !std::mem::replace(&mut has_failed, true)
                 {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "what other processes change is not heard at once"
-                    );
+                    outage::tell(&error, "what other processes change is not heard at once");
                 }
                 sleep(PAUSE).await;
             }

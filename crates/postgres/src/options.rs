@@ -1,5 +1,6 @@
 //! How a database is used.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ pub struct PostgresOptions {
     pub time_limit: Duration,
     /// How long a run of the service counts as alive that is not heard of.
     pub lease: Duration,
+    /// What all who have the database should have the same, by the keys of their configuration. Who starts and finds others with something
+    /// else says so in the log: while a fleet is changed one after another they do not agree, and must start all the same.
+    pub agreed: BTreeMap<String, String>,
     /// Whether processes tell each other at once when prompts and grants change, by LISTEN and NOTIFY. That takes one connection
     /// more, straight to the server: through a pooler in transaction mode nothing is heard, and then what others have changed is
     /// found by looking, half a second later at most.
@@ -47,6 +51,7 @@ impl PostgresOptions {
             connections: 16,
             time_limit: Duration::from_secs(10),
             lease: Duration::from_secs(30),
+            agreed: BTreeMap::new(),
             notifies: true,
             clock_difference: Duration::from_secs(86_400),
             recorder: Recorder::default(),
@@ -64,6 +69,7 @@ impl fmt::Debug for PostgresOptions {
             connections,
             time_limit,
             lease,
+            agreed,
             notifies,
             clock_difference,
             recorder: _,
@@ -74,6 +80,7 @@ impl fmt::Debug for PostgresOptions {
             .field("connections", connections)
             .field("time_limit", time_limit)
             .field("lease", lease)
+            .field("agreed", agreed)
             .field("notifies", notifies)
             .field("clock_difference", clock_difference)
             .field("bucket", bucket)

@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::InstanceId;
 use toolgate_store::codec::failed;
+use toolgate_store::outage::{self, Outage};
 use toolgate_store::output::Names;
 use toolgate_store::{StoreError, Upkeep};
 
+use crate::agreement;
 use crate::bucket_objects::Objects;
 use crate::connection::Database;
 use crate::doubts::Unsure;
@@ -148,10 +150,7 @@ impl Shared {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "what happens cannot be told of"
-                        );
+                        outage::tell(&error, "what happens cannot be told of");
                     }
                     pause = RETRY_DELAY;
                     sleep(pause).await;
@@ -162,7 +161,7 @@ impl Shared {
 
     async fn keep(&self, lease: Duration, stop: CancellationToken) {
         let (mut ahead, mut renewal) = (Instant::now() + AHEAD_INTERVAL, Instant::now() + lease / 3);
-        let mut is_blind = false;
+        let (mut is_blind, outage) = (false, Outage::default());
         loop {
             let pause = match self.instances.serves() {
                 true => LOOKING_INTERVAL.min(lease / 3),
@@ -178,20 +177,19 @@ impl Shared {
                 if let Err(error) = &looked
                     && !is_blind
                 {
-                    let error = error as &dyn std::error::Error;
-                    tracing::warn!(error, "it is not known which runs live");
+                    outage::tell(error, "it is not known which runs live");
                 }
                 is_blind = looked.is_err();
                 continue;
             }
             if let Err(error) = self.instances.renew(&self.renewals).await {
                 renewal = Instant::now() + RENEWAL_DELAY.min(lease / TRIES_PER_LEASE);
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the lease of this run is not renewed"
-                );
+                if outage.fails().is_some() {
+                    outage::tell(&error, "the lease of this run is not renewed");
+                }
                 continue;
             }
+            let _ = outage.is_over();
             renewal = Instant::now() + lease / 3;
             if Instant::now() < ahead {
                 continue;
@@ -262,6 +260,15 @@ impl PostgresStore {
         let listener = options.notifies.then(|| Listener::new(&options)).transpose()?;
         let sequencer = Sequencer::new(&db, options.recorder, &instance).await?;
         let instances = Instances::register(&db, &instance, options.lease).await?;
+        for (key, here, there) in agreement::compare(&db, &instances.id, &options.agreed).await? {
+            tracing::warn!(
+                key,
+                here,
+                there,
+                "another gateway of this database has something else in its configuration: give all the same, unless they are just \
+                 being changed one after another"
+            );
+        }
         let days = Days::default();
         days.make_ahead(&db).await?;
         let objects = match options.bucket {

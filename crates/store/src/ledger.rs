@@ -113,6 +113,9 @@ pub trait Ledger: Store {
     /// Returns which runs have these workspaces now, by their names; none if nobody has one.
     async fn holders(&self, workspaces: &[String]) -> Result<HashMap<String, InstanceId>, StoreError>;
 
+    /// Says whether a run has ever had a workspace.
+    async fn was_held(&self, workspace: &str) -> Result<bool, StoreError>;
+
     /// Gives up what a run has, because it ends: as [`crate::Upkeep::close`].
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError>;
 

@@ -15,6 +15,7 @@
 //! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
 //! - `interest`: what approvers listen to, as processes tell each other;
 //! - [`ledger`]: a store that others write to who have none; [`lost`]: the end of a call whose run died;
+//! - [`outage`]: how often it is said that a store is away;
 //! - [`change`], [`overlay`], [`output`], [`codec`]: what every store does alike with calls, facts, outputs, JSON and pages;
 //! - [`local`]: the embedded store. Its files in `local/`:
 //!   - `store`, `open`, `schema`, `instances`, `claim`: one run's view of a data directory, how it is opened, the tables, which
@@ -38,6 +39,7 @@ mod interest;
 pub mod ledger;
 pub mod local;
 pub mod lost;
+pub mod outage;
 pub mod outbox;
 pub mod output;
 mod outputs;

@@ -14,7 +14,7 @@ pub fn only_waits(record: &CallRecord) -> bool {
 /// Says why an open prompt of a lost call is withdrawn.
 pub const WITHDRAWN: &str = "the service ended while the call was running";
 
-/// Ends a call as lost; returns the event.
+/// Ends a call as lost, by what its record tells; returns the event.
 pub fn end(record: &mut CallRecord, now: Timestamp) -> CallEvent {
     // Before a tool starts, that is stored.
     let has_started = record.started.is_some() || record.state != CallState::Pending;
@@ -24,6 +24,12 @@ pub fn end(record: &mut CallRecord, now: Timestamp) -> CallEvent {
     } else {
         "The service ended before this call was started. Nothing was done: it can be repeated."
     };
+    end_as(record, text, now)
+}
+
+/// As [`end`], with a text of who knows more of it.
+pub fn end_as(record: &mut CallRecord, text: &str, now: Timestamp) -> CallEvent {
+    let has_started = record.started.is_some() || record.state != CallState::Pending;
     let mut ending = Ending::failed(EndReason::Lost, text);
     ending.title.clone_from(&record.title);
     ending.metadata.insert("interrupted".to_owned(), json!(true));

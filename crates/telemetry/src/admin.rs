@@ -1,4 +1,4 @@
-//! The port for operators: `/metrics`, `/healthz` and `/readyz`, over plain HTTP.
+//! The port for operators: `/metrics`, `/healthz`, `/readyz` and `/readyz/store`, over plain HTTP.
 //!
 //! *Invariant:* says nothing that a call was given or gave back, so it needs no authentication; answers from before the
 //! service is built until after it is drained, and whatever is asked here never waits for a call.
@@ -38,6 +38,14 @@ pub trait Watched: Send + Sync + 'static {
     /// # Errors
     /// The service is not ready.
     async fn ready(&self) -> Result<(), String>;
+
+    /// Says why the store cannot be used, which does not keep requests from here by itself.
+    ///
+    /// # Errors
+    /// It is away.
+    async fn store(&self) -> Result<(), String> {
+        self.ready().await
+    }
 }
 
 struct Shown {
@@ -72,6 +80,7 @@ impl Admin {
             .route("/metrics", get(metrics_text))
             .route("/healthz", get(async || "alive\n"))
             .route("/readyz", get(readiness))
+            .route("/readyz/store", get(readiness_of_store))
             .with_state(shown.clone());
         let mut task = JoinSet::new();
         let serving = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
@@ -118,12 +127,25 @@ async fn metrics_text(State(shown): State<Arc<Shown>>) -> Response {
 }
 
 async fn readiness(State(shown): State<Arc<Shown>>) -> Response {
-    let ready = match shown.watched.get() {
+    answer(match shown.watched.get() {
         None => Err("starting".to_owned()),
-        Some(watched) => tokio::time::timeout(READINESS_TIMEOUT, watched.ready())
-            .await
-            .unwrap_or_else(|_| Err("the store does not answer".to_owned())),
-    };
+        Some(watched) => in_time(watched.ready()).await,
+    })
+}
+
+async fn readiness_of_store(State(shown): State<Arc<Shown>>) -> Response {
+    answer(match shown.watched.get() {
+        None => Err("starting".to_owned()),
+        Some(watched) => in_time(watched.store()).await,
+    })
+}
+
+async fn in_time(look: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let looked = tokio::time::timeout(READINESS_TIMEOUT, look).await;
+    looked.unwrap_or_else(|_| Err("the store does not answer".to_owned()))
+}
+
+fn answer(ready: Result<(), String>) -> Response {
     let (status, text) = match ready {
         Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),

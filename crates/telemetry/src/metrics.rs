@@ -262,6 +262,15 @@ impl Metrics {
         );
     }
 
+    /// Has the store of a gateway looked at whenever somebody asks for the metrics.
+    pub fn watch_store(&self, is_there: impl Fn() -> bool + Send + Sync + 'static) {
+        let gauge = self.meter.u64_observable_gauge("toolgate.gateway.store.up");
+        gauge
+            .with_description("1 while the database of a gateway answers")
+            .with_callback(move |observer| observer.observe(u64::from(is_there()), &[]))
+            .build();
+    }
+
     /// Counts streams that are opened, or closed. `rpc` is a name of the contract.
     pub(super) fn stream(&self, rpc: &Name, change: i64) {
         self.instruments

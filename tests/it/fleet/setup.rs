@@ -30,7 +30,7 @@ pub(super) struct Fleet {
     names: Vec<String>,
 }
 
-fn token_of(worker: &str) -> String {
+pub(super) fn token_of(worker: &str) -> String {
     format!("worker-{worker}-worker-{worker}-worker-{worker}")
 }
 

@@ -158,6 +158,12 @@ impl Process {
         child.wait().await.unwrap().code()
     }
 
+    /// Waits until it ends by itself, and returns the exit status.
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        child.wait().await.unwrap().code()
+    }
+
     /// The part of a gateway's configuration that names it as a worker.
     pub(crate) fn named(&self, name: &str) -> String {
         let address = &self.address;

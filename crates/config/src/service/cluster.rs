@@ -500,6 +500,7 @@ mod tests {
             "expected the address of a PostgreSQL database",
         );
         check(&good.replace("verify-full", "maybe"), "sslmode is none of");
+        check(&good.replace("hunter2", "hunter?2"), "write these as %40, %3F and %23");
         check(
             &format!("{good}cluster.store_file = \"toolgate.toml\""),
             "others may read or change it",

@@ -272,7 +272,16 @@ impl StoreAddress {
             .strip_prefix("postgres://")
             .or_else(|| text.strip_prefix("postgresql://"));
         let is_plain = |rest: &&str| rest.len() <= MAX_KEY_BYTES && rest.chars().all(|c| c.is_ascii_graphic());
-        // Not repeated: it may hold a password.
+        // Not repeated: it may hold a password. One that is not written as it should be would be shown in part.
+        let is_ambiguous = |rest: &str| {
+            rest.split_once(['?', '#'])
+                .is_some_and(|(_, behind)| behind.contains('@'))
+        };
+        if rest.is_some_and(is_ambiguous) {
+            return Err("an address of a database in which `@` comes behind `?` or `#`: in user, password and values, write these \
+                        as %40, %3F and %23"
+                .to_owned());
+        }
         match rest.filter(is_plain) {
             Some(rest) if rest.contains('/') => Ok(Self(text.to_owned())),
             Some(_) | None => Err(

@@ -9,9 +9,11 @@ use anyhow::Context as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
-use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, Way};
+use toolgate_config::service::ClusterConfig;
+use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, NotAccepted, Way};
 use toolgate_model::InstanceId;
 use toolgate_store::local::QuotaLimits;
+use toolgate_store::outage::Outage;
 use toolgate_store::{Store, StoreError};
 use toolgate_web::Network;
 
@@ -61,20 +63,62 @@ pub(super) async fn open_ledger(
         network: Network::new(config.network.clone()),
         ..LedgerOptions::new(gateways, instance, config.data_dir.clone())
     };
-    let begun = Instant::now();
+    let (begun, outage) = (Instant::now(), Outage::default());
     let store = loop {
         match LedgerStore::open(options.clone()).await {
             // They may be started at the same time, and wait for their database.
             Err(StoreError::Unavailable(why)) if begun.elapsed() < PATIENCE => {
-                tracing::warn!(why, "waiting for a gateway");
+                if outage.fails().is_some() {
+                    let patience = PATIENCE.as_secs();
+                    tracing::warn!(why, "waiting for a gateway, for up to {patience} s");
+                }
                 sleep(PAUSE).await;
             }
             opened => break opened,
         }
     };
-    let store = store.context(
-        "cannot take the workspaces through the gateways (cluster.gateways): do they run, have a database, and know this worker in auth.workers?",
-    )?;
+    let store = store.map_err(|error| match not_accepted(&error) {
+        Some(said) => anyhow::Error::new(Unwelcome(format!(
+            "no gateway lets this worker in: {said}. {}",
+            shown(cluster)
+        ))),
+        None => anyhow::Error::new(error).context(
+            "cannot take the workspaces through the gateways (cluster.gateways): do they run, and have a database?",
+        ),
+    })?;
     let stopped = store.stopped();
     Ok((Arc::new(store), stopped))
+}
+
+/// No gateway has accepted the worker, from the beginning: it is its configuration, or that of the gateways, which is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unwelcome(String);
+
+/// Returns what the gateways said if they do not accept who this worker is.
+fn not_accepted(error: &StoreError) -> Option<String> {
+    let StoreError::Failed { source, .. } = error else {
+        return None;
+    };
+    source.is::<NotAccepted>().then(|| source.to_string())
+}
+
+/// Says what this worker shows of itself, and what to do about it.
+pub(super) fn shown(cluster: &ClusterConfig) -> String {
+    let (what, remedy) = match (&cluster.identity, &cluster.certificate) {
+        (Some(path), _) => (
+            format!("It shows the token in {} (cluster.identity)", path.display()),
+            "put the token there that the gateways know, or tell them of this one (auth.tokens_file or auth.jwt, and auth.workers, of the \
+             gateways)",
+        ),
+        (None, Some(path)) => (
+            format!("It shows the certificate {} (cluster.certificate)", path.display()),
+            "name it in auth.certificates and auth.workers of the gateways, which must know its authority",
+        ),
+        (None, None) => (
+            "It shows nothing of itself".to_owned(),
+            "set cluster.identity to a file with its token, or cluster.certificate",
+        ),
+    };
+    format!("{what}: {remedy}")
 }

@@ -31,6 +31,7 @@ use toolgate_contract::cluster::{
 use toolgate_engine::Engine;
 use toolgate_store::Store;
 
+use super::ledger::shown;
 use super::outgoing::{self, Pems};
 use crate::grpc::ServeError;
 use crate::grpc::auth::{Authenticator, LetIn, Registered};
@@ -73,9 +74,14 @@ struct Worker {
     authenticator: Arc<Authenticator>,
 }
 
+/// The longest pause where the gateway does not let the worker in: that is for somebody to put right, as when a token was exchanged.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
 /// Why a registration is over.
 struct Ended {
     why: String,
+    /// Whether the gateway does not let the worker in.
+    is_refused: bool,
     /// What still lets the gateway in, if it was registered.
     let_in: Option<LetIn>,
 }
@@ -84,10 +90,10 @@ impl From<Status> for Ended {
     fn from(status: Status) -> Self {
         let cause = std::error::Error::source(&status).and_then(outgoing::cause);
         let said = cause.unwrap_or_else(|| status.message().to_owned());
-        Self::because(match status.code() == Code::Unauthenticated {
-            true => format!("the gateway does not accept what cluster.identity or cluster.certificate shows: {said}"),
-            false => said,
-        })
+        Self {
+            is_refused: [Code::Unauthenticated, Code::PermissionDenied].contains(&status.code()),
+            ..Self::because(said)
+        }
     }
 }
 
@@ -95,6 +101,7 @@ impl Ended {
     fn because(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),
+            is_refused: false,
             let_in: None,
         }
     }
@@ -190,7 +197,11 @@ impl Worker {
                 self.register(gateway, endpoint, &secret).await
             };
             tokio::pin!(attempt);
-            let Ended { why, let_in } = loop {
+            let Ended {
+                why,
+                is_refused,
+                let_in,
+            } = loop {
                 tokio::select! {
                     ended = &mut attempt => break ended,
                     Some(()) = fading.next(), if !fading.is_empty() => {}
@@ -201,7 +212,15 @@ impl Worker {
                 // The gateway may take this run for dead.
                 self.store.show_life();
             }
-            if was_registered || told.as_ref() != Some(&why) {
+            if is_refused && told.as_ref() != Some(&why) {
+                tracing::error!(
+                    gateway,
+                    why,
+                    worker = self.name,
+                    "the gateway does not let this worker in; it is tried again now and then. {}",
+                    shown(&self.config)
+                );
+            } else if was_registered || told.as_ref() != Some(&why) {
                 tracing::warn!(
                     gateway,
                     why,
@@ -216,10 +235,11 @@ impl Worker {
                     let_in.revoke();
                 }));
             }
+            let most = if is_refused { REFUSED_PAUSE } else { PAUSES.1 };
             let held = was_registered && began.elapsed() > CLUSTER_SILENCE;
             pause = match held {
                 true => PAUSES.0,
-                false => (pause * 2).clamp(PAUSES.0, PAUSES.1),
+                false => (pause * 2).clamp(PAUSES.0, most),
             };
         }
     }

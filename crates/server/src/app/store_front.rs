@@ -29,19 +29,14 @@ use toolgate_tools::ports::OpenPorts;
 use tower::Service as _;
 
 use super::entrance::Entrance;
+use super::store_watch::StoreWatch;
 use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
 use crate::grpc::auth::OnBehalf;
 use crate::grpc::{
-    CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared,
+    CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared, StoreHealth,
     WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
 };
-
-/// How long the store may be away before nobody is sent here any more.
-const AWAY: Duration = Duration::from_secs(10);
-
-/// How long the store may take to say that it is there.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +58,8 @@ pub struct Found {
     pub id: String,
     /// Whether it is a call that has not ended.
     pub goes_on: bool,
+    /// The run that has it, if it is a call.
+    pub run: Option<InstanceId>,
 }
 
 /// The services over a store.
@@ -72,8 +69,7 @@ pub struct StoreFront {
     engine: Arc<Engine>,
     shared: Arc<Shared>,
     routes: Routes,
-    /// Since when the store is away.
-    away: Arc<parking_lot::Mutex<Option<std::time::Instant>>>,
+    watch: StoreWatch,
 }
 
 impl StoreFront {
@@ -135,7 +131,7 @@ impl StoreFront {
             engine,
             routes: stored_routes(shared.clone()),
             shared,
-            away: Arc::default(),
+            watch: StoreWatch::default(),
         })
     }
 
@@ -160,6 +156,7 @@ impl StoreFront {
                 record.map(|record| Found {
                     goes_on: !record.state.is_terminal(),
                     id: id.to_string(),
+                    run: Some(record.owner),
                     workspace: record.origin.workspace,
                 })
             }
@@ -192,8 +189,14 @@ impl StoreFront {
         self.engine.calls().is_draining()
     }
 
-    /// Starts what is done now and then, until `stop`.
-    pub fn keep(&self, config: &Config, servers: &mut JoinSet<Result<(), ServeError>>, stop: &CancellationToken) {
+    /// Starts what is done now and then, until `stop`. `health` is told whether the store is there.
+    pub fn keep(
+        &self,
+        config: &Config,
+        health: StoreHealth,
+        servers: &mut JoinSet<Result<(), ServeError>>,
+        stop: &CancellationToken,
+    ) {
         servers.spawn(sweep(self.store.clone(), settings::retention(config), stop.clone()));
         servers.spawn(flush_refusals(self.engine.clone(), stop.clone()));
         let watch = Arc::new(telemetry::Watch {
@@ -201,6 +204,8 @@ impl StoreFront {
             store: self.store.clone(),
         });
         let metrics = self.shared.telemetry.metrics.clone();
+        let told = (health, metrics.clone());
+        servers.spawn(self.watch.clone().work(self.store.clone(), told, stop.clone()));
         servers.spawn(telemetry::observe(metrics, watch, stop.clone()));
     }
 
@@ -214,26 +219,21 @@ impl StoreFront {
         tokio::time::timeout(CHECK_TIMEOUT, self.store.untold()).await.ok()?.ok()
     }
 
-    /// Says whether the store is there, or has not been away for long.
+    /// Says whether the store is there.
     ///
     /// # Errors
-    /// It has; the text says so.
-    pub async fn ready(&self) -> Result<(), String> {
-        let problem = match tokio::time::timeout(CHECK_TIMEOUT, self.store.check()).await {
-            Ok(Ok(())) => {
-                *self.away.lock() = None;
-                return Ok(());
-            }
-            Ok(Err(StoreError::Full(what))) => return Err(format!("full: {what}")),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it does not answer".to_owned(),
-        };
-        let since = *self.away.lock().get_or_insert_with(std::time::Instant::now);
-        if since.elapsed() < AWAY {
-            return Ok(());
-        }
-        tracing::error!(problem, "not ready: the database is away");
-        Err("the database is away: see the log".to_owned())
+    /// It is not; the text says so.
+    pub fn store(&self) -> Result<(), String> {
+        self.watch.problem().map_or(Ok(()), Err)
+    }
+
+    /// Says whether something can be stored, as far as that is known.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub fn takes_changes(&self) -> Result<(), Status> {
+        let away = |problem| status::store(StoreError::Unavailable(problem));
+        self.watch.problem().map_or(Ok(()), |problem| Err(away(problem)))
     }
 
     /// Tells streams that the gateway is about to stop.
@@ -259,6 +259,7 @@ impl Found {
             workspace,
             id: id.to_owned(),
             goes_on: false,
+            run: None,
         }
     }
 }

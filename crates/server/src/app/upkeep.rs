@@ -8,7 +8,7 @@ use toolgate_config::service::RetentionConfig;
 use toolgate_engine::{Engine, Recovered};
 use toolgate_fs::atomic;
 use toolgate_model::Timestamp;
-use toolgate_store::{OutputRetention, Store};
+use toolgate_store::{OutputRetention, Store, outage};
 use toolgate_tools::skills::remote::{FirstFetch, fetch};
 use toolgate_web::Network;
 
@@ -54,7 +54,7 @@ pub(super) async fn sweep(store: Arc<dyn Store>, rules: Sweep, stop: Cancellatio
             match result {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(count, "deleted {what} past their retention"),
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "{what} could not be swept"),
+                Err(error) => outage::tell(&error, &format!("{what} could not be swept")),
             }
         }
     }
@@ -69,7 +69,7 @@ async fn sweep_audit(store: &dyn Store, before: Timestamp) {
             Ok(0) => break,
             Ok(count) => total += count,
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the audit could not be swept");
+                outage::tell(&error, "the audit could not be swept");
                 break;
             }
         }

@@ -155,6 +155,24 @@ pub struct Services {
     patience: Duration,
 }
 
+/// Tells health clients whether the store of a gateway is there, under a name of its own: what is served does not change by that.
+#[derive(Clone)]
+pub struct StoreHealth(HealthReporter);
+
+impl StoreHealth {
+    /// What health clients ask for.
+    const NAME: &str = "toolgate.store";
+
+    /// Tells it.
+    pub(crate) async fn report(&self, is_there: bool) {
+        let status = match is_there {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
+        };
+        self.0.set_service_status(Self::NAME, status).await;
+    }
+}
+
 impl Services {
     /// Makes the services.
     ///
@@ -232,6 +250,13 @@ impl Services {
     #[must_use]
     pub fn waiting(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Returns who tells health clients of the store, which is there now.
+    pub async fn store_health(&self) -> StoreHealth {
+        let health = StoreHealth(self.health.clone());
+        health.report(true).await;
+        health
     }
 
     /// Tells every health client that no more calls are taken.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
 use toolgate_store::StoreError;
+use toolgate_store::outage::{self, Outage};
 
 use super::Board;
 
@@ -26,6 +27,17 @@ async fn wait(changed: Option<&Notify>) {
             () = period => {}
         },
         None => period.await,
+    }
+}
+
+/// Takes note of an attempt that may have failed; says so now and then while it does.
+fn note(outage: &Outage, error: Option<StoreError>, what: &str) {
+    let Some(error) = error else {
+        let _ = outage.is_over();
+        return;
+    };
+    if outage.fails().is_some() {
+        outage::tell(&error, what);
     }
 }
 
@@ -57,12 +69,8 @@ impl Board {
                 let Some(everything) = everything else { return };
                 board.look_for_approvers().await;
                 let _gate = board.pass().await;
-                if let Err(error) = board.look(everything).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "what other processes did to prompts could not be read"
-                    );
-                }
+                let what = "what other processes did to prompts could not be read";
+                note(&board.outages[0], board.look(everything).await.err(), what);
             }
         });
     }
@@ -79,11 +87,15 @@ impl Board {
             return;
         }
         match self.store.attend(interests.clone()).await {
-            Ok(()) => *told = Some((interests, Instant::now())),
+            Ok(()) => {
+                *told = Some((interests, Instant::now()));
+                let _ = self.outages[1].is_over();
+            }
             // It is tried again soon; until then the approvers count here only.
-            Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "other processes could not be told of the approvers here"
+            Err(error) => note(
+                &self.outages[1],
+                Some(error),
+                "other processes could not be told of the approvers here",
             ),
         }
     }
@@ -92,13 +104,15 @@ impl Board {
     pub(in crate::prompts) async fn look_for_approvers(&self) {
         match self.store.attended_elsewhere().await {
             Ok(interests) => {
+                let _ = self.outages[2].is_over();
                 if self.state().presence.found_elsewhere(interests, Instant::now()) {
                     self.visits.notify_waiters();
                 }
             }
-            Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the approvers at other processes could not be found"
+            Err(error) => note(
+                &self.outages[2],
+                Some(error),
+                "the approvers at other processes could not be found",
             ),
         }
     }

@@ -84,6 +84,10 @@ impl FromCore<call::Approval> for proto::PromptApproval {
 
 /// Says what a call waits for at a prompt.
 pub(crate) fn waits_for(prompt: &call::Prompt) -> String {
+    if prompt.state != call::PromptState::Open {
+        // No person is to do anything any more. As a rule this is over in a moment.
+        return "its worker to go on: the prompt is settled".to_owned();
+    }
     match prompt.ask() {
         Some(ask) if ask.title.is_empty() => format!("permission {}", ask.permission),
         Some(ask) => format!("permission {} ({})", ask.permission, ask.title),
