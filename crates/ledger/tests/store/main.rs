@@ -28,6 +28,9 @@ mod postgres;
 #[path = "../../../postgres/tests/store/s3.rs"]
 mod s3;
 
+#[path = "../../../postgres/tests/store/s3_bucket.rs"]
+mod s3_bucket;
+
 #[path = "../../../../tests/it/store"]
 mod store {
     mod audit;

@@ -61,6 +61,8 @@ async fn check(store: &PostgresStore, id: &OutputId, from: u64, to: u64) {
 
 /// A gateway with a bucket behind a door, and a worker that has `main` behind a line.
 struct Scene {
+    /// The name of the database.
+    database: String,
     s3: S3,
     door: Door,
     gateway: Running,
@@ -74,8 +76,9 @@ impl Scene {
     async fn new() -> Self {
         let (server, s3) = (server().await, S3::start(false).await);
         let door = Door::of(&s3).await;
-        let database = server.address(&database(server).await);
-        let gateway = Running::with_bucket(&database, Some(s3.bucket(Some(&door), "a"))).await;
+        let database = database(server).await;
+        let bucket = s3.bucket(Some(&door), "a");
+        let gateway = Running::with_bucket(&server.address(&database), Some(bucket)).await;
         let line = Line::to(&gateway.address()).await;
         let (folder, run) = (tempfile::tempdir().unwrap(), InstanceId::generate());
         let mut options = options(&[line.address()], &run, folder.path(), WORKER);
@@ -84,6 +87,7 @@ impl Scene {
         // While a call runs, the lease is renewed.
         create(&worker, record("call", &run)).await;
         Self {
+            database,
             s3,
             door,
             gateway,
@@ -107,6 +111,21 @@ impl Scene {
     async fn bytes(&self, id: &OutputId) -> u64 {
         let info = self.gateway.store.look(id).await.unwrap();
         info.map_or(0, |info| info.bytes)
+    }
+
+    /// Has the minutes pass in which nobody but who was allowed to puts a part, and after which somebody looks for such parts.
+    async fn minutes_pass(&self) {
+        let over = "UPDATE objects SET due = due - interval '2 minutes' WHERE due IS NOT NULL";
+        server().await.run(&self.database, over).await;
+        // Whoever deletes something has them looked for.
+        let store = &self.gateway.store;
+        let mut writer = store
+            .create_output(OutputOwner::from(&record("call", &self.run)))
+            .await
+            .unwrap();
+        writer.append("gone".into()).await.unwrap();
+        let gone = writer.finish().await.unwrap();
+        assert!(store.delete(&gone.id).await.unwrap());
     }
 
     async fn end(self) {
@@ -184,6 +203,7 @@ async fn nothing_is_lost_while_the_bucket_is_away() {
     assert_eq!((info.bytes, info.complete), (50 * MIB, true));
     scene.door.open();
     check(&scene.gateway.store, &id, 0, 50 * MIB).await;
+    scene.minutes_pass().await;
     until("all of it is in the bucket", async || scene.objects() >= 7).await;
     check(&scene.gateway.store, &id, 0, 50 * MIB).await;
     // The next one goes there again.
