@@ -16,6 +16,9 @@ mod proxy;
 mod refused;
 mod uploads;
 
+#[path = "../../../postgres/tests/store/content.rs"]
+mod content;
+
 #[allow(dead_code)] // the tests of PostgreSQL use more of it
 #[path = "../../../postgres/tests/store/server.rs"]
 mod server;

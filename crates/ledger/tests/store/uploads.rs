@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
@@ -13,6 +14,7 @@ use toolgate_postgres::PostgresStore;
 use toolgate_store::ledger::{FIRST_PART, PART_BYTES};
 use toolgate_store::{OutputOwner, OutputWriter, Outputs as _, Upkeep as _};
 
+use crate::content::content;
 use crate::gateway::{LIMITED, Running, WORKER, options};
 use crate::postgres::{database, server};
 use crate::proxy::Line;
@@ -20,6 +22,8 @@ use crate::s3::{Door, S3};
 use crate::store::{create, record};
 
 const MIB: u64 = 1 << 20;
+
+const SEED: u64 = 1;
 
 /// How long something may take that has to happen.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -32,19 +36,14 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// What an output has from a place on: nowhere the same as elsewhere.
-fn content(from: u64, length: u64) -> Vec<u8> {
-    let word = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let bytes: Vec<u8> = (from / 8..(from + length).div_ceil(8)).flat_map(word).collect();
-    let skipped = (from % 8) as usize;
-    bytes[skipped..skipped + length as usize].to_vec()
-}
-
 async fn grow(writer: &mut dyn OutputWriter, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let length = 700_001.min(to - at);
-        writer.append(content(at, length).into()).await.unwrap();
+        writer
+            .append(Bytes::from_static(content(SEED, at, length)))
+            .await
+            .unwrap();
         at += length;
     }
 }
@@ -54,7 +53,10 @@ async fn check(store: &PostgresStore, id: &OutputId, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let read = store.read(id, at, (5 * MIB).min(to - at) as usize).await.unwrap();
-        assert!(!read.is_empty() && read == content(at, read.len() as u64), "at {at}");
+        assert!(
+            !read.is_empty() && read == *content(SEED, at, read.len() as u64),
+            "at {at}"
+        );
         at += read.len() as u64;
     }
 }
@@ -182,7 +184,7 @@ async fn full_parts_pass_no_gateway() {
     until("so is the end", async || scene.objects() == 5).await;
     assert_eq!(
         scene.gateway.store.stat(&id).await.unwrap().unwrap().sha256,
-        hex::encode(<sha2::Sha256 as sha2::Digest>::digest(content(0, 40 * MIB)))
+        hex::encode(<sha2::Sha256 as sha2::Digest>::digest(content(SEED, 0, 40 * MIB)))
     );
     scene.end().await;
 }
@@ -263,8 +265,8 @@ async fn a_worker_puts_parts_of_its_own_outputs_only() {
         run: scene.run.to_string(),
         epoch: 1,
     };
-    let part = content(FIRST_PART, PART_BYTES);
-    let sha256 = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(&part));
+    let part = content(SEED, FIRST_PART, PART_BYTES);
+    let sha256 = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(part));
     let presign = |holding: &Holding, start: u64| PresignPartRequest {
         holding: Some(holding.clone()),
         id: id.clone(),

@@ -8,6 +8,8 @@
 
 mod approvers;
 mod bucket;
+mod clocks;
+mod content;
 mod crash;
 mod days;
 mod doubtful;
