@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::s3::S3;
 use super::setup::{Fleet, LEASE, Plan};
 use crate::gateway::setup::*;
-use crate::support::{completed, eventually, failed, list_all, run_request, test};
+use crate::support::{collect, completed, eventually, failed, is_output, list_all, next_such, run_request, test};
 
 /// How far two times of one clock may be apart that are told of one thing.
 const SLACK: i64 = 120;
@@ -124,31 +124,30 @@ fn calls_run_and_are_listed_whatever_the_clocks_say() {
         }
         // A worker that lives is not taken for dead, and a dead one is soon.
         let mut running = JoinSet::new();
-        for (gateway, worker) in [(0, "wa"), (1, "wa"), (0, "wb"), (1, "wb")] {
+        for (gateway, worker) in [(0, "wa"), (1, "wb")] {
             let command = format!("sleep {}", LEASE.as_secs() * 2 + 1);
             let request = run_request(bash(worker, &command));
             let call = start(&fleet, gateway, request).await;
             running.spawn(call);
         }
         while let Some(call) = running.join_next().await {
-            completed(&call.unwrap().unwrap().unwrap());
+            let call = call.unwrap().unwrap();
+            let logs = || fleet.gateways.iter().chain(&fleet.workers).map(Process::log);
+            completed(&call.unwrap_or_else(|status| panic!("{status}: {:#?}", logs().collect::<Vec<_>>())));
         }
         for worker in 0..2 {
             let place = format!("w{}", fleet.names()[worker]);
-            let id = format!("lost-{worker}");
-            let request = ExecuteToolRequest {
-                call_id: id.clone(),
-                on_disconnect: OnDisconnect::Keep.into(),
-                ..bash(&place, "touch begun; sleep 100")
-            };
-            let call = start(&fleet, 0, run_request(request)).await;
-            let begun = fleet.path(&format!("worker-{}/own/begun", fleet.names()[worker]));
-            eventually("the command runs", async || begun.exists()).await;
+            let mut tools = fleet.tools(0, ANNA).await;
+            let running = tools.execute_tool(bash(&place, "echo begun; sleep 100")).await;
+            let mut running = running.unwrap().into_inner();
+            let begun = next_such(&mut running, is_output).await;
             fleet.workers[worker].kill9().await;
             let killed = Instant::now();
-            let call = call.await.unwrap().unwrap();
+            collect(running).await.unwrap();
+            let took = killed.elapsed();
+            let call = fleet.get(0, &begun.call_id).await.unwrap();
             assert_eq!(failed(&call).reason(), FailureReason::Lost);
-            assert!(killed.elapsed() < LEASE * 5, "{:?}", killed.elapsed());
+            assert!(took < LEASE * 5, "{took:?}");
             // It does not end before it has begun.
             let times = [call.create_time, call.start_time, call.end_time];
             let times = times.map(|time| time.map(|time| (time.seconds, time.nanos)));
@@ -276,7 +275,8 @@ fn a_bucket_with_another_time_loses_nothing() {
             fleet.gateways[0].log().contains("set this machine's clock")
         })
         .await;
-        assert!(fleet.workers[0].log().contains("look at the gateway's clock"));
+        let log = fleet.workers[0].log();
+        assert!(log.contains("look at the gateway's clock"), "{log}");
         assert_eq!(s3.names("fleet"), Vec::<String>::new());
         // With the right time it goes where it belongs.
         with_clock(&mut fleet, Clock::Right).await;

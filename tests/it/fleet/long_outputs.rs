@@ -107,13 +107,17 @@ async fn killed_while_it_writes(fleet: &mut Fleet, round: usize, numbers: u64, d
     let events = tokio::spawn(collect(running));
     let mut seen = outputs(fleet, 1).await;
     let mut bytes = 0;
-    eventually("the output has grown", async || {
-        let output = output_of(&mut seen, &id).await;
-        let has_grown = output.as_ref().is_some_and(|output| output.total_bytes as u64 > bytes);
-        bytes = output.map_or(0, |output| output.total_bytes as u64);
-        has_grown && bytes >= from
-    })
-    .await;
+    // It may take its time, as long as there is more each time.
+    while bytes <= from {
+        eventually("the output has grown", async || {
+            let before = bytes;
+            bytes = output_of(&mut seen, &id)
+                .await
+                .map_or(0, |output| output.total_bytes as u64);
+            bytes > before
+        })
+        .await;
+    }
     sleep(later).await;
     fleet.workers[0].kill9().await;
     let events = events.await.unwrap().unwrap();
