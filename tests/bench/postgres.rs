@@ -23,6 +23,8 @@ use crate::server::Server;
 mod parts;
 #[path = "../../crates/postgres/tests/store/s3.rs"]
 mod s3;
+#[path = "../../crates/postgres/tests/store/s3_bucket.rs"]
+mod s3_bucket;
 #[path = "../../crates/postgres/tests/store/server.rs"]
 mod server;
 #[path = "../it/store/suite.rs"]

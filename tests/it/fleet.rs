@@ -5,9 +5,16 @@
 
 mod away;
 mod chaos;
+mod clock;
+mod clocks;
 mod commands;
 mod deaths;
+mod dice;
 mod line;
+mod long_outputs;
+#[allow(dead_code)] // the tests of the store itself use all of it
+#[path = "../../crates/postgres/tests/store/s3.rs"]
+mod s3;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
 pub(crate) mod server;

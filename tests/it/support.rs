@@ -78,13 +78,18 @@ pub(crate) fn installed(path: &str) -> String {
 
 /// Runs a test on its own runtime, bounded in time.
 pub(crate) fn test<F: Future<Output = ()>>(body: F) {
+    test_within(TEST_LIMIT, body);
+}
+
+/// As [`test`], for what takes longer.
+pub(crate) fn test_within<F: Future<Output = ()>>(limit: Duration, body: F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        timeout(TEST_LIMIT, body).await.expect("the test takes too long");
+        timeout(limit, body).await.expect("the test takes too long");
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
 }

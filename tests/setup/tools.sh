@@ -289,6 +289,14 @@ ensure_postgres() {
         chmod +x "$folder"/native/bin/* && link_postgres "$folder/native/bin"
 }
 
+# Of any version; it is no program of every user's, so it may be where only the administrator's path leads.
+ensure_pgbouncer() {
+    local found
+    "$bin/pgbouncer" --version >/dev/null 2>&1 && return 0
+    PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v pgbouncer >/dev/null || apt_install pgbouncer || return 1
+    found="$(PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v pgbouncer)" && ln -sf "$found" "$bin/pgbouncer"
+}
+
 # As grpcurl: what `go install` built does not know its version.
 ensure_versitygw() {
     local built="$bin/versitygw-$VERSITYGW"
@@ -321,6 +329,7 @@ ensure_typescript || echo "typescript: not installed, and npm could not install 
 ensure_pyright || echo "pyright: not installed, and npm could not install it here"
 ensure_gopls || echo "gopls: not installed, and Go could not install it here"
 ensure_postgres || echo "postgres: not installed, and neither apt-get nor npm could install it here"
+ensure_pgbouncer || echo "pgbouncer: not installed, and apt-get could not install it here"
 ensure_versitygw || echo "versitygw: not installed, and Go could not install it here"
 ensure_rust_analyzer || echo "rust-analyzer: not installed, and rustup could not install it here"
 exit 0

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use toolgate_model::{Decision, EndReason, Ending, GrantId, Outcome, PromptId, PromptOutcome, Reply, Timestamp};
+use toolgate_model::{Decision, EndReason, Ending, GrantId, Outcome, PromptId, PromptOutcome, Reply};
 use toolgate_permission::Refusal;
 use toolgate_store::StoreError;
 
@@ -41,10 +41,10 @@ pub(crate) fn verdict(prompt: &PromptId, outcome: PromptOutcome) -> Result<Reply
     }
 }
 
-/// Returns when a prompt expires.
-pub(crate) async fn until(expires: Option<Timestamp>) {
-    match expires {
-        Some(moment) => tokio::time::sleep(moment.since(Timestamp::now())).await,
+/// Returns when a prompt expires that waits for so long.
+pub(crate) async fn until(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
         None => std::future::pending().await,
     }
 }

@@ -159,7 +159,14 @@ impl Parts {
         let reply = reply.map_err(|error| StoreError::Unavailable(format!("{what}: {error}")))?;
         match reply.is_success() {
             true => Ok(()),
-            false => Err(failed(what, format!("its server answers {}", reply.status()))),
+            false => {
+                // The gateway has signed it, with its keys and its time.
+                let advice = match reply.status() {
+                    403 => ": look at the gateway's clock, and at what its keys may do",
+                    _ => "",
+                };
+                Err(failed(what, format!("its server answers {}{advice}", reply.status())))
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{CallId, GrantId, InstanceId, JsonMap, PromptId, SessionId, Timestamp};
 
@@ -195,6 +196,11 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// Returns how long it waits in all; for ever if none.
+    pub fn patience(&self) -> Option<Duration> {
+        self.expires.map(|expires| expires.since(self.created))
+    }
+
     /// Returns what a permission prompt asks for, none for questions.
     pub fn ask(&self) -> Option<&Ask> {
         match &self.request {

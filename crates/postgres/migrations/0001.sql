@@ -108,7 +108,8 @@ CREATE TABLE prompts (
     state     text COLLATE "C" NOT NULL,
     revision  bigint NOT NULL DEFAULT 0,
     prompt    text NOT NULL,
-    asker     text                          -- null of prompts that have ended
+    asker     text,                         -- null of prompts that have ended
+    opened    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX prompts_by_call ON prompts (call);
 CREATE INDEX prompts_open ON prompts (workspace, session) WHERE state = 'open';

@@ -26,6 +26,9 @@ use toolgate_store::codec::failed;
 /// The checksum that a server compares with what it gets, whoever sends it.
 const SHA256: HeaderName = HeaderName::from_static("x-amz-checksum-sha256");
 
+/// What S3 says to whom it takes to be wrong about the time, by more than a quarter of an hour.
+const OTHER_TIME: &str = "RequestTimeTooSkewed";
+
 /// How long a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
@@ -179,6 +182,12 @@ impl Bucket {
 
     fn problem(&self, what: &str, error: Error) -> StoreError {
         let context = format!("{what} in the bucket {}", self.name);
+        if error.to_string().contains(OTHER_TIME) {
+            // Another gateway may have the right time.
+            return StoreError::Unavailable(format!(
+                "{context}: it refuses, as this machine's clock and its own differ by too much: set this machine's clock"
+            ));
+        }
         if matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) {
             let advice = format!("{context}: it refuses; look at its keys and at what they may do");
             return failed(advice, error);

@@ -181,8 +181,10 @@ pub(crate) async fn changes(session: &mut Session, export: &mut Export) -> Resul
 
 /// Brings prompts, and what is known of whoever asks.
 pub(crate) async fn prompts(session: &mut Session, export: &mut Export) -> Result<(), StoreError> {
-    let sql = "INSERT INTO prompts (id, full_id, call, owner, session, workspace, state, prompt, asker, revision)
-               SELECT id, full_id, call, owner, session, workspace, state, prompt, asker, revision
+    // Where they were, all had one clock.
+    let sql = "INSERT INTO prompts (id, full_id, call, owner, session, workspace, state, prompt, asker, revision, opened)
+               SELECT id, full_id, call, owner, session, workspace, state, prompt, asker, revision,
+                   to_timestamp((prompt::json ->> 'created')::float8 / 1000)
                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
                        $10::bigint[]) WITH ORDINALITY
                    AS one (id, full_id, call, owner, session, workspace, state, prompt, asker, revision, place)

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -359,12 +360,18 @@ pub(crate) async fn adopt(
     Ok(())
 }
 
+/// What [`asked_prompt`] takes.
+const ASKED: &str =
+    "SELECT prompt, asker, revision, extract(epoch FROM clock_timestamp() - opened)::float8 FROM prompts";
+
 fn asked_prompt(row: &Row) -> Result<AskedPrompt, StoreError> {
     let asker: Option<&str> = row.get(1);
     Ok(AskedPrompt {
         prompt: decode("a prompt", row.get(0))?,
         asker: asker.map(|asker| decode("who asks", asker)).transpose()?,
         revision: unsigned(row.get(2)),
+        // Below zero if that clock was set back.
+        age: Duration::try_from_secs_f64(row.get(3)).unwrap_or_default(),
     })
 }
 
@@ -442,23 +449,22 @@ impl Prompts for PostgresStore {
     }
 
     async fn asked(&self, id: &PromptId) -> Result<Option<AskedPrompt>, StoreError> {
-        let sql = "SELECT prompt, asker, revision FROM prompts WHERE id = $1";
+        let sql = format!("{ASKED} WHERE id = $1");
         let row = self
             .shared
             .db
-            .row("read a prompt", sql, values![key(id.as_str())])
+            .row("read a prompt", &sql, values![key(id.as_str())])
             .await?;
         row.as_ref().map(asked_prompt).transpose()
     }
 
     async fn asked_in(&self, session: &SessionKey) -> Result<Vec<AskedPrompt>, StoreError> {
-        let sql = "SELECT prompt, asker, revision FROM prompts
-                   WHERE state = 'open' AND workspace = $1 AND session = $2 ORDER BY number";
+        let sql = format!("{ASKED} WHERE state = 'open' AND workspace = $1 AND session = $2 ORDER BY number");
         let (workspace, session) = (key(&session.workspace), key(session.session.as_str()));
         let rows = self
             .shared
             .db
-            .rows("read the prompts of a session", sql, values![workspace, session])
+            .rows("read the prompts of a session", &sql, values![workspace, session])
             .await?;
         rows.iter().map(asked_prompt).collect()
     }

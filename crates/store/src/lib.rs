@@ -47,6 +47,7 @@ pub mod overlay;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -273,6 +274,9 @@ pub struct AskedPrompt {
     pub asker: Option<Value>,
     /// The number of this state of the prompt, as [`Prompts::open_prompts`] has it.
     pub revision: u64,
+    /// How long ago it was opened, by the clock of the store: that of who asks and that of who answers may differ.
+    #[serde(default)]
+    pub age: Duration,
 }
 
 /// The end of one prompt, with its new state.

@@ -16,6 +16,8 @@ pub const WITHDRAWN: &str = "the service ended while the call was running";
 
 /// Ends a call as lost, by what its record tells; returns the event.
 pub fn end(record: &mut CallRecord, now: Timestamp) -> CallEvent {
+    // Who ends it may have a clock that is behind that of who ran it.
+    let now = now.max(record.started.unwrap_or(record.created));
     // Before a tool starts, that is stored.
     let has_started = record.started.is_some() || record.state != CallState::Pending;
     let text = if has_started {

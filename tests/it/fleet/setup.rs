@@ -13,6 +13,7 @@ use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
 use toolgate_contract::*;
 
+use super::clock::Clock;
 use super::line::Line;
 use super::server::Server;
 use crate::gateway::setup::*;
@@ -34,28 +35,46 @@ pub(super) fn token_of(worker: &str) -> String {
     format!("worker-{worker}-worker-{worker}-worker-{worker}")
 }
 
+/// What a fleet is made of.
+pub(super) struct Plan {
+    /// The gateways, each with its clock.
+    pub(super) gateways: Vec<Clock>,
+    /// The workers, each with its clock.
+    pub(super) workers: Vec<Clock>,
+    /// Where the bucket of outputs is, if there is one.
+    pub(super) bucket: Option<String>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            gateways: vec![Clock::Right; 2],
+            workers: vec![Clock::Right; 2],
+            bucket: None,
+        }
+    }
+}
+
 impl Fleet {
     pub(super) async fn start() -> Self {
-        let mut fleet = Self::empty(2).await;
-        for name in ["one", "two"] {
-            fleet.start_gateway(name).await;
-        }
+        Self::of(Plan::default()).await
+    }
+
+    pub(super) async fn of(plan: Plan) -> Self {
+        let mut fleet = Self::with_gateways(&plan).await;
         let gateways = fleet.gateway_addresses();
-        for name in fleet.names.clone() {
-            fleet.start_worker(&name, &gateways, None).await;
+        for (name, clock) in fleet.names.clone().iter().zip(plan.workers) {
+            fleet.start_worker(name, clock, &gateways, None).await;
         }
         fleet.ready().await;
         fleet
     }
 
     /// Starts a fleet in which each worker has a line of its own to each gateway, and each gateway reaches each worker by one.
-    pub(super) async fn with_lines(gateways: usize, workers: usize) -> (Self, Vec<Arc<Line>>) {
-        let mut fleet = Self::empty(workers).await;
-        for number in 0..gateways {
-            fleet.start_gateway(&format!("gateway-{number}")).await;
-        }
+    pub(super) async fn with_lines(plan: Plan) -> (Self, Vec<Arc<Line>>) {
+        let mut fleet = Self::with_gateways(&plan).await;
         let mut lines = Vec::new();
-        for name in fleet.names.clone() {
+        for (name, clock) in fleet.names.clone().iter().zip(plan.workers) {
             let mut near = Vec::new();
             for address in fleet.gateway_addresses() {
                 let line = Line::to(address).await;
@@ -66,11 +85,22 @@ impl Fleet {
             let own = free.local_addr().unwrap().to_string();
             drop(free);
             let line = Line::to(own.clone()).await;
-            fleet.start_worker(&name, &near, Some((&own, &line.address))).await;
+            let at = Some((own.as_str(), line.address.as_str()));
+            fleet.start_worker(name, clock, &near, at).await;
             lines.push(line);
         }
         fleet.ready().await;
         (fleet, lines)
+    }
+
+    /// Starts the gateways of a fleet that has no workers yet.
+    async fn with_gateways(plan: &Plan) -> Self {
+        let mut fleet = Self::empty(plan.workers.len()).await;
+        for (number, clock) in plan.gateways.iter().enumerate() {
+            let name = format!("gateway-{number}");
+            fleet.start_gateway(&name, *clock, plan.bucket.as_deref()).await;
+        }
+        fleet
     }
 
     async fn empty(workers: usize) -> Self {
@@ -121,7 +151,12 @@ impl Fleet {
         self.database.url("fleet")
     }
 
-    async fn start_gateway(&mut self, name: &str) {
+    /// Returns what a process has to load to have a clock.
+    pub(super) fn library(&self, clock: Clock) -> Option<PathBuf> {
+        clock.library(self.folder.path())
+    }
+
+    async fn start_gateway(&mut self, name: &str, clock: Clock, bucket: Option<&str>) {
         let place = self.path(name);
         fs::create_dir_all(&place).unwrap();
         put(&place.join("tokens"), &self.tokens());
@@ -132,17 +167,26 @@ impl Fleet {
             .map(|name| format!("\"token:worker-{name}\""))
             .collect();
         let (workers, lease) = (workers.join(", "), LEASE.as_secs());
+        let bucket = bucket.map_or_else(String::new, |endpoint| {
+            put(&place.join("bucket-keys"), "key:secret\n");
+            format!(
+                "outputs = \"s3://outputs/fleet\"\noutputs_endpoint = \"{endpoint}\"\noutputs_region = \"us-east-1\"\n\
+                 outputs_path_style = true\noutputs_keys_file = \"bucket-keys\"\n"
+            )
+        });
         let text = format!(
             "telemetry.admin = \"127.0.0.1:0\"\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
-             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n"
+             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}"
         );
         put(&place.join("toolgate.toml"), &text);
-        let gateway = Process::start(place, "gateway", &self.home()).await;
+        let mut gateway = Process::at("127.0.0.1:0", place, "gateway");
+        gateway.library = self.library(clock);
+        gateway.run(&self.home()).await;
         self.gateways.push(gateway);
     }
 
     /// Starts a worker: with where it listens and where it says to be, or on a socket.
-    async fn start_worker(&mut self, name: &str, gateways: &[String], at: Option<(&str, &str)>) {
+    async fn start_worker(&mut self, name: &str, clock: Clock, gateways: &[String], at: Option<(&str, &str)>) {
         let place = self.path(&format!("worker-{name}"));
         let work = place.join("own");
         fs::create_dir_all(&work).unwrap();
@@ -160,7 +204,9 @@ impl Fleet {
         );
         put(&place.join("toolgate.toml"), &text);
         let listens = at.map_or("127.0.0.1:0", |(own, _)| own);
-        let worker = Process::start_at(listens, place, "serve", &self.home()).await;
+        let mut worker = Process::at(listens, place, "serve");
+        worker.library = self.library(clock);
+        worker.run(&self.home()).await;
         self.workers.push(worker);
     }
 

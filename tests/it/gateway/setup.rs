@@ -65,6 +65,8 @@ pub(crate) struct Process {
     pub(crate) address: String,
     /// Where operators ask, if they may.
     pub(crate) admin: Option<String>,
+    /// What it loads before anything else, if so.
+    pub(crate) library: Option<PathBuf>,
 }
 
 impl Process {
@@ -74,15 +76,21 @@ impl Process {
 
     /// Starts it where others know it already.
     pub(crate) async fn start_at(address: &str, folder: PathBuf, command: &'static str, home: &Path) -> Self {
-        let mut process = Self {
+        let mut process = Self::at(address, folder, command);
+        process.run(home).await;
+        process
+    }
+
+    /// One that is not started yet.
+    pub(crate) fn at(address: &str, folder: PathBuf, command: &'static str) -> Self {
+        Self {
             child: None,
             folder,
             command,
             address: address.to_owned(),
             admin: None,
-        };
-        process.run(home).await;
-        process
+            library: None,
+        }
     }
 
     /// Says whether it has ended by itself.
@@ -131,6 +139,7 @@ impl Process {
             .env("TMPDIR", &self.folder)
             .env("SHELL", "/bin/bash")
             .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+            .envs(self.library.as_ref().map(|library| ("LD_PRELOAD", library)))
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(File::create(self.folder.join("stdout")).unwrap())

@@ -8,6 +8,7 @@ mod standing;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use toolgate_model::{
@@ -194,7 +195,7 @@ impl Asking {
             let _gate = gate;
             let others = board.store.open(prompt.clone(), asker, judged_by).await?;
             if others.is_empty() {
-                return Ok(Stored::Opened(board.wait_for(prompt, 0)));
+                return Ok(Stored::Opened(board.wait_for(prompt, 0, Duration::ZERO)));
             }
             board.state().grants.add(others);
             Ok(Stored::Overtaken)
@@ -258,19 +259,19 @@ impl Asking {
     /// The store failed.
     pub async fn restore(&self, mut prompt: Prompt, rights: &Rights) -> Result<Opened, StoreError> {
         let _gate = self.board.pass().await;
-        let mut revision = 0;
+        let (mut revision, mut age) = (0, Duration::ZERO);
         // It may have been answered since it was read.
         if prompt.decision.is_none()
             && let Some(asked) = self.board.store.asked(&prompt.id).await?
         {
-            (prompt, revision) = (asked.prompt, asked.revision);
+            (prompt, revision, age) = (asked.prompt, asked.revision, asked.age);
             let asker = self.asker(&prompt, rights);
             if prompt.decision.is_none() && asked.asker != asker {
                 self.board.store.replace_asker(&prompt.id, asker).await?;
             }
         }
         let Some(known) = prompt.decision.clone() else {
-            return Ok(self.board.wait_for(prompt, revision));
+            return Ok(self.board.wait_for(prompt, revision, age));
         };
         let (wake, decision) = oneshot::channel();
         // The receiver is at hand.
@@ -278,6 +279,7 @@ impl Asking {
         Ok(Opened {
             prompt: Arc::new(prompt),
             decision,
+            left: None,
         })
     }
 

@@ -95,6 +95,8 @@ pub struct Opened {
     pub prompt: Arc<Prompt>,
     /// Gets the decision; closed only when the service ends, or when the prompt is not stored any more.
     pub decision: oneshot::Receiver<Decision>,
+    /// For how long it still waits; for ever if none.
+    pub left: Option<Duration>,
 }
 
 /// Listens to prompts; dropping it stops.
@@ -194,13 +196,14 @@ impl Board {
     }
 
     /// Shows a prompt on which a call of this process waits. The gate is passed, and the store has the prompt in this state.
-    pub(super) fn wait_for(self: &Arc<Self>, prompt: Prompt, revision: u64) -> Opened {
+    pub(super) fn wait_for(self: &Arc<Self>, prompt: Prompt, revision: u64, age: Duration) -> Opened {
         let prompt = Arc::new(prompt);
         let (wake, decision) = oneshot::channel();
         self.state().waiting.insert(prompt.id.clone(), wake);
         self.show(prompt.clone(), revision);
         self.keep_looking();
-        Opened { prompt, decision }
+        let left = prompt.patience().map(|patience| patience.saturating_sub(age));
+        Opened { prompt, decision, left }
     }
 
     /// Shows an open prompt, and tells listeners what is new about it.

@@ -58,13 +58,13 @@ impl Inbox {
     }
 
     async fn settle_reply(&self, given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
-        let Some(AskedPrompt { prompt, asker, .. }) = self.board.store.asked(&given.prompt).await? else {
+        let Some(AskedPrompt { prompt, asker, age, .. }) = self.board.store.asked(&given.prompt).await? else {
             return Ok(ReplyOutcome::Unknown);
         };
         if prompt.state != PromptState::Open {
             return Ok(self.replied_before(prompt, &given));
         }
-        if prompt.expires.is_some_and(|moment| moment <= Timestamp::now()) {
+        if prompt.patience().is_some_and(|patience| patience <= age) {
             return self.too_late(prompt, &given).await;
         }
         let asker = asker.map(Asker::read).transpose().map_err(|error| StoreError::Failed {

@@ -105,7 +105,7 @@ impl RunContext {
             () = self.call.handover.left() => None,
             decision = &mut decision => decision.ok(),
             () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
-            () = until(prompt.expires) => {
+            () = until(opened.left) => {
                 settled(&prompt.id, self.parts.prompts.expire(&prompt.id).await)
             }
             () = self.parts.prompts.abandoned(&prompt, self.record.origin.unanswered) => {

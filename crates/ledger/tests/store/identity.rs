@@ -18,7 +18,8 @@ use toolgate_web::{Network, Settings, Url};
 
 use crate::gateway::LIMITED;
 use crate::store::{event, prompt, record};
-use crate::uploads::{MIB, Scene, check, content, grow, shown, until};
+use crate::content::content;
+use crate::uploads::{MIB, SEED, Scene, check, grow, shown, until};
 
 /// A worker that has `other`, in wrong hands.
 struct Attacker {
@@ -80,7 +81,7 @@ impl Attacker {
             created_millis: 0,
         };
         this.client().begin_output(shown(LIMITED, asked)).await.unwrap();
-        let asked = this.appending(this.output.as_str(), content(0, FIRST_PART));
+        let asked = this.appending(this.output.as_str(), content(SEED, 0, FIRST_PART));
         this.client().append_output(shown(LIMITED, asked)).await.unwrap();
         this
     }
@@ -104,7 +105,7 @@ impl Attacker {
 
     /// Is given leave to put a part.
     async fn presigned(&self) -> Own {
-        self.presigned_for(content(FIRST_PART, PART_BYTES)).await
+        self.presigned_for(content(SEED, FIRST_PART, PART_BYTES)).await
     }
 
     async fn presigned_for(&self, bytes: Vec<u8>) -> Own {
@@ -298,7 +299,7 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
 
     // Its outputs, by their names.
-    let asked = attacker.appending(theirs.as_str(), content(0, 100));
+    let asked = attacker.appending(theirs.as_str(), content(SEED, 0, 100));
     refusal("append", client.append_output(shown(LIMITED, asked)).await, &[Code::NotFound]);
     let asked = attacker.recording(theirs.as_str(), &own, &own.upload.object);
     refusal("record", client.record_part(shown(LIMITED, asked)).await, &[Code::Aborted, Code::NotFound]);

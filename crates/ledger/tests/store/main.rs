@@ -18,6 +18,9 @@ mod proxy;
 mod refused;
 mod uploads;
 
+#[path = "../../../postgres/tests/store/content.rs"]
+mod content;
+
 #[allow(dead_code)] // the tests of PostgreSQL use more of it
 #[path = "../../../postgres/tests/store/server.rs"]
 mod server;
@@ -29,6 +32,9 @@ mod postgres;
 #[allow(dead_code)] // the tests of PostgreSQL use more of it
 #[path = "../../../postgres/tests/store/s3.rs"]
 mod s3;
+
+#[path = "../../../postgres/tests/store/s3_bucket.rs"]
+mod s3_bucket;
 
 #[path = "../../../../tests/it/store"]
 mod store {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
@@ -13,6 +14,7 @@ use toolgate_postgres::{Bucket, BucketOptions, PostgresStore};
 use toolgate_store::ledger::{FIRST_PART, PART_BYTES};
 use toolgate_store::{OutputOwner, OutputWriter, Outputs as _, Upkeep as _};
 
+use crate::content::content;
 use crate::gateway::{LIMITED, Running, WORKER, options};
 use crate::postgres::{database, server};
 use crate::proxy::Line;
@@ -20,6 +22,8 @@ use crate::s3::{Door, S3};
 use crate::store::{create, record};
 
 pub(crate) const MIB: u64 = 1 << 20;
+
+pub(crate) const SEED: u64 = 1;
 
 /// How long something may take that has to happen.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -32,19 +36,14 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// What an output has from a place on: nowhere the same as elsewhere.
-pub(crate) fn content(from: u64, length: u64) -> Vec<u8> {
-    let word = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let bytes: Vec<u8> = (from / 8..(from + length).div_ceil(8)).flat_map(word).collect();
-    let skipped = (from % 8) as usize;
-    bytes[skipped..skipped + length as usize].to_vec()
-}
-
 pub(crate) async fn grow(writer: &mut dyn OutputWriter, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let length = 700_001.min(to - at);
-        writer.append(content(at, length).into()).await.unwrap();
+        writer
+            .append(Bytes::from_static(content(SEED, at, length)))
+            .await
+            .unwrap();
         at += length;
     }
 }
@@ -54,13 +53,18 @@ pub(crate) async fn check(store: &PostgresStore, id: &OutputId, from: u64, to: u
     let mut at = from;
     while at < to {
         let read = store.read(id, at, (5 * MIB).min(to - at) as usize).await.unwrap();
-        assert!(!read.is_empty() && read == content(at, read.len() as u64), "at {at}");
+        assert!(
+            !read.is_empty() && read == *content(SEED, at, read.len() as u64),
+            "at {at}"
+        );
         at += read.len() as u64;
     }
 }
 
 /// A gateway with a bucket behind a door, and a worker that has `main` behind a line.
 pub(crate) struct Scene {
+    /// The name of the database.
+    database: String,
     pub(crate) s3: S3,
     door: Door,
     pub(crate) gateway: Running,
@@ -78,8 +82,9 @@ impl Scene {
     pub(crate) async fn with_bucket(bucket: impl FnOnce(BucketOptions) -> Bucket) -> Self {
         let (server, s3) = (server().await, S3::start(false).await);
         let door = Door::of(&s3).await;
-        let database = server.address(&database(server).await);
-        let gateway = Running::with_bucket(&database, Some(bucket(s3.options(Some(&door), "a")))).await;
+        let database = database(server).await;
+        let bucket = bucket(s3.options(Some(&door), "a"));
+        let gateway = Running::with_bucket(&server.address(&database), Some(bucket)).await;
         let line = Line::to(&gateway.address()).await;
         let (folder, run) = (tempfile::tempdir().unwrap(), InstanceId::generate());
         let mut options = options(&[line.address()], &run, folder.path(), WORKER);
@@ -88,6 +93,7 @@ impl Scene {
         // While a call runs, the lease is renewed.
         create(&worker, record("call", &run)).await;
         Self {
+            database,
             s3,
             door,
             gateway,
@@ -111,6 +117,21 @@ impl Scene {
     async fn bytes(&self, id: &OutputId) -> u64 {
         let info = self.gateway.store.look(id).await.unwrap();
         info.map_or(0, |info| info.bytes)
+    }
+
+    /// Has the minutes pass in which nobody but who was allowed to puts a part, and after which somebody looks for such parts.
+    async fn minutes_pass(&self) {
+        let over = "UPDATE objects SET due = due - interval '2 minutes' WHERE due IS NOT NULL";
+        server().await.run(&self.database, over).await;
+        // Whoever deletes something has them looked for.
+        let store = &self.gateway.store;
+        let mut writer = store
+            .create_output(OutputOwner::from(&record("call", &self.run)))
+            .await
+            .unwrap();
+        writer.append("gone".into()).await.unwrap();
+        let gone = writer.finish().await.unwrap();
+        assert!(store.delete(&gone.id).await.unwrap());
     }
 
     pub(crate) async fn end(self) {
@@ -167,7 +188,7 @@ async fn full_parts_pass_no_gateway() {
     until("so is the end", async || scene.objects() == 5).await;
     assert_eq!(
         scene.gateway.store.stat(&id).await.unwrap().unwrap().sha256,
-        hex::encode(<sha2::Sha256 as sha2::Digest>::digest(content(0, 40 * MIB)))
+        hex::encode(<sha2::Sha256 as sha2::Digest>::digest(content(SEED, 0, 40 * MIB)))
     );
     scene.end().await;
 }
@@ -188,6 +209,7 @@ async fn nothing_is_lost_while_the_bucket_is_away() {
     assert_eq!((info.bytes, info.complete), (50 * MIB, true));
     scene.door.open();
     check(&scene.gateway.store, &id, 0, 50 * MIB).await;
+    scene.minutes_pass().await;
     until("all of it is in the bucket", async || scene.objects() >= 7).await;
     check(&scene.gateway.store, &id, 0, 50 * MIB).await;
     // The next one goes there again.
@@ -247,8 +269,8 @@ async fn a_worker_puts_parts_of_its_own_outputs_only() {
         run: scene.run.to_string(),
         epoch: 1,
     };
-    let part = content(FIRST_PART, PART_BYTES);
-    let sha256 = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(&part));
+    let part = content(SEED, FIRST_PART, PART_BYTES);
+    let sha256 = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(part));
     let presign = |holding: &Holding, start: u64| PresignPartRequest {
         holding: Some(holding.clone()),
         id: id.clone(),

@@ -4,11 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::task::JoinSet;
 use toolgate_model::{InstanceId, OutputId, Timestamp};
 use toolgate_postgres::{Bucket, PostgresOptions, PostgresStore};
 use toolgate_store::{OutputOwner, OutputRetention, OutputWriter, Outputs as _, StoreError, Upkeep as _};
 
+use crate::content::content;
 use crate::fixture::{database, server};
 use crate::leases::until;
 use crate::s3::{self, Door, S3};
@@ -84,19 +86,14 @@ pub(crate) fn owner() -> OutputOwner {
     OutputOwner::from(&record("c", &InstanceId::generate()))
 }
 
-/// What an output has from a place on; another one has something else.
-pub(crate) fn content(seed: u64, from: u64, length: u64) -> Vec<u8> {
-    let word = |at: u64| (at + (seed << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let bytes: Vec<u8> = (from / 8..(from + length).div_ceil(8)).flat_map(word).collect();
-    let skipped = (from % 8) as usize;
-    bytes[skipped..skipped + length as usize].to_vec()
-}
-
 pub(crate) async fn grow(writer: &mut dyn OutputWriter, seed: u64, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let length = (700_001).min(to - at);
-        writer.append(content(seed, at, length).into()).await.unwrap();
+        writer
+            .append(Bytes::from_static(content(seed, at, length)))
+            .await
+            .unwrap();
         at += length;
     }
 }
@@ -106,7 +103,7 @@ pub(crate) async fn check(store: &PostgresStore, id: &OutputId, seed: u64, from:
     while at < to {
         let read = store.read(id, at, (5 * MIB).min(to - at) as usize).await.unwrap();
         assert!(
-            !read.is_empty() && read == content(seed, at, read.len() as u64),
+            !read.is_empty() && read == *content(seed, at, read.len() as u64),
             "at {at}"
         );
         at += read.len() as u64;

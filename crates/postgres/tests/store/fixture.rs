@@ -51,8 +51,13 @@ pub(crate) struct PostgresFixture {
 impl PostgresFixture {
     pub(crate) async fn new() -> Self {
         let server = server().await;
+        Self::at(server.address(&database(server).await))
+    }
+
+    /// Stores that share the database of an address.
+    pub(crate) fn at(address: String) -> Self {
         Self {
-            address: server.address(&database(server).await),
+            address,
             bucket: None,
             running: Mutex::default(),
         }

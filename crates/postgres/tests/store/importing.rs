@@ -1,6 +1,7 @@
 //! The history of a data directory, brought into a database.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -15,8 +16,8 @@ use toolgate_store::ledger::Ledger as _;
 use toolgate_store::local::export::Export;
 use toolgate_store::local::{Claim, LocalStore, StoreOptions};
 use toolgate_store::{
-    Audit as _, CallLog as _, Changes as _, Journal as _, OutputOwner, Outputs as _, Prompts as _, SessionFacts as _,
-    StoreError, Upkeep as _,
+    AskedPrompt, Audit as _, CallLog as _, Changes as _, Journal as _, OutputOwner, Outputs as _, Prompts as _,
+    SessionFacts as _, StoreError, Upkeep as _,
 };
 
 use crate::fixture::{database, server};
@@ -207,7 +208,12 @@ async fn a_history_goes_on_in_a_database() {
     }
     for id in ["p-waits", "p-grants"] {
         let id = id.into();
-        assert_eq!(store.asked(&id).await.unwrap(), local.asked(&id).await.unwrap());
+        let (found, expected) = (store.asked(&id).await.unwrap(), local.asked(&id).await.unwrap());
+        let (found, expected) = (found.unwrap(), expected.unwrap());
+        // That was a moment ago.
+        assert!(found.age.abs_diff(expected.age) < Duration::from_secs(600), "{found:?}");
+        let age = expected.age;
+        assert_eq!(AskedPrompt { age, ..found }, expected);
     }
     let lost = store.get(&"runs".into()).await.unwrap().unwrap();
     let outcome = lost.ending.map(|ending| ending.outcome);

@@ -9,6 +9,8 @@
 mod approvers;
 mod bounds;
 mod bucket;
+mod clocks;
+mod content;
 mod crash;
 mod days;
 mod doubtful;
@@ -19,12 +21,14 @@ mod holding;
 mod importing;
 mod leases;
 mod migrations;
+mod pooler;
 mod proxy;
 mod races;
 mod reaping;
 mod refused;
 mod retries;
 mod s3;
+mod s3_bucket;
 mod server;
 mod stopped;
 mod sweeps;
@@ -51,6 +55,21 @@ mod store {
         use crate::fixture::PostgresFixture;
 
         suite!(PostgresFixture::new().await);
+    }
+
+    mod behind_a_pooler {
+        use super::suite;
+
+        suite! {
+            crate::pooler::fixture().await;
+            calls: create_and_take, append_continues_the_log, two_writers_race, a_restart_finds_calls, orphans_change_owner_once, events_by_pages,
+                filters, many_at_once;
+            prompts: first_reply_wins, two_stores_settle_once, cascades, uses_are_counted;
+            records: facts_are_seen_at_once, facts_before_appends, journal_wakes_readers_of_others, journal_of_two_stores;
+            outputs: written_and_read, read_while_written, large_ones, deleted;
+            audit: two_stores_keep_one_chain;
+            changes: contents_are_kept;
+        }
     }
 
     mod on_postgres_with_a_bucket {

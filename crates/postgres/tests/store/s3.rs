@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, watch};
-use toolgate_postgres::{Bucket, BucketKeys, BucketOptions};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,7 +23,7 @@ kill -KILL "$server"
 wait "$server"
 [ "$4" != remove ] || rm -rf "$3""#;
 
-/// A server with one bucket, `outputs`.
+/// A server with one bucket, `outputs`, for who has the key `key` with the secret `secret`.
 pub(crate) struct S3 {
     address: SocketAddr,
     folder: PathBuf,
@@ -53,7 +52,6 @@ pub(crate) async fn shared() -> &'static S3 {
 impl S3 {
     /// Starts a server; with `is_shared` for the whole run.
     pub(crate) async fn start(is_shared: bool) -> Self {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("buckets/outputs")).unwrap();
         fs::create_dir_all(folder.path().join("facts")).unwrap();
@@ -88,26 +86,10 @@ impl S3 {
         }
     }
 
-    /// Returns the bucket, behind a door or not, with a prefix.
-    pub(crate) fn bucket(&self, door: Option<&Door>, prefix: &str) -> Bucket {
-        Bucket::new(self.options(door, prefix)).unwrap()
-    }
-
-    /// How a bucket is used.
-    pub(crate) fn options(&self, door: Option<&Door>, prefix: &str) -> BucketOptions {
+    /// Returns where it listens, or where a door in front of it does.
+    pub(crate) fn endpoint(&self, door: Option<&Door>) -> String {
         let address = door.map_or(self.address, |door| door.address);
-        BucketOptions {
-            prefix: prefix.to_owned(),
-            region: "us-east-1".to_owned(),
-            endpoint: format!("http://{address}"),
-            path_style: true,
-            keys: Some(BucketKeys {
-                id: "key".to_owned(),
-                secret: "secret".to_owned(),
-            }),
-            time_limit: Duration::from_secs(5),
-            ..BucketOptions::new("outputs")
-        }
+        format!("http://{address}")
     }
 
     /// Returns the names of all objects behind a prefix and `outputs`, without those, sorted: read from the server's folder.

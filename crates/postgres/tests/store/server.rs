@@ -123,7 +123,8 @@ impl Server {
         server
     }
 
-    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    /// A program that runs in the server's folder, as the server's user.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder).env("LC_ALL", "C");
         if is_root() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::HeaderName;
 use reqwest::{Client, StatusCode};
 use sha2::{Digest as _, Sha256};
@@ -11,7 +12,8 @@ use toolgate_store::ledger::{FIRST_PART, Hold, Ledger as _, PART_BYTES, Part, Up
 use toolgate_store::{OutputWriter, Outputs as _, StoreError, Upkeep as _};
 use toolgate_web::{Network, Request, Settings};
 
-use crate::bucket::{LATER, MIB, Place, check, content, grow, owner};
+use crate::bucket::{LATER, MIB, Place, check, grow, owner};
+use crate::content::content;
 use crate::leases::until;
 
 /// A run that has a workspace and writes an output, as far as the store sees it.
@@ -69,8 +71,8 @@ impl Scene {
 fn part(number: u64) -> (Vec<u8>, Part) {
     let start = FIRST_PART + number * PART_BYTES;
     let bytes = content(SEED, start, PART_BYTES);
-    let sha256 = hex::encode(Sha256::digest(&bytes));
-    (bytes, Part { start, sha256 })
+    let sha256 = hex::encode(Sha256::digest(bytes));
+    (bytes.to_vec(), Part { start, sha256 })
 }
 
 /// Returns what the server says, or none if it hangs up in the middle.
@@ -271,12 +273,12 @@ async fn what_a_worker_appends_goes_to_the_bucket_as_well() {
         .await
         .unwrap();
     for start in (0..9).map(|number| number * MIB) {
-        let bytes = content(SEED, start, MIB);
-        store.append_output_for(hold, &id, start, bytes.into()).await.unwrap();
+        let bytes = Bytes::from_static(content(SEED, start, MIB));
+        store.append_output_for(hold, &id, start, bytes).await.unwrap();
     }
     until("the part is in the bucket", async || scene.place.parts().await == 1).await;
     // Said again, it is compared with what is in the bucket.
-    let again = content(SEED, 8 * MIB, MIB).into();
+    let again = Bytes::from_static(content(SEED, 8 * MIB, MIB));
     store.append_output_for(hold, &id, 8 * MIB, again).await.unwrap();
     let info = store.finish_output_for(hold, &id, 1).await.unwrap();
     assert_eq!(info.bytes, 9 * MIB);

@@ -29,7 +29,7 @@ use toolgate_tools::ports::OpenPorts;
 use tower::Service as _;
 
 use super::entrance::Entrance;
-use super::store_watch::StoreWatch;
+use super::store_watch::{CHECK_TIMEOUT, StoreWatch};
 use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
 use crate::grpc::auth::OnBehalf;

@@ -19,7 +19,7 @@ use crate::grpc::{ServeError, StoreHealth};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the store may take to say that it is there.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// So many looks in a row find nothing before the store counts as away: one may meet a connection that has just broken.
 const LOOKS: u32 = 2;

@@ -116,8 +116,11 @@ fn asked_in(db: &Connection, session: &SessionKey) -> Result<Vec<AskedPrompt>, S
 type AskedRow = (String, Option<String>, i64);
 
 fn asked_prompt((prompt, asker, revision): AskedRow) -> Result<AskedPrompt, StoreError> {
+    let prompt: Prompt = decode("a prompt", &prompt)?;
     Ok(AskedPrompt {
-        prompt: decode("a prompt", &prompt)?,
+        // All that use this store are on one machine.
+        age: Timestamp::now().since(prompt.created),
+        prompt,
         asker: asker.map(|asker| decode("who asks", &asker)).transpose()?,
         revision: unsigned(revision),
     })
