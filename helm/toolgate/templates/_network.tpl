@@ -87,3 +87,13 @@
       protocol: TCP
 {{- end }}
 {{- end }}
+
+{{- define "toolgate.ingress.monitoring" -}}
+{{- if and .Values.networkPolicy.monitoring .Values.telemetry.admin.enabled }}
+- from:
+    {{- toYaml .Values.networkPolicy.monitoring | nindent 4 }}
+  ports:
+    - port: {{ int64 .Values.telemetry.admin.port }}
+      protocol: TCP
+{{- end }}
+{{- end }}

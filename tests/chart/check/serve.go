@@ -48,7 +48,7 @@ func (at paths) serves(values string) error {
 	config := manifests[index]
 	config.Data["toolgate.toml"] = strings.NewReplacer(`"0.0.0.0:50551"`, `"127.0.0.1:0"`, `"0.0.0.0:9464"`, `"127.0.0.1:0"`).
 		Replace(config.Data["toolgate.toml"])
-	if _, err := at.configuration(config, folder); err != nil {
+	if _, err := at.configuration(config, folder, nil); err != nil {
 		return err
 	}
 	if err := writeSecrets(filepath.Join(folder, "etc")); err != nil {
