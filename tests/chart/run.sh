@@ -3,7 +3,7 @@
 #
 #   setup   installs what they need in target/tools/chart, from the Go module proxy. Prints `NAME: reason` for what cannot
 #           be had, and exits with 3 then
-#   test    runs them; TOOLGATE_BIN names the program of the service, target/debug/toolgate by default
+#   test    runs them, with the PostgreSQL of tests/setup/tools.sh; TOOLGATE_BIN names the program of the service, target/debug/toolgate by default
 #   docs    writes the chart's README again
 #
 # TOOLGATE_TARGET is the folder for everything that is made, `target` by default. Rendered manifests are left in
@@ -84,6 +84,15 @@ schemas() {
     echo "$stamp" >"$tools/schemas/stamp"
 }
 
+# Prints the folder of PostgreSQL's programs, which `tests/setup/tools.sh` installs.
+postgres() {
+    local found
+    for found in "$target/tools/bin/initdb" "$(command -v initdb)" /usr/lib/postgresql/*/bin/initdb; do
+        [[ -x "$found" ]] && dirname "$(realpath "$found")" && return 0
+    done
+    return 1
+}
+
 setup() {
     mkdir -p "$bin" || exit 1
     local go
@@ -92,6 +101,10 @@ setup() {
         exit 3
     fi
     local missing=0
+    if ! postgres >/dev/null; then
+        echo "postgres: not installed; tests/setup/tools.sh does that"
+        missing=1
+    fi
     if ! programs || ! check; then
         echo "helm: Go could not build it here, nor the other programs"
         missing=1
@@ -124,7 +137,7 @@ test_chart() {
     up_to_date || failed=1
     rm -rf "$target/chart" && mkdir -p "$target/chart" || exit 1
     "$bin/check" -chart "$chart" -tests tests/chart -schemas "$tools/schemas" -helm "$bin/helm" -out "$target/chart" \
-        -toolgate "$(realpath "${TOOLGATE_BIN:-$target/debug/toolgate}")" || failed=1
+        -postgres "$(postgres)" -toolgate "$(realpath "${TOOLGATE_BIN:-$target/debug/toolgate}")" || failed=1
     exit $failed
 }
 

@@ -115,35 +115,12 @@ type explained struct {
 
 func (at paths) configuration(config manifest, folder string, environment []string) (explained, error) {
 	var shown explained
-	text := strings.NewReplacer(
-		`"/etc/toolgate/`, `"`+folder+`/etc/`, `"/workspaces/`, `"`+folder+`/workspaces/`, `"/var/lib/toolgate/`, `"`+folder+`/`,
-	).Replace(config.Data["toolgate.toml"])
+	if err := put(config, folder); err != nil {
+		return shown, err
+	}
 	environment = slices.Clone(environment)
 	for index, variable := range environment {
 		environment[index] = strings.Replace(variable, "=/workspaces/", "="+folder+"/workspaces/", 1)
-	}
-	files := map[string]string{
-		"toolgate.toml": text, "etc/audit-key/key": strings.Repeat("k", 32), "etc/search-key/key": "search-key",
-		"etc/redact-0/secret": "a-secret-0", "etc/redact-1/secret": "a-secret-1",
-		"etc/database/url": "postgres://toolgate:a-password@db.example:5432/toolgate", "etc/outputs/keys": "an-id:a-secret-key",
-		"workspaces/main/README.md": "",
-		"opencode.json": config.Data["opencode.json"],
-	}
-	for name, content := range files {
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return shown, err
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			return shown, err
-		}
-	}
-	for line := range strings.Lines(text) {
-		if directory, ok := strings.CutPrefix(strings.TrimSpace(line), "directory = "); ok {
-			if err := os.MkdirAll(strings.Trim(directory, `"`), 0o700); err != nil {
-				return shown, err
-			}
-		}
 	}
 	command := exec.Command(at.toolgate, "--json", "--config", filepath.Join(folder, "toolgate.toml"), "config")
 	command.Dir = folder
@@ -156,11 +133,41 @@ func (at paths) configuration(config manifest, folder string, environment []stri
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {
-			return shown, fmt.Errorf("%s\n%s", failed.Stderr, text)
+			return shown, fmt.Errorf("%s\n%s", failed.Stderr, config.Data["toolgate.toml"])
 		}
 		return shown, err
 	}
 	return shown, json.Unmarshal(said, &shown)
+}
+
+// put writes a configuration into a folder, which stands for all folders of a pod, and what has to be there for it to be read.
+func put(config manifest, folder string) error {
+	text := strings.NewReplacer(
+		`"/etc/toolgate/`, `"`+folder+`/etc/`, `"/workspaces/`, `"`+folder+`/workspaces/`, `"/var/lib/toolgate/`, `"`+folder+`/`,
+	).Replace(config.Data["toolgate.toml"])
+	files := map[string]string{
+		"toolgate.toml": text, "etc/audit-key/key": strings.Repeat("k", 32), "etc/search-key/key": "search-key",
+		"etc/redact-0/secret": "a-secret-0", "etc/redact-1/secret": "a-secret-1",
+		"etc/database/url": "postgres://toolgate:a-password@db.example:5432/toolgate", "etc/outputs/keys": "an-id:a-secret-key",
+		"workspaces/main/README.md": "as it is in the workspace\n", "opencode.json": config.Data["opencode.json"],
+	}
+	for name, content := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	for line := range strings.Lines(text) {
+		if directory, ok := strings.CutPrefix(strings.TrimSpace(line), "directory = "); ok {
+			if err := os.MkdirAll(strings.Trim(directory, `"`), 0o700); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // checkKeys holds the values to the program: every key of its configuration is one that `config` has or the chart decides,
