@@ -3,7 +3,7 @@
 #
 #   setup   installs what they need in target/tools/chart, from the Go module proxy. Prints `NAME: reason` for what cannot
 #           be had, and exits with 3 then
-#   test    runs them; TOOLGATE_BIN names the program of the service, target/debug/toolgate by default
+#   test    runs them, with the PostgreSQL of tests/setup/tools.sh; TOOLGATE_BIN names the program of the service, target/debug/toolgate by default
 #   docs    writes the chart's README again
 #
 # TOOLGATE_TARGET is the folder for everything that is made, `target` by default. Rendered manifests are left in
@@ -22,6 +22,8 @@ KUBERNETES=(1.30.14 1.36.3)
 PROMETHEUS_OPERATOR=0.85.0
 GATEWAY_API=1.6.3
 CERT_MANAGER=1.21.2
+# The oldest whose sandboxes the chart's workers can be, and the newest.
+AGENT_SANDBOX=(0.4.6 0.5.6)
 
 log() { echo "setup: $*" >&2; }
 
@@ -58,7 +60,7 @@ module() {
 }
 
 schemas() {
-    local version folder stamp="${KUBERNETES[*]} $PROMETHEUS_OPERATOR $GATEWAY_API $CERT_MANAGER"
+    local version folder stamp="${KUBERNETES[*]} $PROMETHEUS_OPERATOR $GATEWAY_API $CERT_MANAGER ${AGENT_SANDBOX[*]}"
     [[ "$(cat "$tools/schemas/stamp" 2>/dev/null)" == "$stamp" ]] && return 0
     rm -rf "$tools/schemas"
     for version in "${KUBERNETES[@]}"; do
@@ -74,7 +76,21 @@ schemas() {
     "$bin/check" schemas "$tools/schemas" crds "$operator"/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml \
         "$gateway"/gateway.networking.k8s.io_{grpcroutes,backendtlspolicies}.yaml \
         "$manager"/cert-manager.io_certificates.yaml || return 1
+    for version in "${AGENT_SANDBOX[@]}"; do
+        folder="$(module sigs.k8s.io/agent-sandbox "$version")" && [[ -n "$folder" ]] || return 1
+        "$bin/check" schemas "$tools/schemas" "agent-sandbox-$version" \
+            "$folder"/k8s/crds/extensions.agents.x-k8s.io_sandbox{claims,templates,warmpools}.yaml || return 1
+    done
     echo "$stamp" >"$tools/schemas/stamp"
+}
+
+# Prints the folder of PostgreSQL's programs, which `tests/setup/tools.sh` installs.
+postgres() {
+    local found
+    for found in "$target/tools/bin/initdb" "$(command -v initdb)" /usr/lib/postgresql/*/bin/initdb; do
+        [[ -x "$found" ]] && dirname "$(realpath "$found")" && return 0
+    done
+    return 1
 }
 
 setup() {
@@ -85,6 +101,10 @@ setup() {
         exit 3
     fi
     local missing=0
+    if ! postgres >/dev/null; then
+        echo "postgres: not installed; tests/setup/tools.sh does that"
+        missing=1
+    fi
     if ! programs || ! check; then
         echo "helm: Go could not build it here, nor the other programs"
         missing=1
@@ -117,7 +137,7 @@ test_chart() {
     up_to_date || failed=1
     rm -rf "$target/chart" && mkdir -p "$target/chart" || exit 1
     "$bin/check" -chart "$chart" -tests tests/chart -schemas "$tools/schemas" -helm "$bin/helm" -out "$target/chart" \
-        -toolgate "$(realpath "${TOOLGATE_BIN:-$target/debug/toolgate}")" || failed=1
+        -postgres "$(postgres)" -toolgate "$(realpath "${TOOLGATE_BIN:-$target/debug/toolgate}")" || failed=1
     exit $failed
 }
 

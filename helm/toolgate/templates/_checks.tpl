@@ -2,7 +2,7 @@
 
 {{- define "toolgate.checks" -}}
 {{- $problems := list }}
-{{- range list "reach" "routes" "commands" "pod" "state" "network" }}
+{{- range list "reach" "routes" "commands" "pod" "state" "network" "cluster" "workers" }}
 {{- $problems = concat $problems (include (printf "toolgate.checks.%s" .) $ | fromJsonArray) }}
 {{- end }}
 {{- if $problems }}
@@ -16,8 +16,10 @@
 {{- $tokens := .Values.auth.tokens.secretName }}
 {{- $jwks := include "toolgate.hasJwks" . }}
 {{- with .Values }}
+{{- /* Tokens of service accounts are workers', who may do nothing else. */}}
+{{- $asksAccounts := and (eq .mode "cluster") (eq .workers.identity "serviceAccount") }}
 {{- if .listen.tcp }}
-{{- if not (or $tokens $jwks .auth.certificates) }}
+{{- if not (or $tokens (and $jwks (not $asksAccounts)) .auth.certificates) }}
 {{- $problems = append $problems "nobody would be asked who they are: set auth.tokens.secretName, auth.jwt or auth.certificates" }}
 {{- end }}
 {{- if and (eq .tls.mode "secret") (not .tls.secretName) }}
@@ -29,13 +31,14 @@
 {{- if and (eq .tls.mode "insecure") (has .service.type (list "LoadBalancer" "NodePort")) }}
 {{- $problems = append $problems (printf "service.type=%s with tls.mode=insecure puts tokens on the network in the clear" .service.type) }}
 {{- end }}
-{{- if and .auth.certificates (not (and .tls.clientCA.secretName (ne .tls.mode "insecure"))) }}
+{{- $asksWorkers := and (eq .mode "cluster") (eq .workers.identity "certificate") (ne .workers.kind "external") }}
+{{- if and .auth.certificates (not (and (or .tls.clientCA.secretName $asksWorkers) (ne .tls.mode "insecure"))) }}
 {{- $problems = append $problems "auth.certificates needs TLS and tls.clientCA.secretName: nobody could show a certificate" }}
 {{- end }}
-{{- else if eq .mode "server" }}
+{{- else if has .mode (list "server" "cluster") }}
 {{- $problems = append $problems "listen.tcp=false leaves a server that nobody can call" }}
 {{- end }}
-{{- if and $jwks (not (and .auth.jwt.issuer .auth.jwt.audience)) }}
+{{- if and $jwks (not $asksAccounts) (not (and .auth.jwt.issuer .auth.jwt.audience)) }}
 {{- $problems = append $problems "auth.jwt needs issuer and audience: a token must name both" }}
 {{- end }}
 {{- if and (not $jwks) (or .auth.jwt.issuer .auth.jwt.audience) }}
@@ -46,7 +49,7 @@
 {{- $problems = append $problems "auth.jwt.jwks is in a secret or in a config map, not in both" }}
 {{- end }}
 {{- end }}
-{{- if and (has "prompts.reply" .auth.unix.scopes) (ne .mode "server") }}
+{{- if and (has "prompts.reply" .auth.unix.scopes) (has .mode (list "sidecar" "config")) }}
 {{- $problems = append $problems "auth.unix.scopes has prompts.reply: the agent would answer for other callers" }}
 {{- end }}
 {{- end }}
@@ -140,8 +143,10 @@
 {{- $problems = append $problems (printf "lifecycle.terminationGracePeriodSeconds=%d is shorter than the drain: preStopSeconds, config.drain_grace and 10 s to close are %d" $grace $needed) }}
 {{- end }}
 {{- with .Values }}
-{{- if gt (int64 .replicas) 1 }}
-{{- $problems = append $problems (printf "replicas=%d: the embedded store belongs to one pod; install one release for each workspace instead" (int64 .replicas)) }}
+{{- if and (eq .mode "cluster") (ne (int64 .replicas) 1) }}
+{{- $problems = append $problems (printf "replicas=%d is for one pod: set gateway.replicas, and workers in workers.list" (int64 .replicas)) }}
+{{- else if gt (int64 .replicas) 1 }}
+{{- $problems = append $problems (printf "replicas=%d: the embedded store belongs to one pod; install one release for each workspace instead, or mode=cluster" (int64 .replicas)) }}
 {{- end }}
 {{- if and (eq $kind "grpc") (not .listen.tcp) }}
 {{- $problems = append $problems "probes.kind=grpc needs listen.tcp" }}
@@ -208,7 +213,7 @@
 {{- end }}
 {{- range .auth.certificates }}
 {{- range .workspaces }}
-{{- if not (has . $names) }}
+{{- if not (or (has . $names) (eq $.Values.mode "cluster")) }}
 {{- $problems = append $problems (printf "auth.certificates: there is no workspace %q" .) }}
 {{- end }}
 {{- end }}
@@ -224,7 +229,9 @@
 {{- if and (not .networkPolicy.enabled) (not .unsafe.noNetworkPolicy) (ne .mode "config") }}
 {{- $problems = append $problems "networkPolicy.enabled=false lets commands reach the whole cluster: set unsafe.noNetworkPolicy" }}
 {{- end }}
-{{- range $rule := concat .networkPolicy.egress.extra (list (dict "to" .networkPolicy.egress.otlp "named" true)) }}
+{{- $named := list }}
+{{- with .networkPolicy.egress }}{{ $named = concat .otlp .database .outputs }}{{ end }}
+{{- range $rule := concat .networkPolicy.egress.extra (list (dict "to" $named "named" true)) }}
 {{- if not (or $rule.to $rule.named) }}
 {{- $problems = append $problems "networkPolicy.egress.extra: a rule without \"to\" reaches everything, the metadata service included" }}
 {{- end }}

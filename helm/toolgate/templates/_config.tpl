@@ -78,17 +78,10 @@ data directory is hidden by the service itself.
 {{- toJson (dict "hidden" (uniq $hidden)) }}
 {{- end }}
 
-{{- define "toolgate.config" -}}
-{{- $config := deepCopy .Values.config }}
-{{- $_ := set $config "data_dir" "/var/lib/toolgate/data" }}
-{{- $_ := set $config "listen" (include "toolgate.config.listen" . | fromJson) }}
-{{- $_ := set $config "auth" (include "toolgate.config.auth" . | fromJson) }}
-{{- $_ := set $config "workspaces" (include "toolgate.config.workspaces" . | fromJson).workspaces }}
-{{- $_ := set $config "telemetry" (include "toolgate.config.telemetry" . | fromJson) }}
-{{- $sandbox := $config.sandbox | default dict }}
-{{- $_ := set $sandbox "hidden" (include "toolgate.config.hidden" . | fromJson).hidden }}
-{{- $_ := set $config "sandbox" $sandbox }}
-{{- with .Values.secretFiles }}
+{{/* Puts the files of secrets into a configuration: takes `files` and `config`. */}}
+{{- define "toolgate.config.secrets" -}}
+{{- $config := .config }}
+{{- with .files }}
 {{- if .auditKey.secretName }}
 {{- $_ := set $config "audit" (merge (dict "key_file" "/etc/toolgate/audit-key/key") ($config.audit | default dict)) }}
 {{- end }}
@@ -101,5 +94,18 @@ data directory is hidden by the service itself.
 {{- $_ := set $config "redact" (merge (dict "files" $files) ($config.redact | default dict)) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- define "toolgate.config" -}}
+{{- $config := deepCopy .Values.config }}
+{{- $_ := set $config "data_dir" "/var/lib/toolgate/data" }}
+{{- $_ := set $config "listen" (include "toolgate.config.listen" . | fromJson) }}
+{{- $_ := set $config "auth" (include "toolgate.config.auth" . | fromJson) }}
+{{- $_ := set $config "workspaces" (include "toolgate.config.workspaces" . | fromJson).workspaces }}
+{{- $_ := set $config "telemetry" (include "toolgate.config.telemetry" . | fromJson) }}
+{{- $sandbox := $config.sandbox | default dict }}
+{{- $_ := set $sandbox "hidden" (include "toolgate.config.hidden" . | fromJson).hidden }}
+{{- $_ := set $config "sandbox" $sandbox }}
+{{- include "toolgate.config.secrets" (dict "files" .Values.secretFiles "config" $config) }}
 {{- include "toolgate.toml.table" (dict "path" list "table" $config) | trim }}
 {{- end }}

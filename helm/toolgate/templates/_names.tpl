@@ -19,6 +19,17 @@ app.kubernetes.io/name: {{ include "toolgate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* What a pod is selected by. A context of `_cluster.tpl` says which part of the cluster the pod is. */}}
+{{- define "toolgate.podSelector" -}}
+{{ include "toolgate.selector" . }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- with .worker }}
+toolgate.dev/worker: {{ . }}
+{{- end }}
+{{- end }}
+
 {{- define "toolgate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "toolgate.selector" . }}
@@ -57,14 +68,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.listen.tcp (ne .Values.mode "config") }}yes{{ end }}
 {{- end }}
 
-{{/* Says `yes` where a pod of this chart runs. */}}
+{{/* Says `yes` where pods of this chart run. */}}
 {{- define "toolgate.runs" -}}
 {{- if ne .Values.mode "config" }}yes{{ end }}
 {{- end }}
 
+{{/* Says `yes` where gateways and workers run, in the place of one pod. */}}
+{{- define "toolgate.isCluster" -}}
+{{- if eq .Values.mode "cluster" }}yes{{ end }}
+{{- end }}
+
+{{/* Says `yes` where one pod of this chart runs. */}}
+{{- define "toolgate.runsAlone" -}}
+{{- if and (include "toolgate.runs" .) (not (include "toolgate.isCluster" .)) }}yes{{ end }}
+{{- end }}
+
 {{/* Says `yes` where other containers of the pod use the socket. */}}
 {{- define "toolgate.sharesSocket" -}}
-{{- if ne .Values.mode "server" }}yes{{ end }}
+{{- if has .Values.mode (list "sidecar" "config") }}yes{{ end }}
 {{- end }}
 
 {{- define "toolgate.probeKind" -}}

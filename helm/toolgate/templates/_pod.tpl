@@ -52,7 +52,7 @@ image: {{ include "toolgate.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: [/usr/local/bin/toolgate]
 {{- end }}
-args: [serve]
+args: [{{ .command | default "serve" }}]
 {{- if include "toolgate.sharesSocket" . }}
 restartPolicy: Always
 {{- end }}
@@ -64,6 +64,9 @@ env:
   {{- if not .Values.opencode.projectConfig }}
   - name: OPENCODE_DISABLE_PROJECT_CONFIG
     value: "1"
+  {{- end }}
+  {{- with .environment }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
@@ -102,6 +105,7 @@ volumeMounts:
   - name: toolgate-config
     mountPath: /etc/toolgate/config
     readOnly: true
+  {{- if .Values.workspaces }}
   # The strongest place for what OpenCode's tools are told.
   - name: toolgate-config
     mountPath: /etc/opencode/opencode.json
@@ -109,6 +113,7 @@ volumeMounts:
     readOnly: true
   - name: toolgate-state
     mountPath: /var/lib/toolgate
+  {{- end }}
   - name: toolgate-tmp
     mountPath: /tmp
   - name: toolgate-home
@@ -162,7 +167,8 @@ volumeMounts:
 
 {{/*
 The volumes of secrets: by the folder in `/etc/toolgate`, where they come from, and which key is which file. Their files
-belong to root and the pod's group, which the kubelet makes them readable for.
+belong to root and the pod's group, which the kubelet makes them readable for. A context of `_cluster.tpl` has more of them, some with
+a `source` that is no secret.
 */}}
 {{- define "toolgate.secretVolumes" -}}
 {{- $volumes := dict }}
@@ -191,14 +197,14 @@ belong to root and the pod's group, which the kubelet makes them readable for.
 {{- $_ := set $volumes (printf "redact-%d" $index) (dict "secret" $file.secretName "items" (dict $file.key "secret")) }}
 {{- end }}
 {{- end }}
-{{- toJson $volumes }}
+{{- toJson (merge (deepCopy (.secrets | default dict)) $volumes) }}
 {{- end }}
 
 {{/* The volumes of the container, claims that a StatefulSet makes left out. */}}
 {{- define "toolgate.volumes" -}}
 - name: toolgate-config
   configMap:
-    name: {{ include "toolgate.fullname" . }}
+    name: {{ .configMap | default (include "toolgate.fullname" .) }}
 - name: toolgate-tmp
   emptyDir:
     sizeLimit: {{ .Values.scratch.tmp }}
@@ -218,6 +224,9 @@ belong to root and the pod's group, which the kubelet makes them readable for.
 {{- end }}
 {{- range $name, $volume := include "toolgate.secretVolumes" . | fromJson }}
 - name: toolgate-{{ $name }}
+  {{- if $volume.source }}
+  {{- toYaml $volume.source | nindent 2 }}
+  {{- else }}
   {{- if $volume.secret }}
   secret:
     secretName: {{ $volume.secret }}
@@ -231,6 +240,7 @@ belong to root and the pod's group, which the kubelet makes them readable for.
       - key: {{ $key }}
         path: {{ $path }}
       {{- end }}
+  {{- end }}
 {{- end }}
 {{- if .Values.state.existingClaim }}
 - name: toolgate-state
@@ -316,4 +326,89 @@ For the pod of another chart that has this one as a dependency with `mode: confi
 {{- $_ := set $context "runAsUser" (int64 .Values.sidecar.agentUser) }}
 {{- $_ := set $context "runAsGroup" (int64 .Values.sidecar.agentUser) }}
 {{- toYaml (merge (dict "env" $env "volumeMounts" $mounts "securityContext" $context) $agent) }}
+{{- end }}
+
+{{- define "toolgate.configChecksum" -}}
+{{- printf "%s\n%s" (include "toolgate.config" .) .Values.opencode.json | sha256sum }}
+{{- end }}
+
+{{/* What a pod of this chart is: of the one pod, or of a part of a cluster with a context of its own (`_cluster.tpl`). */}}
+{{- define "toolgate.podTemplate" -}}
+metadata:
+  # Without the version of the chart: a new chart alone is no reason to start anew.
+  labels:
+    {{- include "toolgate.podSelector" . | nindent 4 }}
+    app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+    app.kubernetes.io/part-of: toolgate
+    {{- with .Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    # The service reads its configuration when it starts; certificates and tokens it reads again by itself.
+    checksum/config: {{ .checksum | default (include "toolgate.configChecksum" .) }}
+    kubectl.kubernetes.io/default-container: {{ ternary .Values.sidecar.agent.name "toolgate" (eq .Values.mode "sidecar") }}
+    {{- with .Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ .serviceAccount | default (include "toolgate.serviceAccountName" .) }}
+  automountServiceAccountToken: false
+  # Variables such as TOOLGATE_PORT, which Kubernetes would set for a service called `toolgate`, are not wanted.
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ include "toolgate.gracePeriod" . }}
+  securityContext:
+    {{- include "toolgate.podSecurityContext" . | nindent 4 }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .Values.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
+  {{- if eq .Values.mode "sidecar" }}
+  initContainers:
+    {{- include "toolgate.sidecar.container" . | trim | nindent 4 }}
+  containers:
+    - {{ include "toolgate.agentContainer" . | nindent 6 | trim }}
+  {{- else }}
+  {{- if .Values.toolbox.image }}
+  initContainers:
+    - {{ include "toolgate.copyContainer" . | nindent 6 | trim }}
+  {{- end }}
+  containers:
+    - {{ include "toolgate.container" . | nindent 6 | trim }}
+  {{- end }}
+  volumes:
+    {{- include "toolgate.volumes" . | nindent 4 }}
+    {{- if eq .Values.mode "sidecar" }}
+    - name: agent-tmp
+      emptyDir:
+        sizeLimit: {{ .Values.scratch.tmp }}
+    {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if .isSpread }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "toolgate.podSelector" . | nindent 10 }}
+  {{- end }}
 {{- end }}

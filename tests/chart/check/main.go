@@ -17,6 +17,7 @@ type paths struct {
 	schemas  string // schemas of Kubernetes, a folder for each version
 	helm     string // Helm's program
 	toolgate string // the service's program
+	postgres string // the folder of PostgreSQL's programs
 	out      string // where rendered manifests are left
 }
 
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&at.schemas, "schemas", "", "the folder of schemas")
 	flag.StringVar(&at.helm, "helm", "helm", "Helm's program")
 	flag.StringVar(&at.toolgate, "toolgate", "", "the service's program")
+	flag.StringVar(&at.postgres, "postgres", "", "the folder of PostgreSQL's programs")
 	flag.StringVar(&at.out, "out", "", "where to leave rendered manifests")
 	flag.Parse()
 	report := &report{}
@@ -57,6 +59,7 @@ func (at paths) run(report *report) {
 	at.checkGuide(report)
 	at.checkKeys(report)
 	at.checkServes(report)
+	at.checkFleet(report)
 	at.checkChecks(report, schemas)
 	// A chart of somebody else's, with this one in it.
 	agent := at

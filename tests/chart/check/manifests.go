@@ -10,12 +10,23 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 )
+
+// A template of agent-sandbox, as far as its pods go.
+type sandboxTemplate struct {
+	Spec struct {
+		PodTemplate struct {
+			Metadata metav1.ObjectMeta `json:"metadata"`
+			Spec     corev1.PodSpec    `json:"spec"`
+		} `json:"podTemplate"`
+	} `json:"spec"`
+}
 
 // manifest is one rendered object.
 type manifest struct {
@@ -36,9 +47,12 @@ func (at paths) render(values ...string) ([]manifest, []byte, error) {
 	return objects(exec.Command(at.helm, arguments...))
 }
 
-// renderFor does so for a version of Kubernetes.
-func (at paths) renderFor(version, values string) ([]manifest, error) {
-	arguments := []string{"template", "tg", at.chart, "--namespace", "agents", "--kube-version", version, "--values", values}
+// renderFor does so for a cluster of certain versions.
+func (at paths) renderFor(set schemaSet, values string) ([]manifest, error) {
+	arguments := []string{"template", "tg", at.chart, "--namespace", "agents", "--kube-version", set.kubernetes, "--values", values}
+	for _, api := range set.apis {
+		arguments = append(arguments, "--api-versions", api)
+	}
 	manifests, _, err := objects(exec.Command(at.helm, arguments...))
 	return manifests, err
 }
@@ -91,11 +105,12 @@ func (at paths) checkValues(report *report, file string, schemas []schemaSet) {
 			}
 		}
 		if object.Kind == "ConfigMap" && object.Data["toolgate.toml"] != "" {
-			report.check(name+" is a configuration that the program takes", at.understood(object))
+			taken := at.understood(object, environments(manifests, object.Name))
+			report.check(fmt.Sprintf("%s: %s is a configuration that the program takes", name, object), taken)
 		}
 	}
 	for _, set := range schemas {
-		manifests, err := at.renderFor(set.version, file)
+		manifests, err := at.renderFor(set, file)
 		report.check(fmt.Sprintf("%s is rendered for Kubernetes %s", name, set.version), err)
 		for _, object := range manifests {
 			report.check(fmt.Sprintf("%s: %s is of Kubernetes %s", name, object, set.version), set.validate(object))
@@ -110,6 +125,15 @@ func podOf(object manifest) (*corev1.PodTemplateSpec, error) {
 		var set appsv1.StatefulSet
 		err := yaml.UnmarshalStrict(object.text, &set)
 		return &set.Spec.Template, err
+	case "Job":
+		var job batchv1.Job
+		err := yaml.UnmarshalStrict(object.text, &job)
+		return &job.Spec.Template, err
+	case "SandboxTemplate":
+		var template sandboxTemplate
+		err := yaml.Unmarshal(object.text, &template)
+		pod := template.Spec.PodTemplate
+		return &corev1.PodTemplateSpec{ObjectMeta: pod.Metadata, Spec: pod.Spec}, err
 	case "Pod":
 		var pod corev1.Pod
 		err := yaml.UnmarshalStrict(object.text, &pod)

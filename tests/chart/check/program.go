@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Keys of `toolgate.toml` that the chart decides, so that `config` has no place for them.
@@ -16,19 +18,32 @@ var decided = []string{
 	"data_dir", "listen.", "auth.", "workspaces", "workspace_roots", "tenants", "audit.key_file", "search.key_file", "redact.files", "telemetry.", "cluster.",
 }
 
-// understood gives a rendered configuration to the program. What it would find in a pod is put into a folder.
-func (at paths) understood(config manifest) error {
+// understood gives a rendered configuration to the program, once for each of the environments of its pods. What it would find in a pod
+// is put into a folder.
+func (at paths) understood(config manifest, environments [][]string) error {
 	if at.toolgate == "" {
 		return errNoProgram
 	}
+	var problems []error
+	for _, environment := range environments {
+		problems = append(problems, at.taken(config, environment))
+	}
+	return errors.Join(problems...)
+}
+
+func (at paths) taken(config manifest, environment []string) error {
 	folder, err := os.MkdirTemp("", "chart-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	shown, err := at.configuration(config, folder)
+	shown, err := at.configuration(config, folder, environment)
 	if err != nil {
 		return err
+	}
+	if strings.Contains(config.Data["toolgate.toml"], `role = "gateway"`) {
+		// A gateway has neither workspaces nor rules.
+		return when(config.Data["opencode.json"] != "", errors.New("a gateway is given rules"), nil)
 	}
 	var problems []error
 	for _, workspace := range shown.Workspaces {
@@ -45,6 +60,49 @@ func (at paths) understood(config manifest) error {
 	return errors.Join(problems...)
 }
 
+// environments returns what the pods with a configuration set for the program, as the kubelet would; one without anything if nobody
+// sets anything.
+func environments(manifests []manifest, config string) [][]string {
+	var found [][]string
+	for _, object := range manifests {
+		pod, err := podOf(object)
+		if pod == nil || err != nil || !mounts(pod, config) {
+			continue
+		}
+		for _, container := range pod.Spec.Containers {
+			found = append(found, variables(container.Env))
+		}
+	}
+	if found == nil {
+		return [][]string{nil}
+	}
+	return found
+}
+
+func mounts(pod *corev1.PodTemplateSpec, config string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.ConfigMap != nil && volume.ConfigMap.Name == config
+	})
+}
+
+// variables returns those of this chart, with what they refer to.
+func variables(all []corev1.EnvVar) []string {
+	var set []string
+	references := []string{}
+	for _, variable := range all {
+		value := variable.Value
+		if from := variable.ValueFrom; from != nil && from.FieldRef != nil {
+			value = "pod-1"
+		}
+		value = strings.NewReplacer(references...).Replace(value)
+		references = append(references, "$("+variable.Name+")", value)
+		if strings.HasPrefix(variable.Name, "TOOLGATE_") && variable.Name != "TOOLGATE_CONFIG" {
+			set = append(set, variable.Name+"="+value)
+		}
+	}
+	return set
+}
+
 // explained is what `toolgate config --json` says.
 type explained struct {
 	Service    []struct{ Key, Value, Source string }
@@ -55,31 +113,14 @@ type explained struct {
 	}
 }
 
-func (at paths) configuration(config manifest, folder string) (explained, error) {
+func (at paths) configuration(config manifest, folder string, environment []string) (explained, error) {
 	var shown explained
-	text := strings.NewReplacer(
-		`"/etc/toolgate/`, `"`+folder+`/etc/`, `"/workspaces/`, `"`+folder+`/workspaces/`, `"/var/lib/toolgate/`, `"`+folder+`/`,
-	).Replace(config.Data["toolgate.toml"])
-	files := map[string]string{
-		"toolgate.toml": text, "etc/audit-key/key": strings.Repeat("k", 32), "etc/search-key/key": "search-key",
-		"etc/redact-0/secret": "a-secret-0", "etc/redact-1/secret": "a-secret-1",
-		"opencode.json": config.Data["opencode.json"],
+	if err := put(config, folder); err != nil {
+		return shown, err
 	}
-	for name, content := range files {
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return shown, err
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			return shown, err
-		}
-	}
-	for line := range strings.Lines(text) {
-		if directory, ok := strings.CutPrefix(strings.TrimSpace(line), "directory = "); ok {
-			if err := os.MkdirAll(strings.Trim(directory, `"`), 0o700); err != nil {
-				return shown, err
-			}
-		}
+	environment = slices.Clone(environment)
+	for index, variable := range environment {
+		environment[index] = strings.Replace(variable, "=/workspaces/", "="+folder+"/workspaces/", 1)
 	}
 	command := exec.Command(at.toolgate, "--json", "--config", filepath.Join(folder, "toolgate.toml"), "config")
 	command.Dir = folder
@@ -87,15 +128,46 @@ func (at paths) configuration(config manifest, folder string) (explained, error)
 		"HOME=" + filepath.Join(folder, "home"), "PATH=" + os.Getenv("PATH"), "OPENCODE_DISABLE_PROJECT_CONFIG=1",
 		"OPENCODE_CONFIG=" + filepath.Join(folder, "opencode.json"), "DOCS_TOKEN=a-token-of-docs",
 	}
+	command.Env = append(command.Env, environment...)
 	said, err := command.Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {
-			return shown, fmt.Errorf("%s\n%s", failed.Stderr, text)
+			return shown, fmt.Errorf("%s\n%s", failed.Stderr, config.Data["toolgate.toml"])
 		}
 		return shown, err
 	}
 	return shown, json.Unmarshal(said, &shown)
+}
+
+// put writes a configuration into a folder, which stands for all folders of a pod, and what has to be there for it to be read.
+func put(config manifest, folder string) error {
+	text := strings.NewReplacer(
+		`"/etc/toolgate/`, `"`+folder+`/etc/`, `"/workspaces/`, `"`+folder+`/workspaces/`, `"/var/lib/toolgate/`, `"`+folder+`/`,
+	).Replace(config.Data["toolgate.toml"])
+	files := map[string]string{
+		"toolgate.toml": text, "etc/audit-key/key": strings.Repeat("k", 32), "etc/search-key/key": "search-key",
+		"etc/redact-0/secret": "a-secret-0", "etc/redact-1/secret": "a-secret-1",
+		"etc/database/url": "postgres://toolgate:a-password@db.example:5432/toolgate", "etc/outputs/keys": "an-id:a-secret-key",
+		"workspaces/main/README.md": "as it is in the workspace\n", "opencode.json": config.Data["opencode.json"],
+	}
+	for name, content := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	for line := range strings.Lines(text) {
+		if directory, ok := strings.CutPrefix(strings.TrimSpace(line), "directory = "); ok {
+			if err := os.MkdirAll(strings.Trim(directory, `"`), 0o700); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // checkKeys holds the values to the program: every key of its configuration is one that `config` has or the chart decides,
@@ -117,7 +189,7 @@ func (at paths) checkKeys(report *report) {
 	}
 	defer os.RemoveAll(folder)
 	index := slices.IndexFunc(manifests, func(one manifest) bool { return one.Data["toolgate.toml"] != "" })
-	shown, err := at.configuration(manifests[index], folder)
+	shown, err := at.configuration(manifests[index], folder, nil)
 	if err != nil {
 		report.check("the program says what it is configured with", err)
 		return

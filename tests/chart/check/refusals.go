@@ -12,6 +12,14 @@ import (
 
 // checkRefusals renders what must not be installed, and reads what Helm says of it.
 func (at paths) checkRefusals(report *report) {
+	files, err := filepath.Glob(filepath.Join(at.tests, "refused*.yaml"))
+	report.check("there are cases to be refused", when(len(files) < 2, errors.New("files are missing"), err))
+	for _, file := range files {
+		at.checkRefusalsOf(report, file)
+	}
+}
+
+func (at paths) checkRefusalsOf(report *report, path string) {
 	var file struct {
 		Base  object
 		Cases []struct {
@@ -19,7 +27,7 @@ func (at paths) checkRefusals(report *report) {
 			Says string
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(at.tests, "refused.yaml"))
+	text, err := os.ReadFile(path)
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, &file)
 	}
@@ -34,7 +42,7 @@ func (at paths) checkRefusals(report *report) {
 	report.check("what cases are built on is accepted", at.accepted(base, file.Base))
 	for index, one := range file.Cases {
 		shown, _ := yaml.Marshal(one.Set)
-		name := fmt.Sprintf("case %d is refused (%s)", index+1, strings.Join(strings.Fields(string(shown)), " "))
+		name := fmt.Sprintf("%s: case %d is refused (%s)", filepath.Base(path), index+1, strings.Join(strings.Fields(string(shown)), " "))
 		report.check(name, at.refused(base, filepath.Join(folder, "set.yaml"), one.Set, one.Says))
 	}
 }

@@ -19,40 +19,69 @@ import (
 // kinds are those that the chart makes, as kubeconform names their files.
 var kinds = []string{
 	"apps/v1/StatefulSet", "/v1/Pod", "/v1/Service", "/v1/ConfigMap", "/v1/ServiceAccount", "policy/v1/PodDisruptionBudget",
-	"networking.k8s.io/v1/NetworkPolicy", "networking.k8s.io/v1/Ingress",
+	"networking.k8s.io/v1/NetworkPolicy", "networking.k8s.io/v1/Ingress", "batch/v1/Job",
+	"autoscaling/v2/HorizontalPodAutoscaler",
 }
 
 type object = map[string]any
 
-// schemaSet are the schemas of one version of Kubernetes.
+// What folders of schemas of agent-sandbox begin with; its version follows.
+const sandboxes = "agent-sandbox-"
+
+// schemaSet are the schemas of one version of Kubernetes, with one of agent-sandbox.
 type schemaSet struct {
-	version   string
-	validator validator.Validator
+	version    string
+	kubernetes string
+	apis       []string // what the cluster has beside what Kubernetes has, as Helm is told
+	validator  validator.Validator
 }
 
+// openSchemas returns a set for each version of Kubernetes with each of agent-sandbox.
 func openSchemas(folder string) ([]schemaSet, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
-	var sets []schemaSet
+	var versions, releases []string
 	for _, entry := range entries {
-		version := entry.Name()
-		if !strings.HasPrefix(version, "v") {
-			continue
+		if strings.HasPrefix(entry.Name(), "v") {
+			versions = append(versions, entry.Name())
 		}
-		locations := []string{
-			filepath.Join(folder, version, "{{.ResourceKind}}{{.KindSuffix}}.json"),
-			filepath.Join(folder, "crds", "{{.ResourceKind}}{{.KindSuffix}}.json"),
+		if strings.HasPrefix(entry.Name(), sandboxes) {
+			releases = append(releases, entry.Name())
 		}
-		options := validator.Opts{Strict: true, KubernetesVersion: strings.TrimPrefix(version, "v")}
-		opened, err := validator.New(locations, options)
-		if err != nil {
-			return nil, err
-		}
-		sets = append(sets, schemaSet{version, opened})
 	}
-	return sets, when(len(sets) < 2, fmt.Errorf("found %d in %s", len(sets), folder), nil)
+	var sets []schemaSet
+	for _, version := range versions {
+		for _, release := range releases {
+			set, err := openSet(folder, version, release)
+			if err != nil {
+				return nil, err
+			}
+			sets = append(sets, set)
+		}
+	}
+	few := len(versions) < 2 || len(releases) < 2
+	return sets, when(few, fmt.Errorf("found %d and %d in %s", len(versions), len(releases), folder), nil)
+}
+
+func openSet(folder, version, release string) (schemaSet, error) {
+	set := schemaSet{version: version + " with " + release, kubernetes: strings.TrimPrefix(version, "v")}
+	var locations []string
+	for _, part := range []string{version, "crds", release} {
+		locations = append(locations, filepath.Join(folder, part, "{{.ResourceKind}}{{.KindSuffix}}.json"))
+	}
+	opened, err := validator.New(locations, validator.Opts{Strict: true, KubernetesVersion: set.kubernetes})
+	set.validator = opened
+	if err != nil {
+		return set, err
+	}
+	templates, err := filepath.Glob(filepath.Join(folder, release, "sandboxtemplate-extensions-*.json"))
+	for _, file := range templates {
+		served := strings.TrimSuffix(file[strings.LastIndex(file, "-")+1:], ".json")
+		set.apis = append(set.apis, "extensions.agents.x-k8s.io/"+served)
+	}
+	return set, when(len(templates) == 0, fmt.Errorf("%s has no template", release), err)
 }
 
 func (s schemaSet) validate(object manifest) error {
@@ -64,10 +93,10 @@ func (s schemaSet) validate(object manifest) error {
 }
 
 // writeSchemas makes what kubeconform reads of what the modules of Kubernetes and of others have: OUT VERSION swagger.json,
-// or OUT crds CRD.yaml...
+// or OUT crds|agent-sandbox-VERSION CRD.yaml...
 func writeSchemas(arguments []string) error {
 	if len(arguments) < 3 {
-		return errors.New("schemas OUT VERSION|crds FILE...")
+		return errors.New("schemas OUT VERSION|crds|agent-sandbox-VERSION FILE...")
 	}
 	folder := filepath.Join(arguments[0], arguments[1])
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -78,7 +107,7 @@ func writeSchemas(arguments []string) error {
 		if err != nil {
 			return err
 		}
-		if arguments[1] == "crds" {
+		if !strings.HasPrefix(arguments[1], "v") {
 			err = writeCRDs(folder, text)
 		} else {
 			err = writeKinds(folder, text)

@@ -65,5 +65,5 @@ func (at paths) checkChecks(report *report, schemas []schemaSet) {
 		notices(query, checkQuery(query, metrics))
 	}
 	spoilt := manifest{Data: map[string]string{"toolgate.toml": "[limits]\nmax_runing_calls = 1\n", "opencode.json": "{}"}}
-	notices("a key that the program does not know", at.understood(spoilt))
+	notices("a key that the program does not know", at.understood(spoilt, [][]string{nil}))
 }

@@ -3,15 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +41,7 @@ func (at paths) serves(values string) error {
 	config := manifests[index]
 	config.Data["toolgate.toml"] = strings.NewReplacer(`"0.0.0.0:50551"`, `"127.0.0.1:0"`, `"0.0.0.0:9464"`, `"127.0.0.1:0"`).
 		Replace(config.Data["toolgate.toml"])
-	if _, err := at.configuration(config, folder); err != nil {
+	if _, err := at.configuration(config, folder, nil); err != nil {
 		return err
 	}
 	if err := writeSecrets(filepath.Join(folder, "etc")); err != nil {
@@ -77,42 +70,18 @@ func (at paths) serves(values string) error {
 	return err
 }
 
-// writeSecrets makes a certificate and a token, readable for their group as in a pod with an `fsGroup`.
+// writeSecrets makes a certificate and a token.
 func writeSecrets(folder string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := newAuthority()
 	if err != nil {
 		return err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tg-toolgate"}, DNSNames: []string{"tg-toolgate"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	certificate, key, err := authority.issue([]string{"tg-toolgate"}, nil)
 	if err != nil {
 		return err
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	token := fmt.Sprintf("agent sha256:%x calls.execute\n", sha256.Sum256([]byte("a-token-of-the-test")))
-	for name, content := range map[string][]byte{
-		"tls/tls.crt":   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
-		"tls/tls.key":   pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-		"tokens/tokens": []byte(token),
-	} {
-		// The kubelet mounts links to files in a folder that it replaces as a whole.
-		path := filepath.Join(folder, name)
-		data := filepath.Join(filepath.Dir(path), "..data")
-		if err := os.MkdirAll(data, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(data, filepath.Base(path)), content, 0o440); err != nil {
-			return err
-		}
-		if err := os.Symlink(filepath.Join("..data", filepath.Base(path)), path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return mount(folder, map[string][]byte{
+		"tls/tls.crt": certificate, "tls/tls.key": key,
+		"tokens/tokens": []byte(fmt.Sprintf("agent sha256:%x calls.execute\n", sha256.Sum256([]byte(token)))),
+	})
 }

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// How often it is looked whether something has come about.
+const glance = 100 * time.Millisecond
+
+const token = "a-token-of-the-test"
+
+// fleet is what `cluster.yaml` makes, as processes of this machine: hosts of the cluster are addresses of its own on loopback.
+type fleet struct {
+	at       paths
+	folder   string
+	network  string
+	configs  map[string]manifest
+	worker   appsv1.StatefulSet
+	database string
+	ca       authority
+	stops    []func()
+}
+
+// checkFleet starts gateways and a worker with what is rendered, a database and certificates, and has them run a call.
+func (at paths) checkFleet(report *report) {
+	name := "a fleet of what is rendered runs a call"
+	if at.toolgate == "" || at.postgres == "" {
+		report.check(name, errors.Join(errNoProgram, errors.New("or no PostgreSQL: run tests/setup/tools.sh")))
+		return
+	}
+	folder, err := os.MkdirTemp("", "chart-fleet-")
+	if err != nil {
+		report.check(name, err)
+		return
+	}
+	defer os.RemoveAll(folder)
+	// Others on this machine may use the ports, but not at these addresses.
+	fleet := fleet{at: at, folder: folder, network: fmt.Sprintf("127.%d.%d", 64+os.Getpid()>>8%64, os.Getpid()%256)}
+	defer func() {
+		for _, stop := range slices.Backward(fleet.stops) {
+			stop()
+		}
+	}()
+	if err := fleet.begin(); err != nil {
+		report.check(name, err)
+		return
+	}
+	report.check(name, fleet.runsCall())
+	report.check("what happened is known at the other gateway", fleet.isKnownAt(2))
+	report.check("gateways are ready", errors.Join(fleet.isReady(1), fleet.isReady(2)))
+	report.check("a worker is kept from the workspace of another one", fleet.isKeptApart())
+}
+
+func (f *fleet) begin() error {
+	if err := f.render(); err != nil {
+		return err
+	}
+	if err := f.startDatabase(); err != nil {
+		return err
+	}
+	var err error
+	if f.ca, err = newAuthority(); err != nil {
+		return err
+	}
+	migration, err := f.place("migration", f.configs["tg-toolgate-migration"], nil, 0)
+	if err != nil {
+		return err
+	}
+	if said, err := f.command(migration, nil, "store", "migrate").CombinedOutput(); err != nil {
+		return fmt.Errorf("the tables are not made: %s", said)
+	}
+	for number := range 2 {
+		place, err := f.place(fmt.Sprintf("gateway-%d", number), f.configs["tg-toolgate-gateway"], nil, number+1)
+		if err != nil {
+			return err
+		}
+		if err := f.start(place, nil, "gateway"); err != nil {
+			return err
+		}
+	}
+	return f.startWorker("worker", "acme/web", 3)
+}
+
+func (f *fleet) render() error {
+	manifests, _, err := f.at.render(filepath.Join(f.at.tests, "values", "cluster.yaml"))
+	if err != nil {
+		return err
+	}
+	f.configs = map[string]manifest{}
+	for _, object := range manifests {
+		if object.Data["toolgate.toml"] != "" {
+			f.configs[object.Name] = object
+		}
+		if object.String() == "StatefulSet/tg-toolgate-worker-web" {
+			if err := yaml.UnmarshalStrict(object.text, &f.worker); err != nil {
+				return err
+			}
+		}
+	}
+	return when(len(f.configs) != 3, fmt.Errorf("found %d configurations", len(f.configs)), nil)
+}
+
+// startDatabase starts a server of PostgreSQL on a socket, as somebody who is not root.
+func (f *fleet) startDatabase() error {
+	folder := filepath.Join(f.folder, "pg")
+	if err := errors.Join(os.Chmod(f.folder, 0o755), os.Mkdir(folder, 0o755)); err != nil {
+		return err
+	}
+	run := func(program string, arguments ...string) *exec.Cmd {
+		command := exec.Command(filepath.Join(f.at.postgres, program), arguments...)
+		command.Dir, command.Env = folder, []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
+		if os.Getuid() == 0 {
+			const nobody = 65534
+			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			_ = os.Chown(folder, nobody, nobody)
+		}
+		return command
+	}
+	arguments := []string{"-D", "data", "-U", "toolgate", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"}
+	if said, err := run("initdb", arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("no database is made: %s", said)
+	}
+	server := run("postgres", "-D", "data", "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off")
+	if err := server.Start(); err != nil {
+		return err
+	}
+	f.stops = append(f.stops, func() {
+		_ = server.Process.Signal(syscall.SIGQUIT)
+		_ = server.Wait()
+	})
+	f.database = "postgres://toolgate@" + strings.ReplaceAll(folder, "/", "%2F") + "/postgres"
+	return until(func() error {
+		connection, err := net.Dial("unix", filepath.Join(folder, ".s.PGSQL.5432"))
+		if err == nil {
+			connection.Close()
+		}
+		return err
+	})
+}
+
+// place puts what a pod has into a folder: its configuration and, if it serves, a certificate for its names.
+func (f *fleet) place(name string, config manifest, names []string, address int) (string, error) {
+	folder := filepath.Join(f.folder, name)
+	own := fmt.Sprintf("%s.%d:", f.network, address)
+	hosts := []string{
+		"0.0.0.0:", own,
+		"tg-toolgate-gateway-0.tg-toolgate-gateway.agents.svc:", f.network + ".1:",
+		"tg-toolgate-gateway-1.tg-toolgate-gateway.agents.svc:", f.network + ".2:",
+		workerHost + ":", f.network + ".3:",
+	}
+	config.Data = map[string]string{
+		"toolgate.toml": strings.NewReplacer(hosts...).Replace(config.Data["toolgate.toml"]),
+		"opencode.json": config.Data["opencode.json"],
+	}
+	if err := put(config, folder); err != nil {
+		return "", err
+	}
+	certificate, key, err := f.ca.issue(names, net.ParseIP(strings.TrimSuffix(own, ":")))
+	if err != nil {
+		return "", err
+	}
+	scopes := "calls.execute,calls.read"
+	return folder, mount(filepath.Join(folder, "etc"), map[string][]byte{
+		"tls/tls.crt": certificate, "tls/tls.key": key, "cluster-ca/ca.crt": f.ca.pem, "client-ca/ca.crt": f.ca.pem,
+		"tokens/tokens": []byte(fmt.Sprintf("anna sha256:%x %s\n", sha256.Sum256([]byte(token)), scopes)),
+		"database/url":  []byte(f.database),
+	})
+}
+
+const workerHost = "tg-toolgate-worker-web-0.tg-toolgate-worker.agents.svc"
+
+// startWorker starts a worker with the certificate of the one that has the workspace acme/web.
+func (f *fleet) startWorker(name, workspace string, address int) error {
+	place, err := f.place(name, f.configs["tg-toolgate-worker"], []string{workerHost}, address)
+	if err != nil {
+		return err
+	}
+	environment := variables(f.worker.Spec.Template.Spec.Containers[0].Env)
+	for index, variable := range environment {
+		environment[index] = strings.NewReplacer(
+			workerHost, fmt.Sprintf("%s.%d", f.network, address), "/workspaces/", place+"/workspaces/", "acme/web", workspace,
+		).Replace(variable)
+	}
+	return f.start(place, environment, "serve")
+}
+
+// command returns a command of the program, for what is in a place.
+func (f *fleet) command(place string, environment []string, arguments ...string) *exec.Cmd {
+	command := exec.Command(f.at.toolgate, append([]string{"--config", filepath.Join(place, "toolgate.toml")}, arguments...)...)
+	command.Dir = place
+	command.Env = append([]string{
+		"HOME=" + filepath.Join(place, "home"), "PATH=" + os.Getenv("PATH"), "OPENCODE_DISABLE_PROJECT_CONFIG=1",
+		"OPENCODE_CONFIG=" + filepath.Join(place, "opencode.json"),
+	}, environment...)
+	return command
+}
+
+// start starts a process; what it says goes to a file beside its configuration.
+func (f *fleet) start(place string, environment []string, what string) error {
+	log, err := os.Create(filepath.Join(place, "log"))
+	if err != nil {
+		return err
+	}
+	command := f.command(place, environment, what)
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return err
+	}
+	f.stops = append(f.stops, func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		log.Close()
+	})
+	return nil
+}
+
+// ask runs a command of a client at one of the gateways.
+func (f *fleet) ask(gateway int, arguments ...string) (string, error) {
+	command := exec.Command(f.at.toolgate, arguments...)
+	command.Env = []string{
+		fmt.Sprintf("TOOLGATE_SERVER=https://%s.%d:50551", f.network, gateway), "TOOLGATE_TOKEN=" + token,
+		"HOME=" + f.folder, "PATH=" + os.Getenv("PATH"),
+	}
+	ca := filepath.Join(f.folder, "ca.pem")
+	if err := os.WriteFile(ca, f.ca.pem, 0o600); err != nil {
+		return "", err
+	}
+	command.Args = append(command.Args, "--tls-ca", ca)
+	var said bytes.Buffer
+	command.Stderr = &said
+	output, err := command.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, said.String())
+	}
+	return string(output), err
+}
+
+func (f *fleet) runsCall() error {
+	return f.told(until(func() error {
+		said, err := f.ask(1, "call", "--workspace", "acme/web", "read", "filePath=README.md")
+		return when(!strings.Contains(said, "as it is in the workspace"), fmt.Errorf("it said %q", said), err)
+	}))
+}
+
+func (f *fleet) isKnownAt(gateway int) error {
+	said, err := f.ask(gateway, "calls", "--workspace", "acme/web")
+	return f.told(when(!strings.Contains(said, "completed"), fmt.Errorf("it said %q", said), err))
+}
+
+func (f *fleet) isReady(gateway int) error {
+	return until(func() error {
+		connection, err := net.Dial("tcp", fmt.Sprintf("%s.%d:9464", f.network, gateway))
+		if err != nil {
+			return err
+		}
+		defer connection.Close()
+		_, _ = connection.Write([]byte("GET /readyz HTTP/1.0\r\n\r\n"))
+		answer := make([]byte, 64)
+		length, err := connection.Read(answer)
+		said := string(answer[:length])
+		return when(!strings.Contains(said, " 200 "), fmt.Errorf("it said %q", said), err)
+	})
+}
+
+// isKeptApart has the owner of one worker's certificate ask for the workspace of another one.
+func (f *fleet) isKeptApart() error {
+	if err := f.startWorker("intruder", "acme/api", 4); err != nil {
+		return err
+	}
+	return f.told(until(func() error {
+		log, err := os.ReadFile(filepath.Join(f.folder, "intruder", "log"))
+		refused := strings.Contains(string(log), "acme/api") && strings.Contains(string(log), "may not")
+		return when(!refused, errors.New("it was not refused"), err)
+	}))
+}
+
+// told adds what the processes have said to an error.
+func (f *fleet) told(err error) error {
+	if err == nil {
+		return nil
+	}
+	logs, _ := filepath.Glob(filepath.Join(f.folder, "*", "log"))
+	for _, path := range logs {
+		text, _ := os.ReadFile(path)
+		lines := strings.Split(string(text), "\n")
+		err = fmt.Errorf("%w\n%s: %s", err, filepath.Base(filepath.Dir(path)), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	return err
+}
+
+// until tries something until it works, or for as long as a busy machine may take.
+func until(try func() error) error {
+	begun := time.Now()
+	for {
+		err := try()
+		if err == nil || time.Since(begun) > patience {
+			return err
+		}
+		time.Sleep(glance)
+	}
+}
