@@ -23,14 +23,14 @@ use toolgate_process::{Cause, Launch, Programs, Settings};
 
 use crate::gateway::Fleet;
 use crate::measure::{Samples, in_turns};
-use crate::service::{self, SHELL, Service, environment, execute, folder, request};
+use crate::service::{self, Connection, SHELL, Service, environment, execute, folder, request};
 use crate::table::Row;
 use crate::{Plan, bare};
 
-const SESSION: &str = "bench";
+pub(crate) const SESSION: &str = "bench";
 
 /// What inputs alternate between.
-const FILES: [&str; 2] = ["a.txt", "b.txt"];
+pub(crate) const FILES: [&str; 2] = ["a.txt", "b.txt"];
 
 /// `ExecuteTool` of `read` on 2 KB against a bare stream of the same messages.
 pub(crate) async fn read(plan: Plan) -> Result<Vec<Row>> {
@@ -226,7 +226,7 @@ pub(crate) async fn prompt(plan: Plan) -> Result<Vec<Row>> {
     }
     let service = Service::start(workspace.path()).await?;
     let mut client = service.tools().await?;
-    let mut approver = Approver::open(&service).await?;
+    let mut approver = Approver::open(service.connect().await?).await?;
     let rounds = plan.samples(500, 50);
     let (mut whole, mut seen, mut taken, mut resumes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds + 10 {
@@ -266,18 +266,19 @@ pub(crate) async fn prompt(plan: Plan) -> Result<Vec<Row>> {
 }
 
 /// When an approver saw a prompt, and when its reply was taken.
-struct Approval {
-    seen: Duration,
+pub(crate) struct Approval {
+    pub(crate) seen: Duration,
     taken: Duration,
 }
 
-struct Approver {
+/// Somebody who allows everything at once.
+pub(crate) struct Approver {
     incoming: Streaming<ChannelResponse>,
     outgoing: mpsc::Sender<ChannelRequest>,
 }
 
 impl Approver {
-    async fn open(service: &Service) -> Result<Self> {
+    pub(crate) async fn open(connection: Connection) -> Result<Self> {
         let (outgoing, requests) = mpsc::channel(4);
         let open = ChannelOpen {
             name: "bench".to_owned(),
@@ -288,13 +289,13 @@ impl Approver {
         };
         let message = Some(channel_request::Message::Open(open));
         outgoing.send(ChannelRequest { message }).await?;
-        let mut client = PermissionServiceClient::new(service.connect().await?);
+        let mut client = PermissionServiceClient::new(connection);
         let incoming = client.channel(ReceiverStream::new(requests)).await?.into_inner();
         Ok(Self { incoming, outgoing })
     }
 
     /// Allows the next prompt and waits until that is taken.
-    async fn approve(&mut self, begin: Instant) -> Result<Approval> {
+    pub(crate) async fn approve(&mut self, begin: Instant) -> Result<Approval> {
         let mut seen = Duration::ZERO;
         loop {
             let message = self.incoming.message().await?.and_then(|message| message.message);

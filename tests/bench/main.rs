@@ -20,6 +20,7 @@ mod life;
 mod measure;
 mod search;
 mod service;
+mod stored;
 mod table;
 mod tree;
 
@@ -67,10 +68,11 @@ impl Plan {
 }
 
 /// The measurements, in the order of the table.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "read",
     "bash",
     "gateway",
+    "fleet",
     "durability",
     "latency",
     "search",
@@ -89,6 +91,7 @@ async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
         "read" => calls::read(plan).await,
         "bash" => calls::bash(plan).await,
         "gateway" => calls::through_gateway(plan).await,
+        "fleet" => stored::fleet(plan).await,
         "durability" => calls::durability(plan).await,
         "latency" => calls::latency(plan).await,
         "search" => search::search(plan).await,

@@ -125,6 +125,12 @@ impl Serving {
         self.connect_as(endpoint).await
     }
 
+    /// The same for a client that shows another token.
+    pub(crate) async fn connect_with(&self, token: Token) -> Result<Connection> {
+        let channel = Endpoint::from_shared(self.address.clone())?.connect().await;
+        Ok(InterceptedService::new(channel.context("connecting")?, token))
+    }
+
     async fn connect_as(&self, endpoint: Endpoint) -> Result<Connection> {
         let channel = endpoint.connect().await.context("connecting")?;
         Ok(InterceptedService::new(channel, self.token.clone()))
@@ -138,6 +144,11 @@ impl Serving {
     /// Returns its process id.
     pub(crate) fn pid(&self) -> Result<u32> {
         self.child.id().context("the program has ended")
+    }
+
+    /// Ends it without a warning.
+    pub(crate) async fn kill(mut self) -> Result<()> {
+        self.child.kill().await.context("killing a program")
     }
 
     /// Asks it to end and waits.

@@ -115,6 +115,18 @@ impl Row {
         }
     }
 
+    /// A row whose figure is how often something is done in a second.
+    pub(crate) fn rate(what: &str, ours: f64, floor: (&str, f64), target: f64) -> Self {
+        Self {
+            what: what.to_owned(),
+            ours: format!("{:.2} x", ours / floor.1),
+            floor: format!("{} {:.0}", floor.0, floor.1),
+            figure: format!("{ours:.0}"),
+            target: format!("{target:.0}"),
+            is_met: Some(ours >= target),
+        }
+    }
+
     fn cells(&self) -> [String; 6] {
         let verdict = match self.is_met {
             Some(true) => "met",
