@@ -20,6 +20,9 @@ use crate::values::values;
 /// Objects that may be on their way of one output.
 const MAX_PENDING: i64 = 32;
 
+/// Those of one workspace: nobody sees how much of them is in the bucket until they are parts, or too late for that.
+const MAX_PENDING_OF_WORKSPACE: i64 = 256;
+
 /// How far behind the end of an output a part may begin: those before it are on their way.
 const MAX_AHEAD: u64 = MAX_PENDING as u64 * PART_BYTES;
 
@@ -44,6 +47,8 @@ pub(crate) async fn presign(
                FROM outputs WHERE id = $6 AND workspace = $7 AND instance = $8 AND NOT complete
                    AND $2 - bytes <= $10
                    AND (SELECT count(*) FROM objects WHERE output = number AND due > clock_timestamp()) < $9
+                   AND (SELECT count(*) FROM (SELECT FROM objects JOIN outputs own ON own.number = objects.output
+                       WHERE due > clock_timestamp() AND own.workspace = $7 LIMIT $11) AS few) < $11
                RETURNING TRUE";
     let fence = Fence::new(hold);
     let is_promised = retrying(|| async {
@@ -63,7 +68,8 @@ pub(crate) async fn presign(
                         fence.workspace,
                         fence.run,
                         MAX_PENDING,
-                        signed(MAX_AHEAD)
+                        signed(MAX_AHEAD),
+                        MAX_PENDING_OF_WORKSPACE
                     ],
                 )
                 .await?;
@@ -75,7 +81,7 @@ pub(crate) async fn presign(
     if !is_promised.await? {
         return Err(StoreError::Conflict(format!(
             "no part of output {id} can be put: this run does not write it, it has ended, it is shorter by \
-             more than {MAX_PENDING} parts, or so many are on their way"
+             more than {MAX_PENDING} parts, or so many are on their way ({MAX_PENDING_OF_WORKSPACE} of all its workspace)"
         )));
     }
     let expires_in = objects.bucket.upload_limit;

@@ -437,7 +437,7 @@ pub(crate) async fn hostile_ids_of_calls(fixture: &dyn Fixture) {
     for text in hostile() {
         let mut call = record(&text, &instance);
         call.origin.session = SessionId::from(text.as_str());
-        call.origin.workspace.clone_from(&text);
+        call.origin.workspace = fixture.workspace(&text);
         call.tool.clone_from(&text);
         call.title.clone_from(&text);
         create(&*store, call).await;
@@ -455,7 +455,7 @@ pub(crate) async fn hostile_ids_of_calls(fixture: &dyn Fixture) {
             ..CallFilter::default()
         };
         let workspace = CallFilter {
-            workspaces: WorkspaceSet::one(&text),
+            workspaces: WorkspaceSet::one(&fixture.workspace(&text)),
             ..CallFilter::default()
         };
         let tool = CallFilter {

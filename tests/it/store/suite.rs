@@ -18,6 +18,11 @@ pub(crate) trait Fixture: Send + Sync {
 
     /// Ends a run, all its writes done; its instance is dead from then on.
     async fn stop(&self, instance: &InstanceId);
+
+    /// Returns the workspace of a text: of that name, unless runs here can have none of it.
+    fn workspace(&self, text: &str) -> String {
+        text.to_owned()
+    }
 }
 
 /// Names each case once; a store runs them all with `suite!(FIXTURE)`, an expression that makes a fixture for each case.

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 use toolgate_ledger::LedgerStore;
-use toolgate_model::InstanceId;
+use toolgate_model::{InstanceId, workspace_name_problem};
 use toolgate_postgres::PostgresStore;
 use toolgate_store::{Store, Upkeep as _};
 
@@ -48,6 +49,14 @@ impl LedgerFixture {
 
 #[async_trait]
 impl Fixture for LedgerFixture {
+    /// Gateways give no workspace that no configuration could name.
+    fn workspace(&self, text: &str) -> String {
+        match workspace_name_problem(text) {
+            None => text.to_owned(),
+            Some(_) => format!("for-{}", hex::encode(<Sha256 as Digest>::digest(text))),
+        }
+    }
+
     async fn open(&self, instance: &InstanceId) -> Arc<dyn Store> {
         let mut running = self.running.lock().await;
         if running.values().any(|run| matches!(run, Run::Worker(_))) {

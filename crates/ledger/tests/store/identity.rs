@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
 use tonic::codegen::http::Method;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -28,6 +29,8 @@ struct Attacker {
     hold: Holding,
     call: CallRecord,
     output: OutputId,
+    /// Keeps its lease.
+    _renewing: JoinSet<()>,
 }
 
 /// What is put: a part of the attacker's own output.
@@ -56,15 +59,29 @@ impl Attacker {
             workspaces: vec!["other".to_owned()],
         };
         let bound = client.bind(shown(LIMITED, asked)).await.unwrap().into_inner();
+        let hold = bound.holdings[0].clone();
+        let (mut renewing, mut renewer, holding) = (JoinSet::new(), client.clone(), hold.clone());
+        renewing.spawn(async move {
+            loop {
+                let asked = RenewLeaseRequest {
+                    holding: Some(holding.clone()),
+                    holdings: Vec::new(),
+                };
+                // At the end of the test nobody is there any more.
+                let _ = renewer.renew_lease(shown(LIMITED, asked)).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        });
         let mut call = record("mine", &InstanceId::from("limited"));
         call.origin.workspace = "other".to_owned();
         call.last_sequence = 1;
         let this = Self {
             client,
             network: Network::new(Settings::default()),
-            hold: bound.holdings[0].clone(),
+            hold,
             call,
             output: OutputId::from("tool_0123456789abABCDEFGHIJKLMN"),
+            _renewing: renewing,
         };
         let asked = CreateCallRequest {
             holding: this.holding(),

@@ -213,6 +213,28 @@ async fn only_who_holds_the_workspace_puts_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_many_parts_of_a_workspace_are_on_their_way() {
+    let scene = Scene::new().await;
+    let (_, part) = part(0);
+    let other = scene.store.create_output(owner()).await.unwrap();
+    let others = |count: i64| {
+        format!(
+            "INSERT INTO objects (name, output, start, bytes, due)
+             SELECT 'many-' || {count} || '-' || place, number, place, 1, clock_timestamp() + interval '1 hour'
+             FROM outputs, generate_series(1, {count}) AS many (place) WHERE id = '{}'",
+            other.id()
+        )
+    };
+    scene.place.run(&others(255)).await;
+    scene.presign(&part).await;
+    conflict(scene.store.presign_part(&scene.hold, scene.id(), &part).await);
+    scene.place.run("UPDATE objects SET due = '-infinity' WHERE name = 'many-255-7'").await;
+    scene.presign(&part).await;
+    drop(other);
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_that_comes_too_late_is_none() {
     let mut scene = Scene::new().await;
     let (bytes, first) = part(0);
