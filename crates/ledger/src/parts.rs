@@ -98,7 +98,8 @@ impl Parts {
             Err(error) => {
                 let pause = rest.map_or(PAUSES.0, |(_, pause)| (pause * 2).min(PAUSES.1));
                 if rest.is_none() {
-                    tracing::warn!(%error, %output, "parts of outputs cannot be put into the bucket: they go through the gateways");
+                    let error = error as &dyn std::error::Error;
+                    tracing::warn!(error, %output, "parts of outputs cannot be put into the bucket: they go through the gateways");
                 }
                 *rest = Some((Instant::now() + pause, pause));
             }

@@ -203,8 +203,12 @@ impl Bucket {
         let what = "put an object";
         let path = self.path(name);
         let put = self.store.put(&path, PutPayload::from_iter(pieces));
-        let put = self.ask(what, 6, put).await?;
-        put.map(drop).ok_or_else(|| self.is_not_there(what))
+        match self.ask(what, 6, put).await {
+            Ok(put) => put.map(drop).ok_or_else(|| self.is_not_there(what)),
+            // Who refuses may hang up before it has everything; why, it says to a question without bytes.
+            Err(error @ StoreError::Unavailable(_)) => Err(self.get(name, 0..1).await.err().unwrap_or(error)),
+            Err(error) => Err(error),
+        }
     }
 
     fn is_not_there(&self, what: &str) -> StoreError {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::sleep;
+use toolgate_contract::call_event::Event;
 use toolgate_contract::output_service_client::OutputServiceClient;
 use toolgate_contract::*;
 
@@ -122,35 +123,56 @@ async fn killed_while_it_writes(fleet: &mut Fleet, round: usize, numbers: u64, d
     fleet.workers[0].kill9().await;
     let events = events.await.unwrap().unwrap();
     assert_eq!(events.iter().filter(|event| is_terminal(event)).count(), 1);
-    println!(
-        "round {round}: killed at {bytes} of {whole}, events {:#?}",
-        events.iter().rev().take(3).collect::<Vec<_>>()
-    );
     let call = fleet.get(1, &id).await.unwrap();
     assert_eq!(failed(&call).reason(), FailureReason::Lost);
-    let mut kept = Vec::new();
-    for gateway in 0..2 {
-        let mut outputs = outputs(fleet, gateway).await;
-        let output = output_of(&mut outputs, &id).await.unwrap();
-        println!("{output:?}");
-        let length = check(&mut outputs, &output).await;
-        assert_eq!(length, output.total_bytes as u64);
-        assert!((bytes..=whole).contains(&length), "{length}");
-        kept.push(length);
-    }
-    let watched = tools.watch_call(watch_request(&id, 0, OutputMode::Tail)).await.unwrap();
-    let watched = crate::support::collect_watch(watched.into_inner()).await.unwrap();
-    for event in watched.iter() {
-        let text = format!("{event:?}");
-        println!("watched: {}", &text[..text.len().min(300)]);
-    }
-    let (home, before) = (fleet.home(), kept[0]);
+    let (one, other) = (dice.roll(2), dice.roll(2));
+    let mut reader = outputs(fleet, one).await;
+    let output = output_of(&mut reader, &id).await.unwrap();
+    let kept = check(&mut reader, &output).await;
+    println!("round {round}: killed at {bytes} of {whole}, {kept} are kept");
+    assert_eq!(kept, output.total_bytes as u64);
+    assert!((bytes..=whole).contains(&kept), "{kept}");
+    check_log_of(fleet, other, &id, kept, whole).await;
+    // The next run adds nothing, and takes nothing away.
+    let home = fleet.home();
     fleet.workers[0].run(&home).await;
     fleet.ready().await;
-    // The next run adds nothing and takes nothing away.
-    let mut outputs = outputs(fleet, 0).await;
-    let output = output_of(&mut outputs, &id).await.unwrap();
-    assert_eq!(output.total_bytes as u64, before);
+    let found = output_of(&mut reader, &id).await.unwrap();
+    assert_eq!(found.total_bytes, output.total_bytes);
+}
+
+/// Watches a call that was lost: its log has what is kept of the output, and then tells of what is missing that it knew of.
+async fn check_log_of(fleet: &Fleet, gateway: usize, call: &str, kept: u64, whole: u64) {
+    let mut tools = fleet.tools(gateway, ANNA).await;
+    let watched = tools.watch_call(watch_request(call, 0, OutputMode::Full)).await;
+    let (mut watched, mut numbers, mut missing, mut last) = (watched.unwrap().into_inner(), Numbers::default(), 0, 0);
+    while let Some(response) = watched.message().await.unwrap() {
+        let Some(event) = response.event.filter(|event| event.sequence > 0) else {
+            continue;
+        };
+        match event.event.unwrap() {
+            Event::Output(output) => {
+                let expected = (0, last + 1);
+                assert_eq!(
+                    (missing, event.sequence),
+                    expected,
+                    "what is missing is behind the rest"
+                );
+                numbers.compare(&output.data);
+            }
+            Event::Gap(gap) => {
+                assert_eq!(gap.first_sequence, last + 1);
+                missing += gap.output_bytes as u64;
+            }
+            _ => assert_eq!(event.sequence, last + 1),
+        }
+        last = event.sequence;
+    }
+    println!("its log has {} of them, and misses {missing}", numbers.seen);
+    assert!(numbers.seen <= kept);
+    // The last event before may be kept in part.
+    assert!(missing == 0 || numbers.seen + (64 << 10) > kept);
+    assert!(numbers.seen + missing <= whole);
 }
 
 #[test]

@@ -66,7 +66,7 @@ mod store {
                 filters, many_at_once;
             prompts: first_reply_wins, two_stores_settle_once, cascades, uses_are_counted;
             records: facts_are_seen_at_once, facts_before_appends, journal_wakes_readers_of_others, journal_of_two_stores;
-            outputs: written_and_read, read_while_written, large_ones, deleted;
+            outputs: written_and_read, read_while_written, deleted;
             audit: two_stores_keep_one_chain;
             changes: contents_are_kept;
         }
