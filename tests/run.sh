@@ -103,6 +103,9 @@ component() {
     command -v rustup >/dev/null && rustup component add "$name" && cargo "$1" --version >/dev/null 2>&1
 }
 
+# can NAME COMMAND...: does what needs something that may be missing, if it is there.
+can() { [[ " ${can[*]} " != *" $1 "* ]] || "${@:2}"; }
+
 in_proto() { (cd proto && "$@"); }
 
 # With these the program is the one that the tests of Rust build: the features that only they need of what it is made of.
@@ -180,17 +183,14 @@ beside() {
     set +m
 }
 
+# Before the setups, which add a part of the toolchain as well.
+can=()
+for name in fmt clippy; do
+    if component "$name"; then can+=("$name"); else cannot "${name/fmt/format}" "this Rust has no $name, and rustup could not add it"; fi
+done
 beside setups
-if component fmt; then
-    suite format cargo fmt --check
-else
-    cannot format "this Rust has no rustfmt, and rustup could not add it"
-fi
-if component clippy; then
-    suite clippy cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
-else
-    cannot clippy "this Rust has no clippy, and rustup could not add it"
-fi
+can fmt suite format cargo fmt --check
+can clippy suite clippy cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 suite build build
 suite unit cargo test --locked --quiet --workspace --lib --bins
 suite features features
@@ -266,15 +266,9 @@ for language in "${languages[@]}"; do
         *) printf 'The setup of clients/%s failed.\n%s\n' "$language" "$reason" ;;
     esac
 done
-can=()
 for name in console chart image; do
     if prepared "$name"; then can+=("$name"); else cannot "$name" "${reason:-its setup failed}"; fi
 done
-
-# can NAME COMMAND...: a suite, where its setup went well.
-can() {
-    [[ " ${can[*]} " != *" $1 "* ]] || suite "$@"
-}
 
 program() { cargo build --locked --quiet --package toolgate --bin toolgate "${as_tested[@]}"; }
 
@@ -287,8 +281,8 @@ without_libraries() {
     suite conformance-gateway cargo test --locked --quiet --test conformance -- --gateway
     suite conformance-store cargo test --locked --quiet --test conformance -- --store
     for_programs
-    can console console
-    can chart tests/chart/run.sh test
+    can console suite console console
+    can chart suite chart tests/chart/run.sh test
 }
 
 with_libraries() {
@@ -326,7 +320,7 @@ else
 fi
 # Alone: for a while the program of the others is linked in another way.
 for_programs
-can image tests/image/run.sh test
+can image suite image tests/image/run.sh test
 
 for name in $suites; do
     # A lane may have been killed.
