@@ -3,6 +3,9 @@
 #
 # A suite that this machine cannot run is never passed over in silence: it stands in the last lines as
 # `NOT RUN: <suite>: <reason>`, which is a failure where CI=true.
+#
+# What waits for others runs beside what computes: the setups beside the builds, and then two lanes of suites beside each
+# other. What runs beside is printed as a whole when it has ended.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -11,33 +14,65 @@ export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
-suites=" format clippy buf-lint buf-format buf-breaking unit features postgres it readme conformance conformance-gateway conformance-store documentation"
-suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
+suites=" format clippy build unit features documentation buf-lint buf-format buf-breaking postgres it readme conformance"
+suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
 wanted=" $* "
-summary=()
-not_run=()
-flaky=()
-failed=0
+# What is said at the end, each kind in a file, since lanes are processes of their own; and what is not printed yet.
+said="$(mktemp -d)" || exit 1
+touch "$said"/{summary,flaky,not_run}
+trap 'rm -rf "$said"' EXIT
+trap 'stop; exit 130' INT TERM
+lane=
 
-wants() { [[ "$wanted" == "  " || "$wanted" == *" $1 "* ]]; }
+# stop: ends what runs beside. Each job is a group.
+stop() {
+    local job
+    for job in $(jobs -p); do kill -- "-$job" 2>/dev/null; done
+}
+
+# wants NAME...: whether one of them is to run.
+wants() {
+    local name
+    for name in "$@"; do
+        [[ "$wanted" == "  " || "$wanted" == *" $name "* ]] && return 0
+    done
+    return 1
+}
 
 # suite NAME COMMAND...: runs it, whatever came of the others.
 suite() {
-    local name="$1" start=$SECONDS
+    local name="$1" start=$SECONDS result=passed
     shift
     wants "$name" || return 0
-    printf '\n==> %s\n' "$name"
-    if "$@" </dev/null; then
-        summary+=("passed   $name ($((SECONDS - start)) s)")
+    if [[ -z "$lane" ]]; then
+        printf '\n==> %s\n' "$name"
+        "$@" </dev/null || result=FAILED
     else
-        summary+=("FAILED   $name ($((SECONDS - start)) s)")
-        failed=1
+        printf '\n... %s\n' "$name"
+        "$@" </dev/null >"$said/$name.log" 2>&1 || result=FAILED
+        { flock 9 && printf '\n==> %s\n' "$name" && cat "$said/$name.log"; } 9>>"$said/lock"
     fi
+    echo "$result   $name ($((SECONDS - start)) s)" >>"$said/summary"
 }
 
 cannot() {
     wants "$1" || return 0
-    not_run+=("NOT RUN: $1: $2")
+    echo "NOT RUN: $1: $2" >>"$said/not_run"
+}
+
+# setup NAME COMMAND...: its output is for `prepared`, which says whether it went well.
+setup() {
+    "${@:2}" </dev/null >"$said/$1.answer" 2>"$said/$1.setup"
+    echo $? >"$said/$1.status"
+}
+
+# prepared NAME: returns the status of a setup, and leaves what it answered in `reason`. What no suite wants is not set up.
+prepared() {
+    reason=
+    [[ -e "$said/$1.status" ]] || return 0
+    cat "$said/$1.setup" >&2
+    reason="$(<"$said/$1.answer")"
+    return "$(<"$said/$1.status")"
 }
 
 # against_programs TEST ARGUMENT...: tests that talk to real programs, each of which may be late on a busy machine. A few that
@@ -58,7 +93,7 @@ against_programs() {
     for name in "${names[@]}"; do
         cargo test --locked --quiet "${scope[@]}" --test "$test" -- --exact "$name" || return 1
     done
-    flaky+=("${names[@]/#/FLAKY    }")
+    printf '%s\n' "${names[@]/#/FLAKY    }" >>"$said/flaky"
 }
 
 # component NAME: a part of the Rust toolchain that minimal installations leave out.
@@ -68,22 +103,32 @@ component() {
     command -v rustup >/dev/null && rustup component add "$name" && cargo "$1" --version >/dev/null 2>&1
 }
 
+# can NAME COMMAND...: does what needs something that may be missing, if it is there.
+can() { [[ " ${can[*]} " != *" $1 "* ]] || "${@:2}"; }
+
 in_proto() { (cd proto && "$@"); }
+
+# With these the program is the one that the tests of Rust build: the features that only they need of what it is made of.
+# Without them it would be built once more, with most of what it is made of.
+as_tested=(--features "tokio/test-util,toolgate-tool/testing")
+
+# All that the tests of Rust are: at once, so that no core waits for the last one of them.
+build() { cargo test --locked --quiet --workspace --lib --bins --tests --no-run && cargo build --locked --quiet --workspace --examples; }
 
 # Private items are documented too, so links to them lead somewhere.
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
-        cargo doc --locked --workspace --no-deps --document-private-items --quiet
+        cargo doc --locked --workspace "${as_tested[@]}" --no-deps --document-private-items --quiet
 }
 
-# What a build may leave out: the program and its unit tests with nothing of it, and the program with each part alone.
+# What a build may leave out: the program with nothing of it, and with each part alone. That it compiles is what can fail: no
+# test is about a part that is not there.
 features() {
     local parts=(-p toolgate -p toolgate-server -p toolgate-extensions -p toolgate-telemetry --lib --bins) name names
-    cargo test --locked --quiet "${parts[@]}" --no-default-features || return 1
     mapfile -t names < <(sed -n 's/^default = \["\(.*\)"\]$/\1/p' Cargo.toml | sed 's/", "/\n/g')
     ((${#names[@]} == 6)) || return 1
-    for name in "${names[@]}"; do
-        printf 'only %s\n' "$name"
+    for name in "" "${names[@]}"; do
+        printf 'only %s\n' "${name:-what is always there}"
         cargo clippy --locked --quiet "${parts[@]}" --no-default-features --features "$name" -- -D warnings || return 1
     done
 }
@@ -96,15 +141,6 @@ agents() {
 # The page for browsers, in a real one.
 console() {
     clients/console/run.sh check && CONSOLE_CALLS="${CONSOLE_CALLS:-1000}" clients/console/run.sh test
-}
-
-# prepared SUITE SCRIPT: sets up what a suite needs, or says why it cannot run.
-prepared() {
-    local reason
-    wants "$1" || return 1
-    reason="$("$2" setup </dev/null)" && return 0
-    cannot "$1" "${reason:-its setup failed}"
-    return 1
 }
 
 # client LANGUAGE: what a library has to show by itself; then the service is played through it.
@@ -122,22 +158,50 @@ for name in "$@"; do
     fi
 done
 
-declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants postgres || wants it || wants readme || wants conformance || wants conformance-gateway || wants conformance-store || wants image; then
-    while IFS= read -r line; do
-        missing["${line%%: *}"]="${line#*: }"
-    done < <(tests/setup/tools.sh </dev/null)
-fi
+for_programs() { export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/toolgate"; }
 
-if component fmt; then
-    suite format cargo fmt --check
-else
-    cannot format "this Rust has no rustfmt, and rustup could not add it"
-fi
-if component clippy; then
-    suite clippy cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
-else
-    cannot clippy "this Rust has no clippy, and rustup could not add it"
+setups() {
+    local name
+    if wants buf-lint buf-format buf-breaking postgres it readme conformance conformance-gateway conformance-store image; then
+        setup tools tests/setup/tools.sh
+    fi
+    for_programs
+    for name in "${languages[@]}"; do
+        if wants "client-$name" "conformance-$name" clients; then setup "$name" "clients/$name/run.sh" setup; fi
+    done
+    if wants console; then setup console clients/console/run.sh setup; fi
+    for name in chart image; do
+        if wants "$name"; then setup "$name" "tests/$name/run.sh" setup; fi
+    done
+}
+
+# beside COMMAND...: a job with a group of its own. It does not ignore SIGINT as other jobs of a script do, and so would
+# programs that tests interrupt.
+beside() {
+    set -m
+    "$@" &
+    set +m
+}
+
+# Before the setups, which add a part of the toolchain as well.
+can=()
+for name in fmt clippy; do
+    if component "$name"; then can+=("$name"); else cannot "${name/fmt/format}" "this Rust has no $name, and rustup could not add it"; fi
+done
+beside setups
+can fmt suite format cargo fmt --check
+can clippy suite clippy cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+suite build build
+suite unit cargo test --locked --quiet --workspace --lib --bins
+suite features features
+suite documentation documentation
+wait
+
+declare -A missing=()
+if prepared tools; then
+    while IFS= read -r line; do
+        [[ -z "$line" ]] || missing["${line%%: *}"]="${line#*: }"
+    done <<<"$reason"
 fi
 if [[ -z "${missing[buf]:-}" ]]; then
     suite buf-lint in_proto buf lint
@@ -148,10 +212,6 @@ else
         cannot "$name" "buf is ${missing[buf]}"
     done
 fi
-suite unit cargo test --locked --quiet --workspace --lib --bins
-suite features features
-# Where there is no server it fails: the store of a fleet is not to go untested.
-suite postgres against_programs store
 skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)
@@ -184,29 +244,17 @@ for name in bun node-22 deno; do
     skipped+=(--skip custom::)
     cannot it "custom tools need $name: it is ${missing[$name]}"
 done
-suite it against_programs it "${skipped[@]}"
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the pages that need no grpcurl are still run.
     export TOOLGATE_TEST_WITHOUT_GRPCURL=1
     cannot readme "what needs grpcurl: it is ${missing[grpcurl]}"
 fi
-suite readme cargo test --locked --quiet --test it -- readme::
-[[ -z "${missing[bun]:-}" ]] || cannot conformance "custom tools: bun is ${missing[bun]}"
-suite conformance cargo test --locked --quiet --test conformance
-[[ -z "${missing[bun]:-}" ]] || cannot conformance-gateway "custom tools: bun is ${missing[bun]}"
-suite conformance-gateway cargo test --locked --quiet --test conformance -- --gateway
-[[ -z "${missing[bun]:-}" ]] || cannot conformance-store "custom tools: bun is ${missing[bun]}"
-suite conformance-store cargo test --locked --quiet --test conformance -- --store
-
-export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/toolgate"
-without=()
-for name in "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients agents console chart image; do
-    # Once: what was built before may be older than the sources.
-    if wants "$name"; then cargo build --locked --quiet || exit 1; break; fi
+for name in conformance conformance-gateway conformance-store; do
+    [[ -z "${missing[bun]:-}" ]] || cannot "$name" "custom tools: bun is ${missing[bun]}"
 done
+without=()
 for language in "${languages[@]}"; do
-    wants "client-$language" || wants "conformance-$language" || wants clients || continue
-    reason="$("clients/$language/run.sh" setup </dev/null)"
+    prepared "$language"
     case $? in
         0) ;;
         3)
@@ -214,31 +262,72 @@ for language in "${languages[@]}"; do
             cannot "client-$language" "$reason"
             cannot "conformance-$language" "$reason"
             cannot clients "what needs the library for $language: $reason"
-            continue
             ;;
         *) printf 'The setup of clients/%s failed.\n%s\n' "$language" "$reason" ;;
     esac
-    suite "client-$language" client "$language"
-    wants "client-$language" || "clients/$language/run.sh" build </dev/null
-    suite "conformance-$language" cargo test --locked --quiet --test conformance -- --client "$language"
 done
-export TOOLGATE_TEST_WITHOUT_CLIENTS="${without[*]}"
-suite clients against_programs it "${without[@]/#/--skip=::}" clients::
-if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
-    cannot agents "they need the libraries for Python and TypeScript"
-else
-    suite agents agents
-fi
-prepared console clients/console/run.sh && suite console console
-prepared chart tests/chart/run.sh && suite chart tests/chart/run.sh test
-prepared image tests/image/run.sh && suite image tests/image/run.sh test
-suite documentation documentation
+for name in console chart image; do
+    if prepared "$name"; then can+=("$name"); else cannot "$name" "${reason:-its setup failed}"; fi
+done
 
-printf '\n'
-printf '%s\n' "${summary[@]}"
-((${#flaky[@]} == 0)) || printf '%s\n' "${flaky[@]}"
-if ((${#not_run[@]})); then
-    printf '%s\n' "${not_run[@]}"
-    [[ "${CI:-}" != true ]] || failed=1
+program() { cargo build --locked --quiet --package toolgate --bin toolgate "${as_tested[@]}"; }
+
+# The suites in two lanes that take about as long.
+without_libraries() {
+    # Where there is no server it fails: the store of a fleet is not to go untested.
+    suite postgres against_programs store
+    suite it against_programs it "${skipped[@]}"
+    suite readme cargo test --locked --quiet --test it -- readme::
+    suite conformance-gateway cargo test --locked --quiet --test conformance -- --gateway
+    suite conformance-store cargo test --locked --quiet --test conformance -- --store
+    for_programs
+    can console suite console console
+    can chart suite chart tests/chart/run.sh test
+}
+
+with_libraries() {
+    local language
+    suite conformance cargo test --locked --quiet --test conformance
+    for_programs
+    for language in "${languages[@]}"; do
+        [[ " ${without[*]} " != *" $language "* ]] || continue
+        suite "client-$language" client "$language"
+        wants "client-$language" || ! wants "conformance-$language" clients || "clients/$language/run.sh" build </dev/null
+        suite "conformance-$language" cargo test --locked --quiet --test conformance -- --client "$language"
+    done
+    export TOOLGATE_TEST_WITHOUT_CLIENTS="${without[*]}"
+    suite clients against_programs it "${without[@]/#/--skip=::}" clients::
+    if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
+        cannot agents "they need the libraries for Python and TypeScript"
+    else
+        suite agents agents
+    fi
+}
+
+if wants "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients agents console chart image; then
+    # Once, and first: what was built before may be older than the sources.
+    program || exit 1
 fi
-exit $failed
+if (($# == 1)); then
+    without_libraries
+    with_libraries
+else
+    lane=beside
+    beside without_libraries
+    beside with_libraries
+    wait
+    lane=
+fi
+# Alone: for a while the program of the others is linked in another way.
+for_programs
+can image suite image tests/image/run.sh test
+
+for name in $suites; do
+    # A lane may have been killed.
+    ! wants "$name" || grep -qsE "^(passed  |FAILED  |NOT RUN:) $name[ :]" "$said"/{summary,not_run} ||
+        echo "FAILED   $name (it was not run)" >>"$said/summary"
+done
+printf '\n'
+cat "$said"/{summary,flaky,not_run}
+if grep -q ^FAILED "$said/summary" || [[ -s "$said/not_run" && "${CI:-}" == true ]]; then exit 1; fi
+exit 0

@@ -23,7 +23,11 @@ quietly() {
     return $status
 }
 
-build() { quietly cargo build --locked --quiet --package toolgate-client --example driver; }
+# With the features that the tests of the whole workspace have: what the library is made of is not built once more for it
+# alone. `check` compiles it as its users do.
+as_tested=(--package toolgate --package toolgate-client --features "tokio/test-util,toolgate-tool/testing")
+
+build() { quietly cargo build --locked --quiet "${as_tested[@]}" --examples; }
 
 check() {
     quietly cargo fmt --package toolgate-client --check &&
@@ -33,10 +37,15 @@ check() {
 
 run_tests() {
     export TOOLGATE_BIN="${TOOLGATE_BIN:-$target/debug/toolgate}"
-    cargo test --locked --quiet --package toolgate-client && return 0
+    build || return 1
+    tests && return 0
     # What is late on a busy machine is in time the next time; what fails twice is a fault.
     echo "The tests are run once more." >&2
-    cargo test --locked --quiet --package toolgate-client
+    tests
+}
+
+tests() {
+    cargo test --locked --quiet "${as_tested[@]}" --lib --test guides && cargo test --locked --quiet "${as_tested[@]}" --doc
 }
 
 need_cargo

@@ -55,14 +55,15 @@ setup() {
     why="$("$check" try 2>&1)" || cannot "this machine lets nobody make a container: ${why#check: }"
 }
 
-# Leaves the program of the other tests as it was.
+# Leaves the program of the other tests as it was. As they are built, it has the features that only tests need: without them
+# most of it would be built once more.
 program() {
-    local result
+    local result as_tested=(--package toolgate --bin toolgate --features "tokio/test-util,toolgate-tool/testing")
     export CARGO_TARGET_DIR="$target"
-    cargo rustc --locked --quiet --bin toolgate -- -C target-feature=+crt-static &&
+    cargo rustc --locked --quiet "${as_tested[@]}" -- -C target-feature=+crt-static &&
         strip -o "$work/toolgate" "$target/debug/toolgate"
     result=$?
-    cargo build --locked --quiet && return $result
+    cargo build --locked --quiet "${as_tested[@]}" && return $result
 }
 
 test_images() {

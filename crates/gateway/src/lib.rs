@@ -57,7 +57,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -204,9 +203,7 @@ impl Gateway {
             ledger: ledger.as_ref().map(LedgerDoor::service),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
-        let services = Services::passing_on(config, door, &entrance.telemetry, served)
-            .await
-            .context("cannot read the service's own descriptors")?;
+        let services = Services::passing_on(config, door, &entrance.telemetry, served).await;
         let mut servers = JoinSet::new();
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
         if let Some(store) = &store {

@@ -259,14 +259,11 @@ impl App {
             closing: CancellationToken::new(),
             telemetry: telemetry.clone(),
         });
-        let services = Services::new(shared.clone())
-            .await
-            .context("cannot read the service's own descriptors")?
-            .tracing(Arc::new(peers::Peers {
-                programs: programs.clone(),
-                engine: engine.clone(),
-                local_users: config.listen.local_users,
-            }));
+        let services = Services::new(shared.clone()).await.tracing(Arc::new(peers::Peers {
+            programs: programs.clone(),
+            engine: engine.clone(),
+            local_users: config.listen.local_users,
+        }));
         let parts = Parts {
             store,
             engine,

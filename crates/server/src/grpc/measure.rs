@@ -10,14 +10,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use prost::Message as _;
-use prost_types::FileDescriptorSet;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use toolgate_contract as proto;
 use toolgate_telemetry::{self as telemetry, Rpc, Rpcs, Telemetry};
 use tower::{Layer, Service};
+
+use super::described;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -47,18 +47,8 @@ impl MeasureLayer {
 
 /// Returns the RPCs of encoded descriptors, and whether they stream. What cannot be read has none: then all are `other`.
 pub(super) fn names(descriptors: &[u8]) -> BTreeSet<(String, bool)> {
-    let files = FileDescriptorSet::decode(descriptors).unwrap_or_default().file;
-    let methods = files.into_iter().flat_map(|file| {
-        let package = file.package().to_owned();
-        file.service.into_iter().flat_map(move |service| {
-            let name = format!("{package}.{}", service.name());
-            service.method.into_iter().map(move |method| {
-                let streams = method.server_streaming() || method.client_streaming();
-                (format!("{name}/{}", method.name()), streams)
-            })
-        })
-    });
-    methods.collect()
+    let methods = described::methods(descriptors).unwrap_or_default().into_iter();
+    methods.map(|method| (method.name, method.streams)).collect()
 }
 
 impl<S> Layer<S> for MeasureLayer {

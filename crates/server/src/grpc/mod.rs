@@ -11,6 +11,7 @@ mod coalesce;
 pub(crate) mod console;
 pub(crate) mod convert;
 mod delegate;
+mod described;
 mod door;
 mod events;
 mod file_service;
@@ -30,6 +31,7 @@ mod output_service;
 mod permission_service;
 mod port_service;
 mod ports;
+mod reflection;
 mod rpc_call;
 mod session_service;
 mod shared;
@@ -60,7 +62,6 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
 use toolgate_config::Config;
-use toolgate_contract as proto;
 use toolgate_contract::audit_service_server::AuditServiceServer;
 use toolgate_contract::file_service_server::FileServiceServer;
 use toolgate_contract::host_service_server::HostServiceServer;
@@ -175,10 +176,7 @@ impl StoreHealth {
 
 impl Services {
     /// Makes the services.
-    ///
-    /// # Errors
-    /// The descriptors that the build wrote cannot be read.
-    pub async fn new(shared: Arc<Shared>) -> Result<Self, tonic_reflection::server::Error> {
+    pub async fn new(shared: Arc<Shared>) -> Self {
         let (health, health_service) = tonic_health::server::health_reporter();
         let mcp = McpDoor::new(shared.clone());
         let services = Self {
@@ -193,24 +191,21 @@ impl Services {
             ports: ports::layer(ports::Ports(shared.clone())),
             tunnels: shared.tunnels.clone(),
             measure: MeasureLayer::new(&shared.telemetry),
-            routes: routes(shared, health_service)?,
+            routes: routes(shared, health_service),
             health,
         };
         services.report(ServingStatus::Serving).await;
-        Ok(services)
+        services
     }
 
     /// Makes what has the same doors, and passes requests on to another service: those of the contract and of MCP clients each
     /// with its [`auth::OnBehalf`], those for opened ports from whoever knows their secrets.
-    ///
-    /// # Errors
-    /// The descriptors that the build wrote cannot be read.
     pub async fn passing_on<S>(
         config: &Config,
         (authenticator, traffic, tunnels): (Arc<Authenticator>, Arc<Traffic>, TaskTracker),
         telemetry: &Telemetry,
         behind: S,
-    ) -> Result<Self, tonic_reflection::server::Error>
+    ) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
@@ -220,7 +215,7 @@ impl Services {
         let mcp = DoorLayer::new(|path| path == mcp::PATH, gate.layer(behind.clone()));
         let ports = ports::layer(behind.clone());
         let contract = behind.map_request(|request: Request<AxumBody>| request.map(Body::new));
-        let routes = standard(health_service)?.into_axum_router().fallback_service(contract);
+        let routes = standard(health_service).into_axum_router().fallback_service(contract);
         let services = Self {
             origins: config.listen.origins.clone().into(),
             console: config.console,
@@ -237,7 +232,7 @@ impl Services {
             health,
         };
         services.report(ServingStatus::Serving).await;
-        Ok(services)
+        services
     }
 
     /// Sets who finds out who is behind a connection. Without, nobody does, as befits a service that starts no program.
@@ -358,18 +353,8 @@ fn cors(origins: &[String]) -> CorsLayer {
 }
 
 /// Makes the routes of what every gRPC service has.
-fn standard(health: HealthServer<impl Health>) -> Result<Routes, tonic_reflection::server::Error> {
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // What error details are made of: tools such as grpcurl print as text what they find a description of.
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
-    };
-    Ok(Routes::default()
-        .add_service(health)
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?))
+fn standard(health: HealthServer<impl Health>) -> Routes {
+    reflection::add(Routes::default().add_service(health))
 }
 
 /// Makes the routes of what is answered from a store alone.
@@ -387,9 +372,9 @@ pub(crate) fn stored_routes(shared: Arc<Shared>) -> Routes {
         .prepare()
 }
 
-fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Result<Routes, tonic_reflection::server::Error> {
+fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Routes {
     let limit = shared.max_message_bytes;
-    let routes = standard(health)?
+    let routes = standard(health)
         .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))
         .add_service(HostServiceServer::new(host_service::HostedTools(shared.clone())).max_decoding_message_size(limit))
         .add_service(PermissionServiceServer::new(permission_service::Permissions(
@@ -406,5 +391,5 @@ fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Result<Rout
             shared.clone(),
         )))
         .add_service(InfoServiceServer::new(info_service::Info(shared)));
-    Ok(routes.prepare())
+    routes.prepare()
 }

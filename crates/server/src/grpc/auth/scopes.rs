@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use prost::Message;
 use toolgate_contract::Scope;
 use toolgate_contract::cluster::DESCRIPTORS;
 
 use super::caller::Scopes;
+use crate::grpc::described;
 
 /// How a worker registers at a gateway, which asks whether it may by itself: a worker needs no scope there.
 const REGISTER: &str = "/toolgate.cluster.v1.ClusterService/Register";
@@ -32,62 +32,20 @@ pub(super) enum Need {
 #[derive(Debug)]
 pub(super) struct Needs(HashMap<String, Scopes>);
 
-/// The descriptors once more, with the one option that the general types drop.
-#[derive(Clone, PartialEq, Message)]
-struct Files {
-    #[prost(message, repeated, tag = "1")]
-    file: Vec<File>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct File {
-    #[prost(string, tag = "2")]
-    package: String,
-    #[prost(message, repeated, tag = "6")]
-    service: Vec<Service>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Service {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, repeated, tag = "2")]
-    method: Vec<Method>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Method {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "4")]
-    options: Option<MethodOptions>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct MethodOptions {
-    #[prost(int32, repeated, tag = "1374")]
-    scopes: Vec<i32>,
-}
-
 impl Needs {
     /// Reads the contract.
     ///
     /// # Errors
     /// The descriptors that the build wrote cannot be read.
     pub(super) fn read() -> Result<Self, prost::DecodeError> {
-        let mut needs = HashMap::new();
-        for file in Files::decode(DESCRIPTORS)?.file {
-            for service in file.service {
-                for method in service.method {
-                    let scopes = method.options.unwrap_or_default().scopes.into_iter();
-                    let scopes = scopes.filter_map(|scope| Scope::try_from(scope).ok());
-                    let scopes: Vec<_> = scopes.filter(|scope| *scope != Scope::Unspecified).collect();
-                    let path = format!("/{}.{}/{}", file.package, service.name, method.name);
-                    needs.insert(path, Scopes::new(&scopes));
-                }
-            }
-        }
-        Ok(Self(needs))
+        let methods = described::methods(DESCRIPTORS)?.into_iter();
+        let needs = methods.map(|method| {
+            let scopes = method.scopes.into_iter();
+            let scopes = scopes.filter_map(|scope| Scope::try_from(scope).ok());
+            let scopes: Vec<_> = scopes.filter(|scope| *scope != Scope::Unspecified).collect();
+            (format!("/{}", method.name), Scopes::new(&scopes))
+        });
+        Ok(Self(needs.collect()))
     }
 
     /// Returns what a request for this path needs.
