@@ -85,7 +85,7 @@ schemas() {
 }
 
 # Prints the folder of PostgreSQL's programs, which `tests/setup/tools.sh` installs.
-postgres() {
+find_postgres() {
     local found
     for found in "$target/tools/bin/initdb" "$(command -v initdb)" /usr/lib/postgresql/*/bin/initdb; do
         [[ -x "$found" ]] && dirname "$(realpath "$found")" && return 0
@@ -101,7 +101,7 @@ setup() {
         exit 3
     fi
     local missing=0
-    if ! postgres >/dev/null; then
+    if ! find_postgres >/dev/null; then
         echo "postgres: not installed; tests/setup/tools.sh does that"
         missing=1
     fi
@@ -137,7 +137,7 @@ test_chart() {
     up_to_date || failed=1
     rm -rf "$target/chart" && mkdir -p "$target/chart" || exit 1
     "$bin/check" -chart "$chart" -tests tests/chart -schemas "$tools/schemas" -helm "$bin/helm" -out "$target/chart" \
-        -postgres "$(postgres)" -toolgate "$(realpath "${TOOLGATE_BIN:-$target/debug/toolgate}")" || failed=1
+        -postgres "$(find_postgres)" -toolgate "$(realpath "${TOOLGATE_BIN:-$target/debug/toolgate}")" || failed=1
     exit $failed
 }
 

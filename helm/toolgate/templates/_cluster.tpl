@@ -130,7 +130,11 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{/* The values of a worker, as JSON: who may call is not its business, and the audit is not with it. */}}
 {{- define "toolgate.worker.values" -}}
 {{- $values := deepCopy .Values }}
-{{- range $key, $value := .Values.workers.template }}{{ $_ := set $values $key $value }}{{ end }}
+{{- range $key, $value := omit .Values.workers.template "image" }}{{ $_ := set $values $key $value }}{{ end }}
+{{- with .Values.workers.template.image }}
+{{- /* A tag of its own beats the digest of the other image. */}}
+{{- $_ := set $values "image" (merge (deepCopy .) (ternary (omit $.Values.image "digest") $.Values.image (hasKey . "tag")) (dict "digest" "")) }}
+{{- end }}
 {{- $_ := set $values "mode" "server" }}
 {{- $_ := set $values "listen" (dict "tcp" true "port" .Values.workers.port "origins" list) }}
 {{- $_ := set $values "workspaces" (list (dict "name" "main" "volume" .Values.workers.volume)) }}

@@ -23,25 +23,39 @@ const glance = 100 * time.Millisecond
 
 const token = "a-token-of-the-test"
 
-// fleet is what `cluster.yaml` makes, as processes of this machine: hosts of the cluster are addresses of its own on loopback.
+// fleet is what a file of values makes, as processes of this machine: hosts of the cluster are addresses of its own on loopback.
 type fleet struct {
-	at       paths
+	at        paths
+	values    string
+	name      string // of all that is made
+	worker    string // one of its workers
+	workspace string // the one that this worker has
+
 	folder   string
 	network  string
 	configs  map[string]manifest
-	worker   appsv1.StatefulSet
+	pods     map[string]appsv1.StatefulSet
 	database string
 	ca       authority
+	issuer   issuer
 	stops    []func()
 }
 
 // checkFleet starts gateways and a worker with what is rendered, a database and certificates, and has them run a call.
 func (at paths) checkFleet(report *report) {
-	name := "a fleet of what is rendered runs a call"
 	if at.toolgate == "" || at.postgres == "" {
-		report.check(name, errors.Join(errNoProgram, errors.New("or no PostgreSQL: run tests/setup/tools.sh")))
+		report.check("a fleet is started", errors.Join(errNoProgram, errors.New("or no PostgreSQL: run tests/setup/tools.sh")))
 		return
 	}
+	// Workers are known by their certificates, or by their service account.
+	bound := fleet{at: at, values: "cluster", name: "tg-toolgate", worker: "web", workspace: "acme/web"}
+	bound.check(report, true)
+	free := fleet{at: at, values: "cluster-accounts", name: "tg-tools", worker: "scratch", workspace: "try/scratch"}
+	free.check(report, false)
+}
+
+func (f *fleet) check(report *report, isBound bool) {
+	name := "a fleet of " + f.values
 	folder, err := os.MkdirTemp("", "chart-fleet-")
 	if err != nil {
 		report.check(name, err)
@@ -49,20 +63,22 @@ func (at paths) checkFleet(report *report) {
 	}
 	defer os.RemoveAll(folder)
 	// Others on this machine may use the ports, but not at these addresses.
-	fleet := fleet{at: at, folder: folder, network: fmt.Sprintf("127.%d.%d", 64+os.Getpid()>>8%64, os.Getpid()%256)}
+	f.folder, f.network = folder, fmt.Sprintf("127.%d.%d", 64+os.Getpid()>>8%64, os.Getpid()%256)
 	defer func() {
-		for _, stop := range slices.Backward(fleet.stops) {
+		for _, stop := range slices.Backward(f.stops) {
 			stop()
 		}
 	}()
-	if err := fleet.begin(); err != nil {
+	if err := f.begin(); err != nil {
 		report.check(name, err)
 		return
 	}
-	report.check(name, fleet.runsCall())
-	report.check("what happened is known at the other gateway", fleet.isKnownAt(2))
-	report.check("gateways are ready", errors.Join(fleet.isReady(1), fleet.isReady(2)))
-	report.check("a worker is kept from the workspace of another one", fleet.isKeptApart())
+	report.check(name+" runs a call", f.runsCall())
+	report.check(name+" knows at the other gateway what happened", f.isKnownAt(2))
+	report.check(name+" has gateways that are ready", errors.Join(f.isReady(1), f.isReady(2)))
+	if isBound {
+		report.check(name+" keeps a worker from the workspace of another one", f.isKeptApart())
+	}
 }
 
 func (f *fleet) begin() error {
@@ -76,7 +92,15 @@ func (f *fleet) begin() error {
 	if f.ca, err = newAuthority(); err != nil {
 		return err
 	}
-	migration, err := f.place("migration", f.configs["tg-toolgate-migration"], nil, 0)
+	if f.issuer, err = newIssuer(); err != nil {
+		return err
+	}
+	// Where no job does it, somebody does it with the configuration of a gateway.
+	config, isThere := f.configs[f.name+"-migration"]
+	if !isThere {
+		config = f.configs[f.name+"-gateway"]
+	}
+	migration, err := f.place("migration", config, nil, 0)
 	if err != nil {
 		return err
 	}
@@ -84,7 +108,7 @@ func (f *fleet) begin() error {
 		return fmt.Errorf("the tables are not made: %s", said)
 	}
 	for number := range 2 {
-		place, err := f.place(fmt.Sprintf("gateway-%d", number), f.configs["tg-toolgate-gateway"], nil, number+1)
+		place, err := f.place(fmt.Sprintf("gateway-%d", number), f.configs[f.name+"-gateway"], nil, number+1)
 		if err != nil {
 			return err
 		}
@@ -92,26 +116,39 @@ func (f *fleet) begin() error {
 			return err
 		}
 	}
-	return f.startWorker("worker", "acme/web", 3)
+	return f.startWorker("worker", f.workspace, 3)
 }
 
 func (f *fleet) render() error {
-	manifests, _, err := f.at.render(filepath.Join(f.at.tests, "values", "cluster.yaml"))
+	// What is outside of a cluster is not there.
+	inside := filepath.Join(f.folder, "inside.yaml")
+	if err := os.WriteFile(inside, []byte("outputs: {bucket: '', region: ''}\ntelemetry: {otlp: {endpoint: ''}}\n"), 0o600); err != nil {
+		return err
+	}
+	manifests, _, err := f.at.render(filepath.Join(f.at.tests, "values", f.values+".yaml"), inside)
 	if err != nil {
 		return err
 	}
-	f.configs = map[string]manifest{}
+	f.configs, f.pods = map[string]manifest{}, map[string]appsv1.StatefulSet{}
 	for _, object := range manifests {
 		if object.Data["toolgate.toml"] != "" {
 			f.configs[object.Name] = object
 		}
-		if object.String() == "StatefulSet/tg-toolgate-worker-web" {
-			if err := yaml.UnmarshalStrict(object.text, &f.worker); err != nil {
+		if object.Kind == "StatefulSet" {
+			var set appsv1.StatefulSet
+			if err := yaml.UnmarshalStrict(object.text, &set); err != nil {
 				return err
 			}
+			f.pods[object.Name] = set
 		}
 	}
-	return when(len(f.configs) != 3, fmt.Errorf("found %d configurations", len(f.configs)), nil)
+	_, isThere := f.pods[f.name+"-worker-"+f.worker]
+	return when(!isThere, errors.New("the worker is not there"), nil)
+}
+
+// host returns where gateways reach the worker.
+func (f *fleet) host() string {
+	return fmt.Sprintf("%[1]s-worker-%[2]s-0.%[1]s-worker.agents.svc", f.name, f.worker)
 }
 
 // startDatabase starts a server of PostgreSQL on a socket, as somebody who is not root.
@@ -156,11 +193,11 @@ func (f *fleet) startDatabase() error {
 func (f *fleet) place(name string, config manifest, names []string, address int) (string, error) {
 	folder := filepath.Join(f.folder, name)
 	own := fmt.Sprintf("%s.%d:", f.network, address)
-	hosts := []string{
-		"0.0.0.0:", own,
-		"tg-toolgate-gateway-0.tg-toolgate-gateway.agents.svc:", f.network + ".1:",
-		"tg-toolgate-gateway-1.tg-toolgate-gateway.agents.svc:", f.network + ".2:",
-		workerHost + ":", f.network + ".3:",
+	hosts := []string{"0.0.0.0:", own, f.host() + ":", f.network + ".3:"}
+	for number := range 3 {
+		// The third one does not run.
+		host := fmt.Sprintf("%[1]s-gateway-%[2]d.%[1]s-gateway.agents.svc:", f.name, number)
+		hosts = append(hosts, host, fmt.Sprintf("%s.%d:", f.network, []int{1, 2, 9}[number]))
 	}
 	config.Data = map[string]string{
 		"toolgate.toml": strings.NewReplacer(hosts...).Replace(config.Data["toolgate.toml"]),
@@ -173,26 +210,28 @@ func (f *fleet) place(name string, config manifest, names []string, address int)
 	if err != nil {
 		return "", err
 	}
+	account, err := f.issuer.issue("system:serviceaccount:agents:" + f.name + "-worker")
+	if err != nil {
+		return "", err
+	}
 	scopes := "calls.execute,calls.read"
 	return folder, mount(filepath.Join(folder, "etc"), map[string][]byte{
 		"tls/tls.crt": certificate, "tls/tls.key": key, "cluster-ca/ca.crt": f.ca.pem, "client-ca/ca.crt": f.ca.pem,
 		"tokens/tokens": []byte(fmt.Sprintf("anna sha256:%x %s\n", sha256.Sum256([]byte(token)), scopes)),
-		"database/url":  []byte(f.database),
+		"database/url":  []byte(f.database), "jwks/jwks.json": f.issuer.keys, "identity/token": account,
 	})
 }
 
-const workerHost = "tg-toolgate-worker-web-0.tg-toolgate-worker.agents.svc"
-
-// startWorker starts a worker with the certificate of the one that has the workspace acme/web.
+// startWorker starts a worker with the certificate of the one that has the workspace.
 func (f *fleet) startWorker(name, workspace string, address int) error {
-	place, err := f.place(name, f.configs["tg-toolgate-worker"], []string{workerHost}, address)
+	place, err := f.place(name, f.configs[f.name+"-worker"], []string{f.host()}, address)
 	if err != nil {
 		return err
 	}
-	environment := variables(f.worker.Spec.Template.Spec.Containers[0].Env)
+	environment := variables(f.pods[f.name+"-worker-"+f.worker].Spec.Template.Spec.Containers[0].Env)
 	for index, variable := range environment {
 		environment[index] = strings.NewReplacer(
-			workerHost, fmt.Sprintf("%s.%d", f.network, address), "/workspaces/", place+"/workspaces/", "acme/web", workspace,
+			f.host(), fmt.Sprintf("%s.%d", f.network, address), "=/workspaces/", "="+place+"/workspaces/", f.workspace, workspace,
 		).Replace(variable)
 	}
 	return f.start(place, environment, "serve")
@@ -251,13 +290,13 @@ func (f *fleet) ask(gateway int, arguments ...string) (string, error) {
 
 func (f *fleet) runsCall() error {
 	return f.told(until(func() error {
-		said, err := f.ask(1, "call", "--workspace", "acme/web", "read", "filePath=README.md")
+		said, err := f.ask(1, "call", "--workspace", f.workspace, "read", "filePath=README.md")
 		return when(!strings.Contains(said, "as it is in the workspace"), fmt.Errorf("it said %q", said), err)
 	}))
 }
 
 func (f *fleet) isKnownAt(gateway int) error {
-	said, err := f.ask(gateway, "calls", "--workspace", "acme/web")
+	said, err := f.ask(gateway, "calls", "--workspace", f.workspace)
 	return f.told(when(!strings.Contains(said, "completed"), fmt.Errorf("it said %q", said), err))
 }
 

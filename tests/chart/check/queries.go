@@ -22,10 +22,18 @@ var language = parser.NewParser(parser.Options{})
 // Labels that scraping adds.
 var scraped = []string{labels.MetricName, "namespace", "pod", "job", "instance"}
 
-// checkQueries holds the queries of the alerts and of the dashboard to the language, and to the metrics that there are.
+// checkQueries holds the queries of the alerts and of the dashboards to the language, and to the metrics that there are.
 func (at paths) checkQueries(report *report) {
 	metrics, err := at.metrics()
 	report.check("the metrics can be read", err)
+	at.checkAlerts(report, "alerts.yaml", "operations.md", metrics)
+	at.checkAlerts(report, "alerts-cluster.yaml", "kubernetes.md", metrics)
+	at.checkDashboard(report, "dashboard.json", metrics)
+	at.checkDashboard(report, "dashboard-cluster.json", metrics)
+}
+
+// checkAlerts looks at the alerts of a file, each of which a page must name.
+func (at paths) checkAlerts(report *report, file, page string, metrics map[string][]string) {
 	var alerts struct {
 		Groups []struct {
 			Rules []struct {
@@ -35,14 +43,14 @@ func (at paths) checkQueries(report *report) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(at.chart, "files", "alerts.yaml"))
+	text, err := os.ReadFile(filepath.Join(at.chart, "files", file))
 	if err == nil {
 		err = yaml.Unmarshal(text, &alerts)
 	}
-	report.check("the alerts can be read", when(len(alerts.Groups) == 0, errors.New("there are none"), err))
+	report.check(file+" can be read", when(len(alerts.Groups) == 0, errors.New("there are none"), err))
 	_, problems := rulefmt.Parse(text, false, model.UTF8Validation, language, slog.Default())
-	report.check("Prometheus takes the alerts, and what they say", errors.Join(problems...))
-	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operate", "operations.md"))
+	report.check("Prometheus takes "+file+", and what it says", errors.Join(problems...))
+	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operate", page))
 	report.check("the guide can be read", err)
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {
@@ -53,17 +61,20 @@ func (at paths) checkQueries(report *report) {
 			report.check("alert "+rule.Alert+" says what to do", when(!complete, errors.New("severity, summary or description is missing"), nil))
 		}
 	}
+}
+
+func (at paths) checkDashboard(report *report, file string, metrics map[string][]string) {
 	var board struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	text, err = os.ReadFile(filepath.Join(at.chart, "files", "dashboard.json"))
+	text, err := os.ReadFile(filepath.Join(at.chart, "files", file))
 	if err == nil {
 		err = json.Unmarshal(text, &board)
 	}
-	report.check("the dashboard can be read", when(len(board.Panels) == 0, errors.New("it is empty"), err))
+	report.check(file+" can be read", when(len(board.Panels) == 0, errors.New("it is empty"), err))
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
 			expression := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
@@ -72,17 +83,22 @@ func (at paths) checkQueries(report *report) {
 	}
 }
 
-// metrics returns the labels of each metric.
+// metrics returns the labels of each metric, of services and of gateways.
 func (at paths) metrics() (map[string][]string, error) {
-	text, err := os.ReadFile(filepath.Join(at.tests, "metrics.txt"))
 	metrics := map[string][]string{}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) > 0 && !strings.HasPrefix(line, "#") {
-			metrics[fields[0]] = fields[1:]
+	for _, file := range []string{"metrics.txt", "gateway-metrics.txt"} {
+		text, err := os.ReadFile(filepath.Join(at.tests, file))
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) > 0 && !strings.HasPrefix(line, "#") {
+				metrics[fields[0]] = fields[1:]
+			}
 		}
 	}
-	return metrics, err
+	return metrics, nil
 }
 
 func checkQuery(text string, metrics map[string][]string) error {

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -64,6 +70,46 @@ func (a authority) issue(names []string, address net.IP) (certificate, key []byt
 func validity(certificate *x509.Certificate) *x509.Certificate {
 	certificate.NotBefore, certificate.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	return certificate
+}
+
+// issuer signs tokens of service accounts, as a cluster does.
+type issuer struct {
+	key  *rsa.PrivateKey
+	keys []byte // as the cluster shows them
+}
+
+func newIssuer() (issuer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return issuer{}, err
+	}
+	text := func(number *big.Int) string { return base64.RawURLEncoding.EncodeToString(number.Bytes()) }
+	keys, err := json.Marshal(object{"keys": []object{{
+		"use": "sig", "kty": "RSA", "kid": "1", "alg": "RS256", "n": text(key.N), "e": text(big.NewInt(int64(key.E))),
+	}}})
+	return issuer{key, keys}, err
+}
+
+// issue makes a token for the gateways.
+func (i issuer) issue(account string) ([]byte, error) {
+	now := time.Now()
+	claims := object{
+		"iss": "https://kubernetes.default.svc.cluster.local", "aud": []string{"toolgate-gateway"}, "sub": account,
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": "7d0f9b7c-0a38-4c0e-9f1e-000000000000",
+		"kubernetes.io": object{"namespace": "agents", "pod": object{"name": "a-worker-0"}},
+	}
+	var parts []string
+	for _, part := range []object{{"alg": "RS256", "kid": "1"}, claims} {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, base64.RawURLEncoding.EncodeToString(text))
+	}
+	signed := strings.Join(parts, ".")
+	digest := sha256.Sum256([]byte(signed))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, digest[:])
+	return []byte(signed + "." + base64.RawURLEncoding.EncodeToString(signature)), err
 }
 
 // mount writes files as the kubelet mounts those of secrets: links into a folder that it replaces as a whole, readable for the group

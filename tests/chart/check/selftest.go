@@ -59,6 +59,26 @@ func (at paths) checkChecks(report *report, schemas []schemaSet) {
 		*pod.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem = false
 		notices("a root file system that can be written", closed(pod))
 	}
+	for _, set := range schemas {
+		manifests, err := at.renderFor(set, filepath.Join(at.tests, "values", "cluster-sandbox.yaml"))
+		report.check("there are sandboxes to spoil", err)
+		for _, object := range manifests {
+			for _, spoil := range [][]string{
+				{"SandboxTemplate", "networkPolicyManagement: Unmanaged", "networkPolicyManagement: Nobody"},
+				{"SandboxTemplate", "volumeClaimTemplates:", "volumeClaims:"},
+				{"SandboxTemplate", "enableServiceLinks: false", "enableServiceLinks: perhaps"},
+				{"SandboxClaim", "additionalPodMetadata:", "podMetadata:"},
+				{"SandboxWarmPool", "replicas: 0", "replicas: -1"},
+				{"Job", "backoffLimit: 5", "backoffLimits: 5"},
+			} {
+				if object.Kind == spoil[0] {
+					spoilt := object
+					spoilt.text = []byte(strings.Replace(string(object.text), spoil[1], spoil[2], 1))
+					notices(spoil[2]+" of a "+object.Kind+" in "+set.version, set.validate(spoilt))
+				}
+			}
+		}
+	}
 	metrics, err := at.metrics()
 	report.check("the metrics can be read again", err)
 	for _, query := range []string{"toolgate_call", "toolgate_calls_running{tol=\"a\"}", "sum by (tol) (toolgate_calls_running)", "rate("} {
