@@ -14,8 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // How often it is looked whether something has come about.
@@ -34,7 +33,8 @@ type fleet struct {
 	folder   string
 	network  string
 	configs  map[string]manifest
-	pods     map[string]appsv1.StatefulSet
+	pod      *corev1.PodTemplateSpec // of the worker
+	host     string                  // where gateways reach it
 	database string
 	ca       authority
 	issuer   issuer
@@ -48,10 +48,14 @@ func (at paths) checkFleet(report *report) {
 		return
 	}
 	// Workers are known by their certificates, or by their service account.
-	bound := fleet{at: at, values: "cluster", name: "tg-toolgate", worker: "web", workspace: "acme/web"}
-	bound.check(report, true)
-	free := fleet{at: at, values: "cluster-accounts", name: "tg-tools", worker: "scratch", workspace: "try/scratch"}
-	free.check(report, false)
+	for _, one := range []fleet{
+		{values: "cluster", name: "tg-toolgate", worker: "web", workspace: "acme/web"},
+		{values: "cluster-sandbox", name: "tg-toolgate", worker: "web-17", workspace: "acme/web-17"},
+		{values: "cluster-accounts", name: "tg-tools", worker: "scratch", workspace: "try/scratch"},
+	} {
+		one.at = at
+		one.check(report, one.values != "cluster-accounts")
+	}
 }
 
 func (f *fleet) check(report *report, isBound bool) {
@@ -122,33 +126,33 @@ func (f *fleet) begin() error {
 func (f *fleet) render() error {
 	// What is outside of a cluster is not there.
 	inside := filepath.Join(f.folder, "inside.yaml")
-	if err := os.WriteFile(inside, []byte("outputs: {bucket: '', region: ''}\ntelemetry: {otlp: {endpoint: ''}}\n"), 0o600); err != nil {
+	values := "outputs: {bucket: '', region: '', endpoint: '', secretName: ''}\ntelemetry: {otlp: {endpoint: ''}}\n"
+	if err := os.WriteFile(inside, []byte(values), 0o600); err != nil {
 		return err
 	}
 	manifests, _, err := f.at.render(filepath.Join(f.at.tests, "values", f.values+".yaml"), inside)
 	if err != nil {
 		return err
 	}
-	f.configs, f.pods = map[string]manifest{}, map[string]appsv1.StatefulSet{}
-	for _, object := range manifests {
-		if object.Data["toolgate.toml"] != "" {
-			f.configs[object.Name] = object
+	object := f.name + "-worker-" + f.worker
+	f.configs = map[string]manifest{}
+	for _, one := range manifests {
+		if one.Data["toolgate.toml"] != "" {
+			f.configs[one.Name] = one
 		}
-		if object.Kind == "StatefulSet" {
-			var set appsv1.StatefulSet
-			if err := yaml.UnmarshalStrict(object.text, &set); err != nil {
-				return err
-			}
-			f.pods[object.Name] = set
+		switch one.String() {
+		case "StatefulSet/" + object:
+			f.host = fmt.Sprintf("%s-0.%s-worker.agents.svc", object, f.name)
+		case "SandboxTemplate/" + f.name + "-worker":
+			f.host = object + ".agents.svc"
+		default:
+			continue
+		}
+		if f.pod, err = podOf(one); err != nil {
+			return err
 		}
 	}
-	_, isThere := f.pods[f.name+"-worker-"+f.worker]
-	return when(!isThere, errors.New("the worker is not there"), nil)
-}
-
-// host returns where gateways reach the worker.
-func (f *fleet) host() string {
-	return fmt.Sprintf("%[1]s-worker-%[2]s-0.%[1]s-worker.agents.svc", f.name, f.worker)
+	return when(f.pod == nil, errors.New("the worker is not there"), nil)
 }
 
 // startDatabase starts a server of PostgreSQL on a socket, as somebody who is not root.
@@ -193,7 +197,7 @@ func (f *fleet) startDatabase() error {
 func (f *fleet) place(name string, config manifest, names []string, address int) (string, error) {
 	folder := filepath.Join(f.folder, name)
 	own := fmt.Sprintf("%s.%d:", f.network, address)
-	hosts := []string{"0.0.0.0:", own, f.host() + ":", f.network + ".3:"}
+	hosts := []string{"0.0.0.0:", own, f.host + ":", f.network + ".3:"}
 	for number := range 3 {
 		// The third one does not run.
 		host := fmt.Sprintf("%[1]s-gateway-%[2]d.%[1]s-gateway.agents.svc:", f.name, number)
@@ -216,7 +220,7 @@ func (f *fleet) place(name string, config manifest, names []string, address int)
 	}
 	scopes := "calls.execute,calls.read"
 	return folder, mount(filepath.Join(folder, "etc"), map[string][]byte{
-		"tls/tls.crt": certificate, "tls/tls.key": key, "cluster-ca/ca.crt": f.ca.pem, "client-ca/ca.crt": f.ca.pem,
+		"tls/tls.crt": certificate, "tls/tls.key": key, "tls/ca.crt": f.ca.pem, "cluster-ca/ca.crt": f.ca.pem, "client-ca/ca.crt": f.ca.pem,
 		"tokens/tokens": []byte(fmt.Sprintf("anna sha256:%x %s\n", sha256.Sum256([]byte(token)), scopes)),
 		"database/url":  []byte(f.database), "jwks/jwks.json": f.issuer.keys, "identity/token": account,
 	})
@@ -224,14 +228,17 @@ func (f *fleet) place(name string, config manifest, names []string, address int)
 
 // startWorker starts a worker with the certificate of the one that has the workspace.
 func (f *fleet) startWorker(name, workspace string, address int) error {
-	place, err := f.place(name, f.configs[f.name+"-worker"], []string{f.host()}, address)
+	place, err := f.place(name, f.configs[f.name+"-worker"], []string{f.host}, address)
 	if err != nil {
 		return err
 	}
-	environment := variables(f.pods[f.name+"-worker-"+f.worker].Spec.Template.Spec.Containers[0].Env)
+	environment := variables(f.pod.Spec.Containers[0].Env, map[string]string{
+		"metadata.name": f.name + "-worker-" + f.worker,
+		"metadata.annotations['toolgate.dev/workspace']": f.workspace,
+	})
 	for index, variable := range environment {
 		environment[index] = strings.NewReplacer(
-			f.host(), fmt.Sprintf("%s.%d", f.network, address), "=/workspaces/", "="+place+"/workspaces/", f.workspace, workspace,
+			f.host, fmt.Sprintf("%s.%d", f.network, address), f.workspace+"=/", workspace+"="+place+"/",
 		).Replace(variable)
 	}
 	return f.start(place, environment, "serve")
@@ -346,7 +353,7 @@ func until(try func() error) error {
 	begun := time.Now()
 	for {
 		err := try()
-		if err == nil || time.Since(begun) > patience {
+		if err == nil || time.Since(begun) > 2*patience {
 			return err
 		}
 		time.Sleep(glance)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func environments(manifests []manifest, config string) [][]string {
 			continue
 		}
 		for _, container := range pod.Spec.Containers {
-			found = append(found, variables(container.Env))
+			found = append(found, variables(container.Env, nil))
 		}
 	}
 	if found == nil {
@@ -85,14 +86,14 @@ func mounts(pod *corev1.PodTemplateSpec, config string) bool {
 	})
 }
 
-// variables returns those of this chart, with what they refer to.
-func variables(all []corev1.EnvVar) []string {
+// variables returns those of this chart, with what they refer to: each other, and fields of the pod.
+func variables(all []corev1.EnvVar, fields map[string]string) []string {
 	var set []string
 	references := []string{}
 	for _, variable := range all {
 		value := variable.Value
 		if from := variable.ValueFrom; from != nil && from.FieldRef != nil {
-			value = "pod-1"
+			value = cmp.Or(fields[from.FieldRef.FieldPath], "pod-1")
 		}
 		value = strings.NewReplacer(references...).Replace(value)
 		references = append(references, "$("+variable.Name+")", value)

@@ -61,10 +61,6 @@ impl Size {
             },
         }
     }
-
-    fn faults(self) -> usize {
-        self.deaths + self.crashes + self.cuts
-    }
 }
 
 /// How long everything may take that is still under way when nothing dies any more.
@@ -471,7 +467,8 @@ async fn everything_dies(size: Size, seed: u64) {
         ends.len(),
         killer.counts
     );
-    assert!(ends.len() > size.faults() && decided > 0 && watched > 0);
+    // How much more depends on how busy the machine is.
+    assert!(ends.len() > CALLERS && decided > 0 && watched > 0);
 }
 
 #[test]

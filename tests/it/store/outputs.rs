@@ -1,7 +1,9 @@
 //! Stored outputs.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use bytes::Bytes;
 use toolgate_model::{CallId, InstanceId, OutputId, SessionId, Timestamp, WorkspaceSet};
 use toolgate_store::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, PageRequest, Store, StoreError,
@@ -197,12 +199,13 @@ pub(crate) async fn never_written(fixture: &dyn Fixture) {
 }
 
 /// What a large output has from a place on: no two places look alike.
-fn content(from: u64, length: u64) -> Vec<u8> {
-    let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let words = from / 8..(from + length).div_ceil(8);
-    let bytes: Vec<u8> = words.flat_map(word).collect();
-    let skipped = (from % 8) as usize;
-    bytes[skipped..skipped + length as usize].to_vec()
+fn content(from: u64, length: u64) -> &'static [u8] {
+    // To make it takes longer than most of what is done with it.
+    static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let word = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        (1..=(24 << 20) / 8).flat_map(word).collect()
+    });
+    &ALL[from as usize..(from + length) as usize]
 }
 
 /// Longer than what any store keeps in one place.
@@ -217,7 +220,10 @@ pub(crate) async fn large_ones(fixture: &dyn Fixture) {
             let expected = max.min(length - offset);
             // Fewer bytes than were asked for may come, but not none.
             assert!(read.len() as u64 <= expected && (expected == 0 || !read.is_empty()));
-            assert!(read == content(offset, read.len() as u64), "at {offset}, at most {max}");
+            assert!(
+                read == *content(offset, read.len() as u64),
+                "at {offset}, at most {max}"
+            );
         }
     };
     for piece in [
@@ -232,7 +238,7 @@ pub(crate) async fn large_ones(fixture: &dyn Fixture) {
         1_000,
         1 << 20,
     ] {
-        writer.append(content(length, piece).into()).await.unwrap();
+        writer.append(Bytes::from_static(content(length, piece))).await.unwrap();
         length += piece;
         for (offset, max) in [
             (length - 1, 100),
@@ -249,7 +255,7 @@ pub(crate) async fn large_ones(fixture: &dyn Fixture) {
     while offset < length {
         let read = elsewhere.read(&id, offset, 10 << 20).await.unwrap();
         assert!(
-            !read.is_empty() && read == content(offset, read.len() as u64),
+            !read.is_empty() && read == *content(offset, read.len() as u64),
             "at {offset}"
         );
         offset += read.len() as u64;
