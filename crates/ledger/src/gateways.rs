@@ -197,7 +197,9 @@ impl Gateways {
                     Attempt::Answered(answer) => return Ok(answer),
                     Attempt::Refused(error) => return Err(error),
                     Attempt::Away(problem) | Attempt::Lost(problem) => {
-                        self.leave(at, &problem);
+                        if asked.len() == 1 {
+                            self.leave(at, &problem);
+                        }
                         why = problem;
                     }
                 }
@@ -330,7 +332,10 @@ impl Gateways {
     /// Takes note that a gateway has answered a request that was sent at a moment, and has no store. If all say so, others cannot know
     /// more of this run than that.
     fn is_away(&self, gateway: &Gateway, sent: Instant) {
-        *gateway.away.lock() = Some(sent);
+        let mut away = gateway.away.lock();
+        // One that took longer was sent before.
+        *away = (*away).max(Some(sent));
+        drop(away);
         let all = self.all.iter().map(|gateway| *gateway.away.lock());
         // Without a time there is one that has not said so yet.
         if let Some(Some(earliest)) = all.min() {

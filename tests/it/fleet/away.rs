@@ -18,19 +18,20 @@ const PIECES: usize = 100;
 const NUMBERS: usize = 65_000;
 
 /// Prints what is more than all that may be held in memory, when it is told to, and counts beside it.
-fn command() -> String {
+fn script() -> String {
     format!(
-        "echo 0; until [ -e go ]; do sleep 0.02; done; for piece in $(seq {PIECES}); do \
-         seq $(((piece - 1) * {NUMBERS} + 1)) $((piece * {NUMBERS})); echo $piece >counted; sleep 0.01; done; echo >printed"
+        "echo 0\nuntil [ -e go ]; do sleep 0.02; done\nfor piece in $(seq {PIECES}); do\n\
+         seq $(((piece - 1) * {NUMBERS} + 1)) $((piece * {NUMBERS})); echo $piece >counted; sleep 0.01\ndone\necho >printed\n"
     )
 }
 
 /// Runs the command while the database is away, for so long at least, and then until everything is printed.
 async fn prints_on<A>(fleet: &Fleet, least: Duration, away: impl FnOnce() -> A, back: impl AsyncFnOnce(A)) {
     let own = fleet.path("worker-a/own");
+    put(&own.join("print"), &script());
     let request = ExecuteToolRequest {
         on_disconnect: OnDisconnect::Keep.into(),
-        ..bash("wa", &command())
+        ..bash("wa", "sh print")
     };
     let mut tools = fleet.tools(0, ANNA).await;
     let mut running = tools.execute_tool(request).await.unwrap().into_inner();

@@ -2,7 +2,11 @@
 //!
 //! *Invariant:* one append of a call is under way at most. It has all events that were there when it began; what comes meanwhile goes with
 //! the next one. An event is shown when it is stored, and not before. What was tried is tried again unchanged and first: the store may
-//! have it. Where the store takes its time no bytes of outputs are held: readers find them in the stored output.
+//! have it.
+//!
+//! *Invariant:* what a call holds while the store is away does not grow with what it prints. Its events have no bytes: readers find them in
+//! the stored output. Output that waits to be announced is one number for 64 KiB, and of metadata one patch waits. Other events are
+//! few: beyond a bound the call gets no more output in.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use toolgate_model::{
     CallEvent, CallId, CallState, EndReason, Ending, EventKind, InstanceId, JsonMap, Model, OnDisconnect, Origin,
     OutputId, SessionId, Timestamp, WarningKind,
 };
-use toolgate_store::CallLog as _;
+use toolgate_store::{CallLog as _, Outputs as _};
 use toolgate_store::local::LocalStore;
 
 use super::event::apply;
@@ -234,7 +234,7 @@ async fn output_is_taken_while_an_append_is_under_way() {
     let patch: JsonMap = [("at".to_owned(), 1.into())].into_iter().collect();
     writing.send(Command::Metadata { title: None, patch }).await;
     writing.send(warning("one")).await;
-    writing.print(FLOOD + 1).await;
+    writing.print(2 * FLOOD).await;
     // All of it is in the stored output, and none of it in the log: nobody is shown what is not stored.
     assert_eq!(writing.shown(), shown);
     assert_eq!(writing.store.begun.lock().len(), 2);
@@ -258,7 +258,7 @@ async fn what_was_tried_is_tried_again_unchanged() {
     writing.print(FLOOD).await;
     writing.send(warning("one")).await;
     writing.send(warning("two")).await;
-    writing.print(FLOOD + 1).await;
+    writing.print(2 * FLOOD).await;
     // It is tried again without anything new.
     let tried = writing.store.begun.lock().len();
     until("it is tried again", || writing.store.begun.lock().len() > tried + 1).await;
