@@ -350,10 +350,10 @@ async fn prompts(fleet: &Stored, plan: Plan) -> Result<Vec<Row>> {
                 .into_inner();
             let (mut asked, mut resumed) = (None, None);
             while let Some(event) = service::next(&mut stream).await? {
-                match event {
-                    Event::Waiting(_) => asked = Some(begin.elapsed()),
-                    Event::Resumed(_) => resumed = Some(begin.elapsed()),
-                    _ => {}
+                if matches!(event, Event::Waiting(_)) {
+                    asked = Some(begin.elapsed());
+                } else if matches!(event, Event::Resumed(_)) {
+                    resumed = Some(begin.elapsed());
                 }
             }
             Ok((
