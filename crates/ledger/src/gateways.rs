@@ -189,7 +189,9 @@ impl Gateways {
         let first = self.preferred.load(Ordering::Relaxed) % self.all.len();
         let mut asked = vec![first];
         loop {
-            let attempts = asked.iter().map(|at| async { (*at, self.attempt(*at, left(), &question).await) });
+            let attempts = asked
+                .iter()
+                .map(|at| async { (*at, self.attempt(*at, left(), &question).await) });
             let mut attempts: FuturesUnordered<_> = attempts.collect();
             let mut why = String::new();
             while let Some((at, attempt)) = attempts.next().await {

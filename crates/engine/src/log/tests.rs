@@ -14,8 +14,8 @@ use toolgate_model::{
     CallEvent, CallId, CallState, EndReason, Ending, EventKind, InstanceId, JsonMap, Model, OnDisconnect, Origin,
     OutputId, SessionId, Timestamp, WarningKind,
 };
-use toolgate_store::{CallLog as _, Outputs as _};
 use toolgate_store::local::LocalStore;
+use toolgate_store::{CallLog as _, Outputs as _};
 
 use super::event::apply;
 use super::writer::{Command, Finished, QUEUE};
@@ -171,7 +171,12 @@ impl Writing {
     async fn end(self) -> Vec<CallEvent> {
         let ending = Box::new(Ending::failed(EndReason::ToolError, "done"));
         self.send(Command::End { ending }).await;
-        assert!(timeout(LIMIT, self.task).await.expect("it ends in time").expect("it ends"));
+        assert!(
+            timeout(LIMIT, self.task)
+                .await
+                .expect("it ends in time")
+                .expect("it ends")
+        );
         let events = self.store.events(&self.call.id, 0, usize::MAX >> 1).await;
         let events = events.expect("the log");
         assert!(events.iter().map(|event| event.sequence).eq(1..=events.len() as u64));
@@ -247,7 +252,11 @@ async fn output_is_taken_while_an_append_is_under_way() {
     // What came meanwhile is in its place.
     let is_warning = |event: &CallEvent| matches!(event.kind, EventKind::Warning { .. });
     let place = events.iter().position(is_warning).expect("it is there");
-    assert!(events[..place].iter().any(|event| matches!(event.kind, EventKind::Metadata { .. })));
+    assert!(
+        events[..place]
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::Metadata { .. }))
+    );
     assert!(events[place..].iter().any(|event| is_output(&event.kind)));
 }
 
@@ -311,7 +320,11 @@ async fn an_end_waits_for_what_is_before_it() {
     assert_eq!(call.watch().borrow().last, 1);
     store.set(Gate::Away);
     assert!(timeout(LIMIT, finished).await.expect("in time").is_ok());
-    assert_eq!(call.watch().borrow().last, 1, "the end is not shown before it is stored");
+    assert_eq!(
+        call.watch().borrow().last,
+        1,
+        "the end is not shown before it is stored"
+    );
     store.set(Gate::Open);
     ended.await.expect("the log is whole");
 }

@@ -290,7 +290,8 @@ impl LogWriter {
         if !std::mem::replace(&mut self.metadata_is_full, true) {
             let kind = WarningKind::MetadataLeftOut;
             let text = format!("What would make the metadata larger than {MAX_METADATA} bytes is left out.");
-            self.appends.push(&mut self.record, EventKind::Warning { kind, text }, None);
+            self.appends
+                .push(&mut self.record, EventKind::Warning { kind, text }, None);
             self.appends.begin(&self.record);
         }
     }
@@ -383,7 +384,9 @@ impl LogWriter {
             .as_ref()
             .map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
         // What comes behind what failed waits with it.
-        self.appends.retry().or_else(|| output.into_iter().chain(metadata).min())
+        self.appends
+            .retry()
+            .or_else(|| output.into_iter().chain(metadata).min())
     }
 
     /// Begins to store what is due, unless an append is under way: then that comes with the next one.
