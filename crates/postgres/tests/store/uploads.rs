@@ -228,7 +228,10 @@ async fn so_many_parts_of_a_workspace_are_on_their_way() {
     scene.place.run(&others(255)).await;
     scene.presign(&part).await;
     conflict(scene.store.presign_part(&scene.hold, scene.id(), &part).await);
-    scene.place.run("UPDATE objects SET due = '-infinity' WHERE name = 'many-255-7'").await;
+    scene
+        .place
+        .run("UPDATE objects SET due = '-infinity' WHERE name = 'many-255-7'")
+        .await;
     scene.presign(&part).await;
     drop(other);
     scene.store.close().await.unwrap();
