@@ -216,7 +216,8 @@ async fn only_who_holds_the_workspace_puts_parts() {
 async fn so_many_parts_of_a_workspace_are_on_their_way() {
     let scene = Scene::new().await;
     let (_, part) = part(0);
-    let other = scene.store.create_output(owner()).await.unwrap();
+    let mut other = scene.store.create_output(owner()).await.unwrap();
+    other.append("begun".into()).await.unwrap();
     let others = |count: i64| {
         format!(
             "INSERT INTO objects (name, output, start, bytes, due)
