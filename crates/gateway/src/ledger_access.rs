@@ -120,7 +120,11 @@ pub(crate) fn must_fit(what: &str, json: &[u8]) -> Result<(), Status> {
 /// As [`must_fit`], of each of some notes that came together, and of their number.
 pub(crate) fn must_each_fit(all: &[u8], notes: &[Note]) -> Result<(), Status> {
     if notes.len() > wire::MAX_NOTES {
-        let problem = format!("{} notes are too many: expected at most {}", notes.len(), wire::MAX_NOTES);
+        let problem = format!(
+            "{} notes are too many: expected at most {}",
+            notes.len(),
+            wire::MAX_NOTES
+        );
         return Err(wire::refusal(&StoreError::Full(problem)));
     }
     if all.len() <= MAX_RECORD_BYTES {

@@ -207,9 +207,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.share
-            .bytes
-            .fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        self.share.bytes.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
     }
 }
 

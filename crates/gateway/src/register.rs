@@ -163,7 +163,9 @@ impl Cluster {
                 return Err(Status::resource_exhausted("too many workers have registered"));
             }
             None if self.registry.registered_by(&principal) >= MAX_WORKERS_OF_ONE => {
-                let problem = format!("{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own");
+                let problem = format!(
+                    "{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own"
+                );
                 return Err(Status::resource_exhausted(problem));
             }
             None => {}

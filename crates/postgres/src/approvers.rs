@@ -73,7 +73,9 @@ fn narrow(interest: &mut Interest, unfinished: &Unfinished) -> bool {
     if !names_some(interest) {
         return true;
     }
-    interest.sessions.retain(|session| unfinished.sessions.contains(session));
+    interest
+        .sessions
+        .retain(|session| unfinished.sessions.contains(session));
     interest.clients.retain(|client| unfinished.clients.contains(client));
     names_some(interest)
 }

@@ -341,7 +341,11 @@ async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError>
                WHERE (SELECT count(*) FROM (SELECT FROM facts WHERE facts.workspace = new.workspace
                    AND facts.session = new.session LIMIT $4) AS few) >= $4";
     let row = db
-        .row("look what sessions have", sql, values![keys.0, keys.1, keys.2, MAX_FACTS])
+        .row(
+            "look what sessions have",
+            sql,
+            values![keys.0, keys.1, keys.2, MAX_FACTS],
+        )
         .await?;
     let place = row.and_then(|row| row.get::<_, Option<i64>>(0));
     match place.and_then(|place| places.get(usize::try_from(place - 1).ok()?)) {

@@ -386,9 +386,8 @@ fn select(filter: &PromptFilter) -> Query {
     let query = match filter.states.as_slice() {
         // A literal, so that the index over the few open prompts is used.
         [PromptState::Open] => Query::new("SELECT prompt FROM prompts WHERE state = 'open'"),
-        states => {
-            Query::new("SELECT prompt FROM prompts WHERE TRUE").one_of("state", states.iter().map(|state| state.as_str()))
-        }
+        states => Query::new("SELECT prompt FROM prompts WHERE TRUE")
+            .one_of("state", states.iter().map(|state| state.as_str())),
     };
     query
         .is("owner", filter.owner.as_ref().map(|owner| owner.as_str()))

@@ -252,7 +252,11 @@ async fn return_what_is_known(db: &Database) -> Result<(), StoreError> {
     let known: Vec<i64> = rows.iter().filter(is_known).map(|row| row.get(0)).collect();
     if !rows.is_empty() {
         let (kept, returned) = (rows.len() - known.len(), known.len());
-        tracing::warn!(kept, returned, "something to tell was set aside because it could not be read");
+        tracing::warn!(
+            kept,
+            returned,
+            "something to tell was set aside because it could not be read"
+        );
     }
     let sql = "WITH known AS (DELETE FROM outbox_aside WHERE number = ANY ($1) RETURNING number, entries)
                INSERT INTO outbox (entries) SELECT entries FROM known ORDER BY number";

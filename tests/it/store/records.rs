@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn happening(number: i64) -> ServiceEvent {
     ServiceEvent {
-        workspace: format!("workspace-{number}"),
+        workspace: format!("workspace-{}", number % 10),
         session: Some(SessionId::from("ses_1")),
         time: Timestamp(number),
         kind: ServiceEventKind::SessionEnded,

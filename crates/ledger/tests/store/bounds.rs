@@ -52,7 +52,9 @@ async fn nobody_makes_a_workspace_that_no_configuration_could_have() {
     let gateway = Running::start(&server.address(&name)).await;
     let mut client = client(&gateway).await;
     let long = "x".repeat(129);
-    for workspace in ["", "-", "..", "a b", "a//b", "a/", "/a", "a/../b", "*", "a/*", "\u{e4}", "a\nb", &long] {
+    for workspace in [
+        "", "-", "..", "a b", "a//b", "a/", "/a", "a/../b", "*", "a/*", "\u{e4}", "a\nb", &long,
+    ] {
         let refused = client.bind(shown(WORKER, binding("run", workspace))).await;
         assert_eq!(code(refused), Code::InvalidArgument, "{workspace:?}");
     }
@@ -136,8 +138,14 @@ async fn each_message_has_its_length() {
         offset: 0,
         data: vec![0; 5 << 20].into(),
     };
-    assert_eq!(code(client.append_output(shown(PERSON, asked())).await), Code::PermissionDenied);
-    assert_eq!(code(client.append_output(shown(WORKER, asked())).await), Code::ResourceExhausted);
+    assert_eq!(
+        code(client.append_output(shown(PERSON, asked())).await),
+        Code::PermissionDenied
+    );
+    assert_eq!(
+        code(client.append_output(shown(WORKER, asked())).await),
+        Code::ResourceExhausted
+    );
     let asked = FollowRequest {
         workspaces: (0..400_000).map(|number| format!("workspace-{number}")).collect(),
     };
@@ -147,14 +155,20 @@ async fn each_message_has_its_length() {
         first: 1,
         notes: vec![b' '; 18 << 20],
     };
-    assert_eq!(code(client.store_notes(shown(WORKER, asked)).await), Code::ResourceExhausted);
+    assert_eq!(
+        code(client.store_notes(shown(WORKER, asked)).await),
+        Code::ResourceExhausted
+    );
     let note = r#"{"fact":{"session":{"workspace":"main","session":"s"},"key":"k","value":1}}"#;
     let notes = |count: usize| StoreNotesRequest {
         holding: holding.clone(),
         first: 1,
         notes: format!("[{}]", vec![note; count].join(",")).into_bytes(),
     };
-    let refused = client.store_notes(shown(WORKER, notes(wire::MAX_NOTES + 1))).await.unwrap_err();
+    let refused = client
+        .store_notes(shown(WORKER, notes(wire::MAX_NOTES + 1)))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
     assert!(refused.message().contains("1001 notes"), "{refused:?}");
     client.store_notes(shown(WORKER, notes(wire::MAX_NOTES))).await.unwrap();
@@ -194,7 +208,13 @@ async fn whoever_asks_for_much_at_once_leaves_room_for_the_others() {
             holding: Some(other.clone()),
             holdings: Vec::new(),
         };
-        assert!(calm.renew_lease(shown(LIMITED, renewal)).await.unwrap().into_inner().renewed);
+        assert!(
+            calm.renew_lease(shown(LIMITED, renewal))
+                .await
+                .unwrap()
+                .into_inner()
+                .renewed
+        );
         answered += 1;
         while let Some(one) = flood.try_join_next() {
             refused.push(one.unwrap());

@@ -17,9 +17,9 @@ use toolgate_store::ledger::{FIRST_PART, Note, PART_BYTES};
 use toolgate_store::{OutputFilter, Outputs as _, PageRequest, Prompts as _, Settlement};
 use toolgate_web::{Network, Settings, Url};
 
+use crate::content::content;
 use crate::gateway::LIMITED;
 use crate::store::{event, prompt, record};
-use crate::content::content;
 use crate::uploads::{MIB, SEED, Scene, check, grow, shown, until};
 
 /// A worker that has `other`, in wrong hands.
@@ -173,7 +173,12 @@ fn refusal<T: std::fmt::Debug>(what: &str, answer: Result<T, Status>, codes: &[C
     let status = answer.map(|answer| panic!("{what}: {answer:?}")).unwrap_err();
     assert!(codes.contains(&status.code()), "{what}: {status:?}");
     // Of what the caller has not named itself nothing is said.
-    assert!(!status.message().contains("main") || what.ends_with("says what it was told") || codes == [Code::PermissionDenied], "{what}: {status:?}");
+    assert!(
+        !status.message().contains("main")
+            || what.ends_with("says what it was told")
+            || codes == [Code::PermissionDenied],
+        "{what}: {status:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,21 +217,87 @@ async fn leave_to_put_a_part_is_leave_for_nothing_else() {
         ("delete", Method::DELETE, url.to_owned(), none(), Vec::new()),
         ("post", Method::POST, url.to_owned(), right.clone(), own.bytes.clone()),
         ("list", Method::GET, at("outputs"), none(), Vec::new()),
-        ("list behind a prefix", Method::GET, at("outputs/") + "&list-type=2&prefix=a", none(), Vec::new()),
+        (
+            "list behind a prefix",
+            Method::GET,
+            at("outputs/") + "&list-type=2&prefix=a",
+            none(),
+            Vec::new(),
+        ),
         ("list buckets", Method::GET, at(""), none(), Vec::new()),
         ("get another one's", Method::GET, at(&victim), none(), Vec::new()),
         ("delete another one's", Method::DELETE, at(&victim), none(), Vec::new()),
-        ("put another one's", Method::PUT, at(&victim), right.clone(), own.bytes.clone()),
-        ("put beside it", Method::PUT, at(&format!("{full_key}0")), right.clone(), own.bytes.clone()),
-        ("put other bytes", Method::PUT, url.to_owned(), right.clone(), other.clone()),
-        ("put other bytes by their digest", Method::PUT, url.to_owned(), of_other, other.clone()),
-        ("put fewer", Method::PUT, url.to_owned(), right.clone(), own.bytes[1..].to_vec()),
+        (
+            "put another one's",
+            Method::PUT,
+            at(&victim),
+            right.clone(),
+            own.bytes.clone(),
+        ),
+        (
+            "put beside it",
+            Method::PUT,
+            at(&format!("{full_key}0")),
+            right.clone(),
+            own.bytes.clone(),
+        ),
+        (
+            "put other bytes",
+            Method::PUT,
+            url.to_owned(),
+            right.clone(),
+            other.clone(),
+        ),
+        (
+            "put other bytes by their digest",
+            Method::PUT,
+            url.to_owned(),
+            of_other,
+            other.clone(),
+        ),
+        (
+            "put fewer",
+            Method::PUT,
+            url.to_owned(),
+            right.clone(),
+            own.bytes[1..].to_vec(),
+        ),
         ("put more", Method::PUT, url.to_owned(), right.clone(), longer),
-        ("put without a digest", Method::PUT, url.to_owned(), none(), own.bytes.clone()),
-        ("put tags", Method::PUT, format!("{url}&tagging"), right.clone(), own.bytes.clone()),
-        ("put rights", Method::PUT, format!("{url}&acl"), right.clone(), own.bytes.clone()),
-        ("begin parts", Method::POST, format!("{url}&uploads"), right.clone(), Vec::new()),
-        ("put for longer", Method::PUT, longer_lived, right.clone(), own.bytes.clone()),
+        (
+            "put without a digest",
+            Method::PUT,
+            url.to_owned(),
+            none(),
+            own.bytes.clone(),
+        ),
+        (
+            "put tags",
+            Method::PUT,
+            format!("{url}&tagging"),
+            right.clone(),
+            own.bytes.clone(),
+        ),
+        (
+            "put rights",
+            Method::PUT,
+            format!("{url}&acl"),
+            right.clone(),
+            own.bytes.clone(),
+        ),
+        (
+            "begin parts",
+            Method::POST,
+            format!("{url}&uploads"),
+            right.clone(),
+            Vec::new(),
+        ),
+        (
+            "put for longer",
+            Method::PUT,
+            longer_lived,
+            right.clone(),
+            own.bytes.clone(),
+        ),
         ("copy another one's", Method::PUT, url.to_owned(), copying, Vec::new()),
     ] {
         refused(what, attacker.send(method, &url, &headers, body).await);
@@ -252,7 +323,11 @@ async fn leave_to_put_a_part_is_leave_for_nothing_else() {
 async fn leave_to_put_a_part_ends() {
     let short = |options: BucketOptions| {
         let upload_limit = Duration::from_secs(2);
-        Bucket::new(BucketOptions { upload_limit, ..options }).unwrap()
+        Bucket::new(BucketOptions {
+            upload_limit,
+            ..options
+        })
+        .unwrap()
     };
     let scene = Scene::with_bucket(short).await;
     let attacker = Attacker::new(&scene).await;
@@ -280,7 +355,11 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
     writer.finish().await.unwrap();
     until("it is in the bucket", async || scene.s3.names("a").len() == 2).await;
     let object = scene.s3.names("a")[0].clone();
-    scene.worker.open(prompt("pmt_1", "call", &scene.run), None, None).await.unwrap();
+    scene
+        .worker
+        .open(prompt("pmt_1", "call", &scene.run), None, None)
+        .await
+        .unwrap();
     let attacker = Attacker::new(&scene).await;
     let own = attacker.presigned().await;
     let mut client = attacker.client();
@@ -305,7 +384,11 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
         max: 100,
         workspaces: workspaces(),
     };
-    refusal("read", client.read_output(shown(LIMITED, asked)).await, &[Code::NotFound]);
+    refusal(
+        "read",
+        client.read_output(shown(LIMITED, asked)).await,
+        &[Code::NotFound],
+    );
     let asked = ListOutputsRequest {
         filter: json(&OutputFilter::default()),
         workspaces: workspaces(),
@@ -317,17 +400,33 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
 
     // Its outputs, by their names.
     let asked = attacker.appending(theirs.as_str(), content(SEED, 0, 100));
-    refusal("append", client.append_output(shown(LIMITED, asked)).await, &[Code::NotFound]);
+    refusal(
+        "append",
+        client.append_output(shown(LIMITED, asked)).await,
+        &[Code::NotFound],
+    );
     let asked = attacker.recording(theirs.as_str(), &own, &own.upload.object);
-    refusal("record", client.record_part(shown(LIMITED, asked)).await, &[Code::Aborted, Code::NotFound]);
+    refusal(
+        "record",
+        client.record_part(shown(LIMITED, asked)).await,
+        &[Code::Aborted, Code::NotFound],
+    );
     let asked = attacker.recording(attacker.output.as_str(), &own, &object);
-    refusal("record theirs", client.record_part(shown(LIMITED, asked)).await, &[Code::Aborted]);
+    refusal(
+        "record theirs",
+        client.record_part(shown(LIMITED, asked)).await,
+        &[Code::Aborted],
+    );
     let asked = FinishOutputRequest {
         holding: attacker.holding(),
         id: theirs.to_string(),
         lines: 1,
     };
-    refusal("finish", client.finish_output(shown(LIMITED, asked)).await, &[Code::NotFound]);
+    refusal(
+        "finish",
+        client.finish_output(shown(LIMITED, asked)).await,
+        &[Code::NotFound],
+    );
 
     // The workspace itself: by its holding, by what a record says, by the id of a call.
     let mut call = record("new", &scene.run);
@@ -340,11 +439,15 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
     };
     let answer = client.create_call(shown(LIMITED, creation(main.clone(), &call))).await;
     refusal("create there", answer, &[Code::PermissionDenied]);
-    let answer = client.create_call(shown(LIMITED, creation(attacker.holding(), &call))).await;
+    let answer = client
+        .create_call(shown(LIMITED, creation(attacker.holding(), &call)))
+        .await;
     refusal("create as if here: says what it was told", answer, &[Code::Aborted]);
     let mut taken = attacker.call.clone();
     taken.id = "call".into();
-    let answer = client.create_call(shown(LIMITED, creation(attacker.holding(), &taken))).await;
+    let answer = client
+        .create_call(shown(LIMITED, creation(attacker.holding(), &taken)))
+        .await;
     let answer = answer.unwrap().into_inner();
     let told: CallRecord = serde_json::from_slice(&answer.taken).unwrap();
     assert_eq!((told.id.as_str(), told.origin.workspace.as_str()), ("call", ""));
@@ -388,7 +491,14 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
         first: 1,
         notes: json(&[Note::Audit(Box::new(fact))]),
     };
-    for kind in [Kind::Genesis, Kind::Approved, Kind::Decided, Kind::Ended, Kind::Checkpoint, Kind::Revoked] {
+    for kind in [
+        Kind::Genesis,
+        Kind::Approved,
+        Kind::Decided,
+        Kind::Ended,
+        Kind::Checkpoint,
+        Kind::Revoked,
+    ] {
         let fact = Fact {
             workspace: "other".to_owned(),
             ..Fact::new(kind)
@@ -401,7 +511,11 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
         ..Fact::new(Kind::Allowed)
     };
     let answer = client.store_notes(shown(LIMITED, note(fact))).await;
-    refusal("write of another workspace: says what it was told", answer, &[Code::Aborted]);
+    refusal(
+        "write of another workspace: says what it was told",
+        answer,
+        &[Code::Aborted],
+    );
     let fact = Fact {
         workspace: "other".to_owned(),
         call: Some("call".into()),

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_model::{
-    CallRecord, CallState, InstanceId, Prompt, PromptOutcome, PromptState, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp,
-    WorkspaceChange, WorkspaceSet,
+    CallRecord, CallState, InstanceId, Prompt, PromptOutcome, PromptState, ServiceEvent, ServiceEventKind, SessionId,
+    SessionKey, Timestamp, WorkspaceChange, WorkspaceSet,
 };
 use toolgate_postgres::{PostgresOptions, PostgresStore};
 use toolgate_store::audit::{Fact, Kind, Verifier};
 use toolgate_store::ledger::{Bound, Hold, Ledger as _, Note};
 use toolgate_store::{
-    Audit as _, CallLog as _, Interest, Journal as _, OutputOwner, OutputRetention, Outputs as _, PromptFilter, Prompts as _,
-    SessionFacts as _, StoreError, Upkeep as _,
+    Audit as _, CallLog as _, Interest, Journal as _, OutputOwner, OutputRetention, Outputs as _, PromptFilter,
+    Prompts as _, SessionFacts as _, StoreError, Upkeep as _,
 };
 
 use crate::holding::{PRINCIPAL, Scene, bound, created};
@@ -23,7 +23,10 @@ use crate::without_database::{asked, audited, output, settlement};
 const LEASE: Duration = Duration::from_secs(30);
 
 fn is_full<T: std::fmt::Debug>(result: Result<T, StoreError>, says: &str) {
-    assert!(matches!(&result, Err(StoreError::Full(text)) if text.contains(says)), "{result:?}");
+    assert!(
+        matches!(&result, Err(StoreError::Full(text)) if text.contains(says)),
+        "{result:?}"
+    );
 }
 
 fn is_conflict<T: std::fmt::Debug>(result: Result<T, StoreError>) {
@@ -48,7 +51,10 @@ async fn so_many_prompts_of_a_workspace_are_open() {
     let (store, run) = (&scene.store, InstanceId::generate());
     let (hold, other) = (scene.bound(&run, "main").await, scene.bound(&run, "other").await);
     let (call, elsewhere) = (created(store, &hold, "c").await, created(store, &other, "d").await);
-    store.open_for(&hold, asked("p", &call), None, None, false).await.unwrap();
+    store
+        .open_for(&hold, asked("p", &call), None, None, false)
+        .await
+        .unwrap();
     let sql = "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt)
                SELECT 'many-' || place, call, owner, session, workspace, state, replace(prompt, '\"p\"', '\"many-' || place || '\"')
                FROM prompts, generate_series(1, 999) AS many (place) WHERE id = 'p'";
@@ -61,8 +67,14 @@ async fn so_many_prompts_of_a_workspace_are_open() {
     };
     assert_eq!(store.prompts_for(&filter, 10_000).await.unwrap().len(), 1_000);
     // Said again, what is there is there.
-    store.open_for(&hold, asked("p", &call), None, None, true).await.unwrap();
-    store.open_for(&other, asked("r", &elsewhere), None, None, false).await.unwrap();
+    store
+        .open_for(&hold, asked("p", &call), None, None, true)
+        .await
+        .unwrap();
+    store
+        .open_for(&other, asked("r", &elsewhere), None, None, false)
+        .await
+        .unwrap();
     let end = settlement("many-7", PromptState::Expired, PromptOutcome::Expired);
     store.end_prompt_for(&hold, end).await.unwrap();
     open("q").await.unwrap();
@@ -140,13 +152,19 @@ async fn so_many_facts_belong_to_a_session() {
         key: name.to_owned(),
         value,
     };
-    store.note_for(&hold, 1, vec![fact("s", "first", json!(1))]).await.unwrap();
+    store
+        .note_for(&hold, 1, vec![fact("s", "first", json!(1))])
+        .await
+        .unwrap();
     let sql = "INSERT INTO facts (workspace, session, name, value, stored)
                SELECT workspace, session, 'many-' || number, '1', stored
                FROM facts, generate_series(1, 19999) AS many (number) WHERE name = 'first'";
     scene.server.run(&scene.name, sql).await;
     let more = vec![fact("t", "a", json!(1)), fact("s", "more", json!(1))];
-    is_full(store.note_for(&hold, 2, more).await, "session s of workspace main has 20000 facts");
+    is_full(
+        store.note_for(&hold, 2, more).await,
+        "session s of workspace main has 20000 facts",
+    );
     let long = vec![fact("t", "long", json!("x".repeat(1 << 20)))];
     is_full(store.note_for(&hold, 2, long).await, "too long");
     // What is there may change, and other sessions have room.
@@ -173,7 +191,10 @@ async fn so_many_workspaces_belong_to_a_principal_and_those_of_nothing_go() {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         store.bind(run, principal, "", &names).await
     };
-    is_full(bind(PRINCIPAL, &run, &["kept", "new"]).await, "more than 100000 workspaces");
+    is_full(
+        bind(PRINCIPAL, &run, &["kept", "new"]).await,
+        "more than 100000 workspaces",
+    );
     bind(PRINCIPAL, &run, &["kept", "gone"]).await.unwrap();
     let another = InstanceId::generate();
     bind("token:another", &another, &["new"]).await.unwrap();
@@ -331,7 +352,10 @@ async fn much_that_is_told_at_once_is_taken_in_portions() {
     let before = verified(store).await;
     // No row is read while the sequencer is kept from its work.
     let client = scene.server.connect(&scene.name).await.unwrap();
-    client.batch_execute("BEGIN; SELECT FROM ends FOR UPDATE").await.unwrap();
+    client
+        .batch_execute("BEGIN; SELECT FROM ends FOR UPDATE")
+        .await
+        .unwrap();
     let reason = "x".repeat(9 << 20);
     for number in 1..=4 {
         let note = audited("main", Kind::Denied, &reason);
@@ -383,7 +407,10 @@ async fn a_worker_hears_of_approvers_what_concerns_its_calls() {
     let events = end(&mut ended, Timestamp(5_000));
     store.append_for(&hold, ended, events, false).await.unwrap();
     assert_eq!(store.interests_in(&["main".to_owned()]).await.unwrap(), [everybody]);
-    assert_eq!(store.interests_in(&["none".to_owned()]).await.unwrap(), [interest(&["none"], &[], &[])]);
+    assert_eq!(
+        store.interests_in(&["none".to_owned()]).await.unwrap(),
+        [interest(&["none"], &[], &[])]
+    );
     scene.store.close().await.unwrap();
 }
 
@@ -400,7 +427,10 @@ async fn who_writes_most_loses_its_outputs_first() {
             let id = output(name);
             let owner = OutputOwner::from(&call);
             store.begin_output_for(&hold, &id, owner, call.created).await.unwrap();
-            store.append_output_for(&hold, &id, 0, "0123456789".into()).await.unwrap();
+            store
+                .append_output_for(&hold, &id, 0, "0123456789".into())
+                .await
+                .unwrap();
             store.finish_output_for(&hold, &id, 1).await.unwrap();
             ids.push(id);
         }

@@ -216,7 +216,8 @@ async fn only_who_holds_the_workspace_puts_parts() {
 async fn so_many_parts_of_a_workspace_are_on_their_way() {
     let scene = Scene::new().await;
     let (_, part) = part(0);
-    let other = scene.store.create_output(owner()).await.unwrap();
+    let mut other = scene.store.create_output(owner()).await.unwrap();
+    other.append("begun".into()).await.unwrap();
     let others = |count: i64| {
         format!(
             "INSERT INTO objects (name, output, start, bytes, due)
@@ -228,7 +229,10 @@ async fn so_many_parts_of_a_workspace_are_on_their_way() {
     scene.place.run(&others(255)).await;
     scene.presign(&part).await;
     conflict(scene.store.presign_part(&scene.hold, scene.id(), &part).await);
-    scene.place.run("UPDATE objects SET due = '-infinity' WHERE name = 'many-255-7'").await;
+    scene
+        .place
+        .run("UPDATE objects SET due = '-infinity' WHERE name = 'many-255-7'")
+        .await;
     scene.presign(&part).await;
     drop(other);
     scene.store.close().await.unwrap();

@@ -216,7 +216,10 @@ impl StoreFront {
 
     /// Says how much of what was to be told was set aside; none while the store is away.
     pub async fn untold(&self) -> Option<u64> {
-        tokio::time::timeout(CHECK_TIMEOUT, self.store.untold()).await.ok()?.ok()
+        tokio::time::timeout(CHECK_TIMEOUT, self.store.untold())
+            .await
+            .ok()?
+            .ok()
     }
 
     /// Says whether the store is there.

@@ -187,7 +187,8 @@ impl Traffic {
         // A tenth stays for people and for other workers, whatever one worker follows.
         let most = most.saturating_sub(most / 10);
         if own >= most && self.workers.contains(&*principal) {
-            let what = format!("{own} streams of this worker are open, of those that limits.max_streams allows for all");
+            let what =
+                format!("{own} streams of this worker are open, of those that limits.max_streams allows for all");
             return Err(self.too_many("limits.max_streams", most, what));
         }
         open.all += 1;
@@ -306,11 +307,15 @@ mod tests {
         };
         let traffic = Traffic::with_workers(limits, &["token:worker".to_owned()], Arc::default());
         let follow = post("/toolgate.cluster.v1.LedgerService/Follow");
-        let open: Vec<_> = (0..9).map(|_| traffic.admit("token:worker", &follow).unwrap()).collect();
+        let open: Vec<_> = (0..9)
+            .map(|_| traffic.admit("token:worker", &follow).unwrap())
+            .collect();
         refused(traffic.admit("token:worker", &follow), "limits.max_streams");
         assert!(traffic.admit("token:person", &post(EXECUTE)).unwrap().is_some());
         drop(open);
-        let all: Vec<_> = (0..10).map(|_| traffic.admit("token:person", &follow).unwrap()).collect();
+        let all: Vec<_> = (0..10)
+            .map(|_| traffic.admit("token:person", &follow).unwrap())
+            .collect();
         assert!(all.iter().all(Option::is_some));
     }
 
