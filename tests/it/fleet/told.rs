@@ -199,7 +199,7 @@ fn a_worker_that_is_not_let_in_says_why_and_ends() {
         let mut fleet = Fleet::start().await;
         let identity = fleet.path("worker-a/identity");
         let home = fleet.home();
-        let mut end = async |fleet: &mut Fleet, token: &str, expected: &str| {
+        let end = async |fleet: &mut Fleet, token: &str, expected: &str| {
             put(&identity, token);
             let (before, begun) = (fleet.workers[0].log().len(), Instant::now());
             fleet.workers[0].spawn(&home);
