@@ -273,7 +273,8 @@ for name in console chart image; do
     if prepared "$name"; then can+=("$name"); else cannot "$name" "${reason:-its setup failed}"; fi
 done
 
-program() { cargo build --locked --quiet --package toolgate --bin toolgate "${as_tested[@]}"; }
+# Of all packages: for one alone the others would lack their default features, and be built once more.
+program() { cargo build --locked --quiet --workspace --bin toolgate "${as_tested[@]}"; }
 
 # The suites in two lanes that take about as long.
 without_libraries() {

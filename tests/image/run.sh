@@ -55,15 +55,15 @@ setup() {
     why="$("$check" try 2>&1)" || cannot "this machine lets nobody make a container: ${why#check: }"
 }
 
-# Leaves the program of the other tests as it was. As they are built, it has the features that only tests need: without them
-# most of it would be built once more.
+# Leaves the program of the other tests as it was. With the feature that tests need of tokio, what the program is made of is not
+# built once more; the crates of this repository that have default features are.
 program() {
-    local result as_tested=(--package toolgate --bin toolgate --features "tokio/test-util,toolgate-tool/testing")
+    local result
     export CARGO_TARGET_DIR="$target"
-    cargo rustc --locked --quiet "${as_tested[@]}" -- -C target-feature=+crt-static &&
+    cargo rustc --locked --quiet --bin toolgate --features tokio/test-util -- -C target-feature=+crt-static &&
         strip -o "$work/toolgate" "$target/debug/toolgate"
     result=$?
-    cargo build --locked --quiet "${as_tested[@]}" && return $result
+    cargo build --locked --quiet --workspace --bin toolgate --features "tokio/test-util,toolgate-tool/testing" && return $result
 }
 
 test_images() {
