@@ -203,11 +203,16 @@ impl Bucket {
         let what = "put an object";
         let path = self.path(name);
         let put = self.store.put(&path, PutPayload::from_iter(pieces));
-        match self.ask(what, 6, put).await {
-            Ok(put) => put.map(drop).ok_or_else(|| self.is_not_there(what)),
-            // Who refuses may hang up before it has everything; why, it says to a question without bytes.
-            Err(error @ StoreError::Unavailable(_)) => Err(self.get(name, 0..1).await.err().unwrap_or(error)),
-            Err(error) => Err(error),
+        let put = self.ask(what, 6, put).await?;
+        put.map(drop).ok_or_else(|| self.is_not_there(what))
+    }
+
+    /// Returns why nothing could be put, if more can be known: who refuses may hang up before it has everything, and says why only to
+    /// a question without bytes.
+    pub(crate) async fn why(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unavailable(_) => self.get("why", 0..1).await.err().unwrap_or(error),
+            told => told,
         }
     }
 

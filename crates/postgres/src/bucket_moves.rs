@@ -160,6 +160,11 @@ impl Objects {
                 }
                 _ => self.search(db, &mut search, &mut strays).await,
             };
+            let done = match done {
+                // It is told once.
+                Err(error) if !is_away => Err(self.bucket.why(error).await),
+                done => done,
+            };
             let is_away_now = done.is_err();
             if self.moves.is_away.swap(is_away_now, Ordering::AcqRel) != is_away_now {
                 match &done {
