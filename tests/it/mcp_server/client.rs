@@ -342,7 +342,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         telemetry: Default::default(),
         caller_variables: Vec::new(),
     });
-    let services = Services::new(shared).await.unwrap();
+    let services = Services::new(shared).await;
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = incoming.local_addr().unwrap();
     let stop = CancellationToken::new();

@@ -98,7 +98,7 @@ impl Attacker {
             created_millis: 0,
         };
         this.client().begin_output(shown(LIMITED, asked)).await.unwrap();
-        let asked = this.appending(this.output.as_str(), content(SEED, 0, FIRST_PART));
+        let asked = this.appending(this.output.as_str(), content(SEED, 0, FIRST_PART).to_vec());
         this.client().append_output(shown(LIMITED, asked)).await.unwrap();
         this
     }
@@ -122,7 +122,7 @@ impl Attacker {
 
     /// Is given leave to put a part.
     async fn presigned(&self) -> Own {
-        self.presigned_for(content(SEED, FIRST_PART, PART_BYTES)).await
+        self.presigned_for(content(SEED, FIRST_PART, PART_BYTES).to_vec()).await
     }
 
     async fn presigned_for(&self, bytes: Vec<u8>) -> Own {
@@ -399,7 +399,7 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
 
     // Its outputs, by their names.
-    let asked = attacker.appending(theirs.as_str(), content(SEED, 0, 100));
+    let asked = attacker.appending(theirs.as_str(), content(SEED, 0, 100).to_vec());
     refusal(
         "append",
         client.append_output(shown(LIMITED, asked)).await,
