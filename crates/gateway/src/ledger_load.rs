@@ -277,7 +277,7 @@ impl http_body::Body for Kept {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn one_principal_has_so_many_turns_and_the_others_theirs() {
         let (one, other) = (Share::new("token:one"), Share::new("token:other"));
         let mut turns = Vec::new();
