@@ -24,7 +24,7 @@ use toolgate_store::{
     CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
 
-use crate::ledger_access::{self, Caller, Workers, must_each_fit, must_fit};
+use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, Workers, must_each_fit, must_fit};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
@@ -41,9 +41,6 @@ const MAX_READ_BYTES: usize = 8 << 20;
 
 /// Prompts of a list.
 const MAX_PROMPTS: usize = 10_000;
-
-/// Bytes of JSON that are read of whoever says that it has a workspace: to read them costs less than to look whether it has.
-const MAX_UNHELD_BYTES: usize = 64 << 10;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -89,11 +86,10 @@ impl LedgerDoor {
     /// Takes note that the connection to a run of this principal broke, which was last heard so long ago; false if the store was not told.
     pub(crate) async fn doubt(&self, run: &str, principal: &str, silence: Duration) -> bool {
         let doubted = self.ledger.doubt_after(&InstanceId::new(run), principal, silence).await;
-        doubted
-            .inspect_err(
-                |error| tracing::warn!(%error, run, "a worker that is not heard of may live until its lease is over"),
-            )
-            .is_ok()
+        if let Err(error) = &doubted {
+            tracing::warn!(%error, run, "a worker that is not heard of may live until its lease is over");
+        }
+        doubted.is_ok()
     }
 
     /// Reads a holding of a run that is the caller's.

@@ -15,6 +15,9 @@ use toolgate_store::ledger::{Hold, Note};
 
 use crate::registry::MAX_WORKSPACES;
 
+/// Bytes of JSON that are read of whoever says that it has a workspace: to read them costs less than to look whether it has.
+pub(crate) const MAX_UNHELD_BYTES: usize = 64 << 10;
+
 /// Bytes of one record, prompt or note: those who read many at once have room for them.
 pub(crate) const MAX_RECORD_BYTES: usize = 16 << 20;
 
