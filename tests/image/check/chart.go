@@ -58,7 +58,7 @@ func (at paths) checkChart(report *report, images images) (chart, error) {
 
 func checkPod(template string) error {
 	var problems []error
-	for _, line := range []string{"command: [" + program + "]", "args: [serve]", "value: /home/toolgate"} {
+	for _, line := range []string{"command: [" + program + "]", `args: [{{ .command | default "serve" }}]`, "value: /home/toolgate"} {
 		problems = append(problems, wrong(strings.Contains(template, line), "templates/_pod.tpl has no line `%s`", line))
 	}
 	for _, folder := range []string{"/tmp", "/home/toolgate", "/var/lib/toolgate", "/run/toolgate"} {
