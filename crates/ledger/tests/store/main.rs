@@ -33,6 +33,7 @@ mod postgres;
 #[path = "../../../postgres/tests/store/s3.rs"]
 mod s3;
 
+#[allow(dead_code)] // the tests of PostgreSQL use more of it
 #[path = "../../../postgres/tests/store/s3_bucket.rs"]
 mod s3_bucket;
 
