@@ -210,10 +210,10 @@ impl Bucket {
     /// Returns why nothing could be put, if more can be known: who refuses may hang up before it has everything, and says why only to
     /// a question without bytes.
     pub(crate) async fn why(&self, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Unavailable(_) => self.get("why", 0..1).await.err().unwrap_or(error),
-            told => told,
+        if !matches!(error, StoreError::Unavailable(_)) {
+            return error;
         }
+        self.get("why", 0..1).await.err().unwrap_or(error)
     }
 
     fn is_not_there(&self, what: &str) -> StoreError {
