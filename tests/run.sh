@@ -276,11 +276,11 @@ done
 # Of all packages: for one alone the others would lack their default features, and be built once more.
 program() { cargo build --locked --quiet --workspace --bin toolgate "${as_tested[@]}"; }
 
-# The suites in two lanes that take about as long.
+# The other suites, in two lanes: the second one has more that waits for others.
 without_libraries() {
+    suite conformance cargo test --locked --quiet --test conformance
     # Where there is no server it fails: the store of a fleet is not to go untested.
     suite postgres against_programs store
-    suite it against_programs it "${skipped[@]}"
     suite readme cargo test --locked --quiet --test it -- readme::
     suite conformance-gateway cargo test --locked --quiet --test conformance -- --gateway
     suite conformance-store cargo test --locked --quiet --test conformance -- --store
@@ -291,7 +291,6 @@ without_libraries() {
 
 with_libraries() {
     local language
-    suite conformance cargo test --locked --quiet --test conformance
     for_programs
     for language in "${languages[@]}"; do
         [[ " ${without[*]} " != *" $language "* ]] || continue
@@ -312,6 +311,8 @@ if wants "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients ag
     # Once, and first: what was built before may be older than the sources.
     program || exit 1
 fi
+# Alone: many of its tests are about time, and it takes both cores by itself.
+suite it against_programs it "${skipped[@]}"
 if (($# == 1)); then
     without_libraries
     with_libraries
