@@ -241,7 +241,7 @@ fn gateways_with_different_leases_are_told_of() {
         let mut fleet = Fleet::start().await;
         let log = fleet.gateways[1].log();
         assert!(!log.contains("something else in its configuration"), "{log}");
-        let place = fleet.path("two");
+        let place = fleet.path("gateway-1");
         let text = fs::read_to_string(place.join("toolgate.toml")).unwrap();
         put(
             &place.join("toolgate.toml"),
