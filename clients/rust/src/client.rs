@@ -32,7 +32,7 @@ use toolgate_contract::{
 use crate::context::context_setters;
 use crate::credentials::{Bearer, Credentials};
 use crate::error::{Error, innermost, is_transient, reason};
-use crate::retry::{Patience, RetryLimits, backoff, told_when_late};
+use crate::retry::{Patience, RetryLimits, backoff};
 use crate::target::{self, DEFAULT_TARGET};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -309,14 +309,7 @@ impl Client {
                 attempt.set_timeout(limit);
             }
             let rpc = rpc(attempt);
-            // What has a deadline is answered at once where all is well.
-            let answer = async {
-                match limit {
-                    Some(_) => told_when_late(rpc).await,
-                    None => rpc.await,
-                }
-            };
-            let status = match self.unless_closed(async { Ok(answer.await) }).await? {
+            let status = match self.unless_closed(async { Ok(rpc.await) }).await? {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             };

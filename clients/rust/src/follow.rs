@@ -13,7 +13,7 @@ use toolgate_contract::{CallEvent, ExecuteToolRequest, OutputMode, RevertCallReq
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::retry::{Patience, next_message, told_when_late};
+use crate::retry::{Patience, next_message};
 
 type EventStream = Pin<Box<dyn Stream<Item = Result<CallEvent, Status>> + Send + Sync>>;
 
@@ -191,7 +191,7 @@ impl Follower {
 
     async fn connect(&self) -> Result<EventStream, Status> {
         if let Some(start) = &self.start {
-            return told_when_late(start.send(&self.client)).await;
+            return start.send(&self.client).await;
         }
         let request = WatchCallRequest {
             call_id: self.call_id.clone(),

@@ -131,18 +131,6 @@ impl Patience {
     }
 }
 
-/// Waits for an answer, and says so in the log if it takes long.
-pub(crate) async fn told_when_late<A>(rpc: impl Future<Output = A>) -> A {
-    tokio::pin!(rpc);
-    match tokio::time::timeout(SILENCE, &mut rpc).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            tracing::warn!("no answer yet; waiting");
-            rpc.await
-        }
-    }
-}
-
 /// Takes up to half of a pause off, so that many clients do not come back at the same moment.
 fn jittered(pause: Duration) -> Duration {
     let random = uuid::Uuid::now_v7().as_u128() % 1024;
