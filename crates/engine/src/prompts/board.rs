@@ -17,7 +17,6 @@ use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::{Decision, Grant, InstanceId, Prompt, PromptId, PromptOutcome, PromptState};
-use toolgate_store::outage::Outage;
 use toolgate_store::{Interest, Settled, Settlement, Store, StoreError};
 use tracing::Instrument as _;
 
@@ -85,8 +84,8 @@ pub struct Board {
     tasks: TaskTracker,
     /// Nobody looks at the store any more.
     over: CancellationToken,
-    /// The store cannot be looked at: of the prompts, of who listens elsewhere, and for telling of those who do here.
-    pub(super) outages: [Outage; 3],
+    /// Since when the store cannot be asked.
+    outages: looking::Outages,
 }
 
 /// A prompt that is open, and the decision that will come.
@@ -135,7 +134,7 @@ impl Board {
             changes,
             tasks: TaskTracker::new(),
             over: CancellationToken::new(),
-            outages: Default::default(),
+            outages: looking::Outages::default(),
         }
     }
 

@@ -30,14 +30,30 @@ async fn wait(changed: Option<&Notify>) {
     }
 }
 
-/// Takes note of an attempt that may have failed; says so now and then while it does.
-fn note(outage: &Outage, error: Option<StoreError>, what: &str) {
-    let Some(error) = error else {
-        let _ = outage.is_over();
-        return;
-    };
-    if outage.fails().is_some() {
-        outage::tell(&error, what);
+/// What the store may refuse here for a while.
+#[derive(Default)]
+pub(super) struct Outages {
+    /// To say what other processes did to prompts.
+    prompts: Outage,
+    /// To take who listens here.
+    listeners_here: Outage,
+    /// To say who listens elsewhere.
+    listeners_elsewhere: Outage,
+}
+
+/// Returns what an attempt brought, if it went well; says now and then while it does not.
+fn brought<T>(outage: &Outage, attempt: Result<T, StoreError>, what: &str) -> Option<T> {
+    match attempt {
+        Ok(answer) => {
+            let _ = outage.is_over();
+            Some(answer)
+        }
+        Err(error) => {
+            if outage.fails().is_some() {
+                outage::tell(&error, what);
+            }
+            None
+        }
     }
 }
 
@@ -70,7 +86,7 @@ impl Board {
                 board.look_for_approvers().await;
                 let _gate = board.pass().await;
                 let what = "what other processes did to prompts could not be read";
-                note(&board.outages[0], board.look(everything).await.err(), what);
+                brought(&board.outages.prompts, board.look(everything).await, what);
             }
         });
     }
@@ -86,34 +102,22 @@ impl Board {
         if is_known {
             return;
         }
-        match self.store.attend(interests.clone()).await {
-            Ok(()) => {
-                *told = Some((interests, Instant::now()));
-                let _ = self.outages[1].is_over();
-            }
-            // It is tried again soon; until then the approvers count here only.
-            Err(error) => note(
-                &self.outages[1],
-                Some(error),
-                "other processes could not be told of the approvers here",
-            ),
+        // If it fails it is tried again soon; until then the approvers count here only.
+        let what = "other processes could not be told of the approvers here";
+        let attended = self.store.attend(interests.clone()).await;
+        if brought(&self.outages.listeners_here, attended, what).is_some() {
+            *told = Some((interests, Instant::now()));
         }
     }
 
     /// Finds out who listens at other processes.
     pub(in crate::prompts) async fn look_for_approvers(&self) {
-        match self.store.attended_elsewhere().await {
-            Ok(interests) => {
-                let _ = self.outages[2].is_over();
-                if self.state().presence.found_elsewhere(interests, Instant::now()) {
-                    self.visits.notify_waiters();
-                }
-            }
-            Err(error) => note(
-                &self.outages[2],
-                Some(error),
-                "the approvers at other processes could not be found",
-            ),
+        let what = "the approvers at other processes could not be found";
+        let found = self.store.attended_elsewhere().await;
+        if let Some(interests) = brought(&self.outages.listeners_elsewhere, found, what)
+            && self.state().presence.found_elsewhere(interests, Instant::now())
+        {
+            self.visits.notify_waiters();
         }
     }
 
