@@ -117,8 +117,8 @@ impl Parts {
                 .await;
         }
         if let Some(store) = self.store.as_ref().filter(|_| makes_call(&path)) {
-            // At once: a worker would try for long to store it.
-            store.takes_changes()?;
+            // Soon: a worker would try for long to store it.
+            store.takes_changes().await?;
         }
         let has_message = first.is_some();
         let first = first.unwrap_or_default();

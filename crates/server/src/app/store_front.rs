@@ -234,9 +234,9 @@ impl StoreFront {
     ///
     /// # Errors
     /// The store is away.
-    pub fn takes_changes(&self) -> Result<(), Status> {
-        let away = |problem| status::store(StoreError::Unavailable(problem));
-        self.watch.problem().map_or(Ok(()), |problem| Err(away(problem)))
+    pub async fn takes_changes(&self) -> Result<(), Status> {
+        let away = |problem| Err(status::store(StoreError::Unavailable(problem)));
+        self.watch.problem_now(&*self.store).await.map_or(Ok(()), away)
     }
 
     /// Tells streams that the gateway is about to stop.

@@ -21,6 +21,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How long the store may take to say that it is there.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long whoever would be refused waits for the store to say otherwise.
+const GLANCE: Duration = Duration::from_millis(500);
+
 /// So many looks in a row find nothing before the store counts as away: one may meet a connection that has just broken.
 const LOOKS: u32 = 2;
 
@@ -35,6 +38,16 @@ impl StoreWatch {
         Some(format!(
             "the database has been away for {seconds} s: the log of the gateway says why"
         ))
+    }
+
+    /// As [`Self::problem`], for who would be refused: the store may be back since it was looked at, and whoever has just read from it
+    /// is to be able to change something.
+    pub(super) async fn problem_now(&self, store: &dyn Store) -> Option<String> {
+        let problem = self.problem()?;
+        match timeout(GLANCE, store.check()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(_)) | Err(_) => Some(problem),
+        }
     }
 
     /// Looks at the store until `stop`.
