@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -136,8 +136,10 @@ impl Stored {
         let place = folder.path().join("worker");
         write(&place, "identity", WORKER)?;
         fill(&place.join("own"))?;
-        let rules = json!({"permission": {"bash": {"*": "allow", "echo ask*": "ask"}}});
-        write(&place.join("own"), "opencode.json", &rules.to_string())?;
+        let bash = json!({"*": "allow", "echo ask*": "ask"});
+        // Whether a worker can be used is asked with the same call again and again.
+        let rules = json!({"permission": {"bash": bash, "doom_loop": "allow"}});
+        write(&place.join(".config/opencode"), "opencode.json", &rules.to_string())?;
         let addresses = gateways.iter().map(|gateway| format!("\"http://{}\"", gateway.listens));
         let addresses: Vec<String> = addresses.collect();
         let settings = format!(
@@ -404,9 +406,7 @@ async fn deaths_of_a_gateway(fleet: &mut Stored, plan: Plan) -> Result<Row> {
     for round in 0..plan.samples(10, 3) {
         let mut client = service::tools(fleet.connect(0).await?);
         let mut other = service::tools(fleet.connect(1).await?);
-        let command = format!(
-            "exec {{fd}}<> <(:); for ((i = 0; i < 300; i++)); do echo {round}.$i; read -t 0.01 -u $fd; done; true"
-        );
+        let command = format!("for i in {{1..300}}; do echo {round}.$i; sleep 0.01; done");
         let kept = ExecuteToolRequest {
             on_disconnect: OnDisconnect::Keep.into(),
             ..bash(&command, "goes on")
@@ -418,8 +418,10 @@ async fn deaths_of_a_gateway(fleet: &mut Stored, plan: Plan) -> Result<Row> {
                 .await?
                 .and_then(|message| message.event)
                 .context("no event")?;
-            if matches!(event.event, Some(Event::Output(_))) {
-                break (event.call_id, event.sequence);
+            match event.event {
+                Some(Event::Output(_)) => break (event.call_id, event.sequence),
+                Some(Event::Waiting(asked)) => bail!("a person is asked: {asked:?}"),
+                _ => {}
             }
         };
         fleet.gateways[0].kill().await?;
