@@ -19,12 +19,12 @@ use toolgate_model::{
     WorkspaceSet,
 };
 use toolgate_server::grpc::status;
-use toolgate_store::ledger::{Bound, Hold, Ledger, Note};
+use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
     CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
 
-use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, Workers, must_each_fit, must_fit};
+use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, Workers, must_fit, read_notes};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
@@ -187,10 +187,11 @@ impl LedgerService for LedgerDoor {
     async fn create_call(&self, request: Request<CreateCallRequest>) -> Answer<CreateCallResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         must_fit("a record", &asked.record)?;
-        let bytes = asked.record.len() + asked.events.len();
+        let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
-        let created = self.ledger.create_call_for(&hold, record, events, asked.again).await;
+        let (notes, ledger) = ((asked.first_note, read_notes(&asked.notes)?), &self.ledger);
+        let created = ledger.create_call_with(&hold, notes, record, events, asked.again).await;
         let taken = match created.map_err(refused)? {
             Created::New => Vec::new(),
             Created::Taken(record) => write(&*record)?,
@@ -435,8 +436,7 @@ impl LedgerService for LedgerDoor {
     async fn store_notes(&self, request: Request<StoreNotesRequest>) -> Answer<StoreNotesResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = self.held(&caller, asked.holding, asked.notes.len()).await?;
-        let notes: Vec<Note> = read("notes", &asked.notes)?;
-        must_each_fit(&asked.notes, &notes)?;
+        let notes = read_notes(&asked.notes)?;
         self.ledger.note_for(&hold, asked.first, notes).await.map_err(refused)?;
         Ok(Response::new(StoreNotesResponse {}))
     }

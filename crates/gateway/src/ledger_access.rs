@@ -13,6 +13,7 @@ use toolgate_server::grpc::status;
 use toolgate_store::StoreError;
 use toolgate_store::ledger::{Hold, Note};
 
+use crate::ledger_messages::read;
 use crate::registry::MAX_WORKSPACES;
 
 /// Bytes of JSON that are read of whoever says that it has a workspace: to read them costs less than to look whether it has.
@@ -120,8 +121,18 @@ pub(crate) fn must_fit(what: &str, json: &[u8]) -> Result<(), Status> {
     Err(wire::refusal(&StoreError::Full(problem)))
 }
 
+/// Reads notes that came together, if any did.
+pub(crate) fn read_notes(json: &[u8]) -> Result<Vec<Note>, Status> {
+    if json.is_empty() {
+        return Ok(Vec::new());
+    }
+    let notes: Vec<Note> = read("notes", json)?;
+    must_each_fit(json, &notes)?;
+    Ok(notes)
+}
+
 /// As [`must_fit`], of each of some notes that came together, and of their number.
-pub(crate) fn must_each_fit(all: &[u8], notes: &[Note]) -> Result<(), Status> {
+fn must_each_fit(all: &[u8], notes: &[Note]) -> Result<(), Status> {
     if notes.len() > wire::MAX_NOTES {
         let problem = format!(
             "{} notes are too many: expected at most {}",

@@ -6,21 +6,45 @@ use toolgate_contract::cluster::{
     ListSessionsRequest, ReadEventsRequest,
 };
 use toolgate_model::{CallEvent, CallId, CallRecord, InstanceId, Timestamp};
-use toolgate_store::ledger::Hold;
 use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 use crate::doubts::{Doubtful, Key};
+use crate::notes::Riding;
 use crate::store::LedgerStore;
 use crate::uploads::blocking;
 use crate::wire;
 
-fn creation(hold: &Hold, record: &CallRecord, events: &[CallEvent]) -> Result<CreateCallRequest, StoreError> {
-    Ok(CreateCallRequest {
-        holding: Some(wire::holding(hold)),
-        record: wire::json("a call", record)?,
-        events: wire::json("events", events)?,
-        again: false,
-    })
+impl LedgerStore {
+    /// Creates a call, with notes that came before it.
+    async fn create(
+        &self,
+        record: &CallRecord,
+        events: &[CallEvent],
+        riding: Option<&Riding<'_>>,
+    ) -> Result<Created, StoreError> {
+        let hold = self.holds.of(&record.origin.workspace).await?;
+        let question = CreateCallRequest {
+            holding: Some(wire::holding(&hold)),
+            record: wire::json("a call", record)?,
+            events: wire::json("events", events)?,
+            again: self.doubts.take(&Key::Call(record.id.clone())).await,
+            first_note: riding.map_or(0, Riding::first),
+            notes: riding.map(|riding| riding.json.clone()).unwrap_or_default(),
+        };
+        let doubt = self
+            .doubts
+            .begin(Doubtful::Call(question.clone(), Box::new(record.clone())));
+        let answer = self.holds.change(question).await;
+        doubt.end(&answer);
+        match wire::of_optional("a call", &answer?.taken)? {
+            Some(taken) => Ok(Created::Taken(Box::new(taken))),
+            None => {
+                self.holds.note(record);
+                self.recorded.begin(&record.id, &self.holds);
+                Ok(Created::New)
+            }
+        }
+    }
 }
 
 fn next(token: String) -> Option<String> {
@@ -30,25 +54,25 @@ fn next(token: String) -> Option<String> {
 #[async_trait]
 impl CallLog for LedgerStore {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
-        self.flush().await?;
-        let hold = self.holds.of(&record.origin.workspace).await?;
-        let mut question = creation(&hold, &record, &events)?;
+        self.open_still()?;
         // From now on nobody takes it for one that an earlier run has left.
         let _creates = self.holds.creates(&record.id);
-        question.again = self.doubts.take(&Key::Call(record.id.clone())).await;
-        let doubt = self
-            .doubts
-            .begin(Doubtful::Call(question.clone(), Box::new(record.clone())));
-        let answer = self.holds.change(question).await;
-        doubt.end(&answer);
-        match wire::of_optional("a call", &answer?.taken)? {
-            Some(taken) => Ok(Created::Taken(Box::new(taken))),
-            None => {
-                self.holds.note(&record);
-                self.recorded.begin(&record.id, &self.holds);
-                Ok(Created::New)
+        if let Some(riding) = self.notes.riding(&record.origin.workspace)? {
+            match self.create(&record, &events, Some(&riding)).await {
+                // One of the notes may not be taken: they go alone then.
+                Err(
+                    StoreError::Conflict(_) | StoreError::NotFound(_) | StoreError::Full(_) | StoreError::Failed { .. },
+                ) => {}
+                answer => {
+                    if answer.is_ok() {
+                        riding.arrived(&self.holds);
+                    }
+                    return answer;
+                }
             }
         }
+        self.notes.flush(&self.holds).await?;
+        self.create(&record, &events, None).await
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {

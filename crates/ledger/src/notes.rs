@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{MutexGuard, Notify};
 use toolgate_contract::cluster::StoreNotesRequest;
 use toolgate_model::SessionKey;
 use toolgate_store::StoreError;
@@ -19,6 +19,9 @@ use crate::wire;
 
 /// Notes of one request, and the bytes of them.
 const PORTION: (usize, usize) = (wire::MAX_NOTES, 4 << 20);
+
+/// Notes that are stored with a change, and the bytes of them: what is more goes before it.
+const RIDING: (usize, usize) = (64, 256 << 10);
 
 /// While no gateway is reached, so many bytes of notes are kept; what comes on top is lost, and told of in the log.
 const MAX_BYTES: usize = 8 << 20;
@@ -42,6 +45,32 @@ struct Waiting {
 
 /// Notes of one kind and workspace.
 type Portion = (String, bool, usize, Vec<u8>);
+
+/// All notes that waited, on their way with a change.
+pub(crate) struct Riding<'n> {
+    notes: &'n Notes,
+    stored: MutexGuard<'n, u64>,
+    count: usize,
+    /// Their JSON.
+    pub(crate) json: Vec<u8>,
+}
+
+impl Riding<'_> {
+    /// Returns the number of the first one.
+    pub(crate) fn first(&self) -> u64 {
+        *self.stored + 1
+    }
+
+    /// Notes that they are stored.
+    pub(crate) fn arrived(mut self, holds: &Holds) {
+        *self.stored += self.count as u64;
+        holds.has_noted(*self.stored);
+        self.notes
+            .take(self.count)
+            .iter()
+            .for_each(|note| self.notes.leave(note));
+    }
+}
 
 /// The notes of this run.
 #[derive(Default)]
@@ -182,6 +211,30 @@ impl Notes {
                 }
             }
         }
+    }
+
+    /// Returns all notes that wait, to be stored with a change of a workspace, if they are few and of that workspace; none if there are
+    /// none, or if somebody sends some now.
+    pub(crate) fn riding(&self, workspace: &str) -> Result<Option<Riding<'_>>, StoreError> {
+        let Ok(stored) = self.sending.try_lock() else {
+            return Ok(None);
+        };
+        let (count, json) = {
+            let state = self.state.lock();
+            let notes = &state.notes;
+            let fit = (1..=RIDING.0).contains(&notes.len()) && state.bytes <= RIDING.1;
+            if !fit || notes.iter().any(|one| one.workspace != workspace) {
+                return Ok(None);
+            }
+            let notes: Vec<&Note> = notes.iter().map(|one| &one.note).collect();
+            (notes.len(), wire::json("notes", &notes)?)
+        };
+        Ok(Some(Riding {
+            notes: self,
+            stored,
+            count,
+            json,
+        }))
     }
 
     /// Returns the first notes of one workspace, if they are to be stored by now: it, whether they are for the audit, how many they are, and

@@ -29,6 +29,9 @@ use crate::uploads::{Uploads, blocking};
 /// How long the last notes and outputs may take when the store is closed.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long notes wait for a change that they can be stored with.
+const NOTES_DELAY: Duration = Duration::from_millis(20);
+
 /// How long to wait before notes are sent again that no gateway has taken.
 const NOTES_PAUSE: Duration = Duration::from_millis(500);
 
@@ -99,6 +102,8 @@ impl LedgerStore {
             let outage = Outage::default();
             loop {
                 notes.wake.notified().await;
+                // Most are stored with what comes next.
+                sleep(NOTES_DELAY).await;
                 while let Err(error) = notes.flush(&holds).await {
                     if outage.fails().is_some() {
                         tracing::warn!(%error, "notes are not stored yet; it is tried again");

@@ -19,6 +19,7 @@ use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFil
 
 use crate::connection::{Database, Session, retrying};
 use crate::fence::{self, Fence};
+use crate::notes::Numbered;
 use crate::partitions::{day_of, place, place_in};
 use crate::query::Query;
 use crate::sequencer::entries;
@@ -84,17 +85,35 @@ pub(crate) async fn workspace_of(db: &Database, id: &CallId) -> Result<Option<St
     Ok(row.map(|row| row.get(0)))
 }
 
-/// Creates a call; false if its id is taken. `is_repeated` says that the same may have been created before.
+/// What became of an attempt to create a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Creation {
+    Done,
+    /// Its id is taken.
+    Taken,
+    /// Nothing is done: its id is taken, or the notes that came before it are not what comes next.
+    Refused,
+}
+
+/// Creates a call, with notes of its run that came before it. `is_repeated` says that the same may have been created before.
 pub(crate) async fn create(
     store: &PostgresStore,
     mut change: Change,
     events: &[CallEvent],
     fence: Option<&Fence>,
+    notes: Option<&Numbered>,
     is_repeated: bool,
-) -> Result<bool, StoreError> {
+) -> Result<Creation, StoreError> {
     let shared = &store.shared;
     let batch = Batch::new(events)?;
-    let told = told_by(&mut change, true)?;
+    let told = match notes {
+        None => told_by(&mut change, true)?,
+        Some(notes) => {
+            let mut outbox = Outbox::default();
+            change.tell_of_creation(&notes.told, &mut outbox);
+            entries(outbox.take())?
+        }
+    };
     let (record, words) = (&change.record, escaped(&change.words));
     let origin = &record.origin;
     let (id, workspace, session) = (
@@ -106,6 +125,35 @@ pub(crate) async fn create(
     let (agent, requester) = (escaped(&origin.agent), escaped(&origin.requester));
     let parent = origin.parent.as_ref().map(|parent| key(parent.as_str()));
     let day = day_of(record.created);
+    let (state, created) = (record.state.as_str(), record.created.millis());
+    let (ended, last_sequence, reason) = (change.ended(), signed(record.last_sequence), change.reason());
+    let mut all = values![
+        id.key,
+        day,
+        id.full,
+        owner,
+        workspace.key,
+        workspace.full,
+        session.key,
+        session.full,
+        tool,
+        state,
+        created,
+        ended,
+        last_sequence,
+        agent,
+        requester,
+        parent,
+        reason,
+        words,
+        change.json,
+        batch.first,
+        batch.last,
+        batch.ends,
+        batch.json,
+        told
+    ]
+    .to_vec();
     let sql = "place AS (INSERT INTO call_days (id, full_id, day, number)
                    SELECT $1, $3, $2, nextval('call_numbers') {FROM held }ON CONFLICT (id) DO NOTHING RETURNING number),
                created AS (INSERT INTO calls (day, number, id, owner, workspace, full_workspace, session, full_session, tool,
@@ -113,61 +161,58 @@ pub(crate) async fn create(
                    SELECT $2, number, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
                log AS (INSERT INTO events (day, call, first, last, ends, batch)
                    SELECT $2, number, $20, $21, $22, $23 FROM place WHERE $23::text IS NOT NULL),
-               told AS (INSERT INTO outbox (entries) SELECT $24 FROM place WHERE $24::text IS NOT NULL)
-               SELECT number FROM place";
-    let what = "create a call";
-    let attempt = || async {
-        fence::row_of(
-            &shared.db,
-            what,
-            fence,
-            sql,
-            values![
-                id.key,
-                day,
-                id.full,
-                owner,
-                workspace.key,
-                workspace.full,
-                session.key,
-                session.full,
-                tool,
-                record.state.as_str(),
-                record.created.millis(),
-                change.ended(),
-                signed(record.last_sequence),
-                agent,
-                requester,
-                parent,
-                change.reason(),
-                words,
-                change.json,
-                batch.first,
-                batch.last,
-                batch.ends,
-                batch.json,
-                told
-            ],
-        )
-        .await
+               told AS (INSERT INTO outbox (entries) SELECT $24 FROM place WHERE $24::text IS NOT NULL)";
+    let sql = match notes {
+        None => format!("{sql} SELECT TRUE, number FROM place"),
+        Some(notes) => {
+            all.extend(notes.values());
+            // What is told is of this call, or was looked at: of one that has the id already it is not.
+            let sql = sql.replace("{FROM held }", "FROM mine ");
+            format!(
+                "mine AS (UPDATE instances SET noted = $26 FROM held WHERE id = $33 AND noted = $25
+                     AND NOT EXISTS (SELECT FROM call_days WHERE call_days.id = $1) RETURNING TRUE),
+                 kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
+                     SELECT fact.*, clock_timestamp()
+                     FROM mine, unnest($27::text[], $28::text[], $29::text[], $30::text[], $31::text[]) AS fact
+                     ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),
+                 {sql},
+                 alone AS (INSERT INTO outbox (entries)
+                     SELECT $32 FROM mine WHERE $32::text IS NOT NULL AND NOT EXISTS (SELECT FROM place))
+                 SELECT EXISTS (SELECT FROM mine), (SELECT number FROM place)"
+            )
+        }
     };
+    let what = "create a call";
+    let attempt = || async { fence::row_of(&shared.db, what, fence, &sql, &all).await };
     let create = async |is_repeated_here: bool| {
         let is_repeated = is_repeated || is_repeated_here;
         if !shared.days.has(day) {
             // Whoever changes nothing makes no tables either.
             fence::check(fence, &shared.db).await?;
         }
-        let created = shared.days.storing(&shared.db, day, attempt).await?.is_some();
-        if created || !is_repeated {
-            return Ok(created);
+        let row = shared.days.storing(&shared.db, day, attempt).await?;
+        let (is_noted, is_created) = row.map_or((false, false), |row| {
+            (row.get(0), row.get::<_, Option<i64>>(1).is_some())
+        });
+        if is_created {
+            return Ok(Creation::Done);
+        }
+        if notes.is_some() && !is_noted {
+            return Ok(Creation::Refused);
+        }
+        if !is_repeated {
+            return Ok(Creation::Taken);
         }
         // It may be this one that was stored before.
         let stored = get(&shared.db, &record.id).await?;
         let stored = stored.map(|stored| encode(what, &stored)).transpose()?;
-        Ok(stored.as_ref() == Some(&change.json))
+        Ok(match stored.as_ref() == Some(&change.json) {
+            true => Creation::Done,
+            false => Creation::Taken,
+        })
     };
     let created = shared.db.certainly(what, create).await?;
-    if created {
+    if created == Creation::Done {
         shared.told();
     }
     Ok(created)
@@ -427,7 +472,7 @@ impl CallLog for PostgresStore {
         let id = record.id.clone();
         let change = Change::creation(record, &events)?;
         self.shared.flush().await?;
-        if create(self, change, &events, None, false).await? {
+        if create(self, change, &events, None, None, false).await? == Creation::Done {
             return Ok(Created::New);
         }
         let taken = get(&self.shared.db, &id).await?;

@@ -20,8 +20,9 @@ use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
 use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, StoreError};
 
+use crate::calls::Creation;
 use crate::fence::Fence;
-use crate::notes::{self, Note};
+use crate::notes::{self, Note, Numbered};
 use crate::store::PostgresStore;
 use crate::text::key;
 use crate::{
@@ -177,7 +178,12 @@ fn named_by_run(hold: &Hold, by: &str) -> String {
 
 /// Refuses records of the audit about calls and prompts of other workspaces. Of one that is not there nothing is known: a record may
 /// come before its call.
-async fn must_be_about(store: &PostgresStore, hold: &Hold, notes: &[Told]) -> Result<(), StoreError> {
+async fn must_be_about(
+    store: &PostgresStore,
+    hold: &Hold,
+    notes: &[Told],
+    new: Option<&CallId>,
+) -> Result<(), StoreError> {
     let facts = notes.iter().filter_map(|note| match note {
         Told::Audit(fact) => Some(fact),
         Told::Fact { .. } | Told::Event(_) => None,
@@ -187,7 +193,7 @@ async fn must_be_about(store: &PostgresStore, hold: &Hold, notes: &[Told]) -> Re
         about.extend(fact.call.iter().chain(&fact.parent));
         asked.extend(fact.prompt.iter().chain(&fact.because_of));
     }
-    for id in about {
+    for id in about.into_iter().filter(|id| Some(*id) != new) {
         let workspace = calls::workspace_of(&store.shared.db, id).await?;
         if workspace.is_some_and(|workspace| workspace != key(&hold.workspace)) {
             return Err(StoreError::NotFound(format!("call {id}")));
@@ -200,6 +206,55 @@ async fn must_be_about(store: &PostgresStore, hold: &Hold, notes: &[Told]) -> Re
         }
     }
     Ok(())
+}
+
+/// Makes notes ready that a run may rightly tell of, the call that is created with them included.
+async fn noted(
+    store: &PostgresStore,
+    hold: &Hold,
+    notes: &[Told],
+    new: Option<&CallId>,
+) -> Result<Vec<Note>, StoreError> {
+    must_be_about(store, hold, notes, new).await?;
+    for told in notes {
+        if let Told::Event(event) = told {
+            must_not_be_to_come("an event", Some(event.time), store.shared.clock_difference)?;
+        }
+    }
+    notes.iter().map(|told| note(hold, told.clone())).collect()
+}
+
+/// Creates a call, with notes that came before it; none if they are not what comes next, or if the id is taken.
+async fn create(
+    store: &PostgresStore,
+    hold: &Hold,
+    notes: Option<&Numbered>,
+    (record, events): (CallRecord, Vec<CallEvent>),
+    again: bool,
+) -> Result<Option<Created>, StoreError> {
+    must_be_of_call(hold, &record)?;
+    must_be_of_now(&record, store.shared.clock_difference)?;
+    must_not_be_to_come("the end of a call", record.ended, store.shared.clock_difference)?;
+    if let Some(named) = record.id.workspace() {
+        // Names within other workspaces are theirs.
+        must_be_of(hold, &format!("the id {}", record.id.as_str()), named, None)?;
+    }
+    let (id, fence) = (record.id.clone(), Fence::new(hold));
+    let change = Change::creation(record, &events)?;
+    match calls::create(store, change, &events, Some(&fence), notes, again).await? {
+        Creation::Done => return Ok(Some(Created::New)),
+        Creation::Refused => return Ok(None),
+        Creation::Taken => {}
+    }
+    fence.check(&store.shared.db).await?;
+    let taken = calls::get(&store.shared.db, &id).await?;
+    let taken = taken.ok_or_else(|| StoreError::Conflict(format!("call {id} has just been deleted")))?;
+    Ok(Some(Created::Taken(Box::new(
+        match taken.origin.workspace == hold.workspace {
+            true => taken,
+            false => blank(&taken),
+        },
+    ))))
 }
 
 /// Takes a record of the audit that a run may make, in its name. The number of refusals that were only counted names no workspace:
@@ -305,27 +360,31 @@ impl Ledger for PostgresStore {
         events: Vec<CallEvent>,
         again: bool,
     ) -> Result<Created, StoreError> {
-        must_be_of_call(hold, &record)?;
-        must_be_of_now(&record, self.shared.clock_difference)?;
-        must_not_be_to_come("the end of a call", record.ended, self.shared.clock_difference)?;
-        if let Some(named) = record.id.workspace() {
-            // Names within other workspaces are theirs.
-            must_be_of(hold, &format!("the id {}", record.id.as_str()), named, None)?;
+        let id = record.id.clone();
+        let created = create(self, hold, None, (record, events), again).await?;
+        created.ok_or_else(|| StoreError::Conflict(format!("call {id} was not created")))
+    }
+
+    async fn create_call_with(
+        &self,
+        hold: &Hold,
+        (first, notes): (u64, Vec<Told>),
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<Created, StoreError> {
+        if notes.is_empty() {
+            return self.create_call_for(hold, record, events, again).await;
         }
-        let (id, fence) = (record.id.clone(), Fence::new(hold));
-        let change = Change::creation(record, &events)?;
-        if calls::create(self, change, &events, Some(&fence), again).await? {
-            return Ok(Created::New);
+        let taken = noted(self, hold, &notes, Some(&record.id)).await?;
+        notes::must_have_room(&self.shared, &taken).await?;
+        let numbered = Numbered::new(hold.run.as_str(), first, taken)?;
+        let call = (record.clone(), events.clone());
+        if let Some(created) = create(self, hold, Some(&numbered), call, again).await? {
+            return Ok(created);
         }
-        fence.check(&self.shared.db).await?;
-        let taken = calls::get(&self.shared.db, &id).await?;
-        let taken = taken.ok_or_else(|| StoreError::Conflict(format!("call {id} has just been deleted")))?;
-        Ok(Created::Taken(Box::new(
-            match taken.origin.workspace == hold.workspace {
-                true => taken,
-                false => blank(&taken),
-            },
-        )))
+        self.note_for(hold, first, notes).await?;
+        self.create_call_for(hold, record, events, again).await
     }
 
     async fn append_for(
@@ -415,15 +474,8 @@ impl Ledger for PostgresStore {
     }
 
     async fn note_for(&self, hold: &Hold, first: u64, notes: Vec<Told>) -> Result<(), StoreError> {
-        must_be_about(self, hold, &notes).await?;
-        for told in &notes {
-            if let Told::Event(event) = told {
-                must_not_be_to_come("an event", Some(event.time), self.shared.clock_difference)?;
-            }
-        }
-        let notes = notes.into_iter().map(|told| note(hold, told));
-        let notes = notes.collect::<Result<Vec<_>, _>>()?;
-        notes::store_for(&self.shared.db, &Fence::new(hold), first, notes).await?;
+        let notes = noted(self, hold, &notes, None).await?;
+        notes::store_for(&self.shared, &Fence::new(hold), first, notes).await?;
         self.shared.told();
         Ok(())
     }

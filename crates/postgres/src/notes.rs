@@ -5,11 +5,12 @@
 //! run in its own transaction, so after a commit of which the answer is missing that row tells whether it was one. So it is with
 //! notes of runs without a database, which keep their queues themselves. A note leaves the queue when it is stored; who must come after it waits for that.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio_postgres::types::{ToSql, Type};
 use toolgate_model::{OutputId, SessionKey};
 use toolgate_store::StoreError;
 use toolgate_store::codec::{signed, unsigned};
@@ -21,8 +22,9 @@ use crate::fence::{self, Fence};
 use crate::instances::Instances;
 use crate::live::LiveOutputs;
 use crate::sequencer::entries;
+use crate::store::Shared;
 use crate::text::{Key, key};
-use crate::values::values;
+use crate::values::{typed, values};
 
 /// Notes of one transaction.
 const NOTES_PER_PORTION: usize = 1_000;
@@ -33,6 +35,10 @@ const MAX_BYTES: usize = 8 << 20;
 /// Facts that a session may have whose run has no database, and bytes of each.
 const MAX_FACTS: i64 = 20_000;
 const MAX_FACT_BYTES: usize = 1 << 20;
+
+/// Facts that a session which is far from having too many may get before it is looked again, and the sessions of which that is known.
+const FREE_FACTS: i64 = 1_000;
+const MAX_SESSIONS: usize = 10_000;
 
 /// What a note takes besides its text.
 const NOTE_BYTES: usize = 256;
@@ -256,6 +262,65 @@ impl Portion {
     }
 }
 
+/// Notes of a run without a database, to be stored with a change.
+pub(crate) struct Numbered {
+    run: String,
+    before: i64,
+    last: i64,
+    workspaces: Vec<String>,
+    sessions: Vec<String>,
+    names: Vec<String>,
+    full: Vec<Option<String>>,
+    facts: Vec<String>,
+    /// What they tell.
+    pub(crate) told: Vec<Entry>,
+    told_json: Option<String>,
+}
+
+impl Numbered {
+    pub(crate) fn new(run: &str, first: u64, notes: Vec<Note>) -> Result<Self, StoreError> {
+        let before = first.saturating_sub(1);
+        let last = before + notes.len() as u64;
+        let portion = Portion::of(notes);
+        let mut numbered = Self {
+            run: run.to_owned(),
+            before: signed(before),
+            last: signed(last),
+            workspaces: Vec::new(),
+            sessions: Vec::new(),
+            names: Vec::new(),
+            full: Vec::new(),
+            facts: Vec::new(),
+            told_json: entries(portion.told.clone())?,
+            told: portion.told,
+        };
+        for ((workspace, session, name), (full, json)) in portion.facts {
+            numbered.workspaces.push(workspace);
+            numbered.sessions.push(session);
+            numbered.names.push(name);
+            numbered.full.push(full);
+            numbered.facts.push(json);
+        }
+        Ok(numbered)
+    }
+
+    /// Returns the number of the note before them, that of the last one, the places and the values of facts, what is told, and whose they
+    /// are.
+    pub(crate) fn values(&self) -> [(&(dyn ToSql + Sync), Type); 9] {
+        [
+            typed(&self.before),
+            typed(&self.last),
+            typed(&self.workspaces),
+            typed(&self.sessions),
+            typed(&self.names),
+            typed(&self.full),
+            typed(&self.facts),
+            typed(&self.told_json),
+            typed(&self.run),
+        ]
+    }
+}
+
 /// Stores a portion; false if the row of this run does not say that it begins where the last one ended. One of which no answer
 /// came may still be on its way: then this one waits for it here, and is not what comes next.
 async fn store(
@@ -311,8 +376,36 @@ async fn store(
     Ok(row.is_some())
 }
 
+/// How many more facts sessions may have before it is looked again how many there are: of those with runs without a database.
+#[derive(Default)]
+pub(crate) struct Room(Mutex<HashMap<(String, String), i64>>);
+
+impl Room {
+    /// Takes what these facts need, if it is there for all.
+    fn take(&self, places: &[&SessionKey]) -> bool {
+        let mut left = self.0.lock();
+        places.iter().all(|place| {
+            let left = left.get_mut(&(place.workspace.clone(), place.session.to_string()));
+            left.is_some_and(|left| {
+                *left -= 1;
+                *left >= 0
+            })
+        })
+    }
+
+    fn has(&self, places: &[&SessionKey]) {
+        let mut left = self.0.lock();
+        if left.len() > MAX_SESSIONS {
+            left.clear();
+        }
+        for place in places {
+            left.insert((place.workspace.clone(), place.session.to_string()), FREE_FACTS);
+        }
+    }
+}
+
 /// Refuses facts of a run without a database that are too long, or more than a session has reason to have: they are read as a whole.
-async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError> {
+pub(crate) async fn must_have_room(shared: &Shared, notes: &[Note]) -> Result<(), StoreError> {
     let (mut places, mut keys) = (Vec::new(), (Vec::new(), Vec::new(), Vec::new()));
     for note in notes {
         let Note::Fact {
@@ -331,7 +424,7 @@ async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError>
         keys.2.push(key(name));
         places.push(session);
     }
-    if places.is_empty() {
+    if places.is_empty() || shared.room.take(&places) {
         return Ok(());
     }
     let sql = "SELECT min(place) FROM (SELECT DISTINCT ON (workspace, session) workspace, session, place
@@ -340,14 +433,16 @@ async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError>
                        AND facts.session = one.session AND facts.name = one.name)) AS new
                WHERE (SELECT count(*) FROM (SELECT FROM facts WHERE facts.workspace = new.workspace
                    AND facts.session = new.session LIMIT $4) AS few) >= $4";
-    let row = db
-        .row(
-            "look what sessions have",
-            sql,
-            values![keys.0, keys.1, keys.2, MAX_FACTS],
-        )
-        .await?;
-    let place = row.and_then(|row| row.get::<_, Option<i64>>(0));
+    let look = async |most: i64| {
+        let values = values![keys.0, keys.1, keys.2, most];
+        let row = shared.db.row("look what sessions have", sql, values).await?;
+        Ok::<_, StoreError>(row.and_then(|row| row.get::<_, Option<i64>>(0)))
+    };
+    if look(MAX_FACTS - FREE_FACTS).await?.is_none() {
+        shared.room.has(&places);
+        return Ok(());
+    }
+    let place = look(MAX_FACTS).await?;
     match place.and_then(|place| places.get(usize::try_from(place - 1).ok()?)) {
         Some(full) => Err(StoreError::Full(format!(
             "session {} of workspace {} has {MAX_FACTS} facts: begin another session",
@@ -361,8 +456,9 @@ async fn must_have_room(db: &Database, notes: &[Note]) -> Result<(), StoreError>
 ///
 /// # Errors
 /// `Conflict` if the notes before them are not stored.
-pub(crate) async fn store_for(db: &Database, fence: &Fence, first: u64, notes: Vec<Note>) -> Result<(), StoreError> {
-    must_have_room(db, &notes).await?;
+pub(crate) async fn store_for(shared: &Shared, fence: &Fence, first: u64, notes: Vec<Note>) -> Result<(), StoreError> {
+    let db = &shared.db;
+    must_have_room(shared, &notes).await?;
     let what = "look which notes are stored";
     let before = first.saturating_sub(1);
     let last = before + notes.len() as u64;

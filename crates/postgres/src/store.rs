@@ -23,7 +23,7 @@ use crate::connection::Database;
 use crate::doubts::Unsure;
 use crate::instances::Instances;
 use crate::listening::Listener;
-use crate::notes::Notes;
+use crate::notes::{Notes, Room};
 use crate::options::PostgresOptions;
 use crate::partitions::Days;
 use crate::schema::{self, SchemaState};
@@ -71,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) days: Days,
     pub(crate) instances: Instances,
     pub(crate) notes: Notes,
+    pub(crate) room: Room,
     pub(crate) sequencer: Sequencer,
     pub(crate) names: Names,
     pub(crate) unsure: Unsure,
@@ -281,6 +282,7 @@ impl PostgresStore {
             days,
             instances,
             notes: Notes::default(),
+            room: Room::default(),
             sequencer,
             names: Names::default(),
             unsure: Unsure::default(),

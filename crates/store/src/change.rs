@@ -73,6 +73,13 @@ impl Change {
         Ok(change)
     }
 
+    /// As [`Self::tell`] of a new call, with what was told meanwhile: it follows the admission.
+    pub fn tell_of_creation(&mut self, meanwhile: &[Entry], outbox: &mut Outbox) {
+        outbox.tell(Fact::admitted(&self.record));
+        meanwhile.iter().cloned().for_each(|entry| outbox.tell(entry));
+        self.tell(false, outbox);
+    }
+
     /// Puts what it tells into the outbox, of a new call also that it was admitted.
     pub fn tell(&mut self, is_new: bool, outbox: &mut Outbox) {
         if is_new {

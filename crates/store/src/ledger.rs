@@ -134,6 +134,17 @@ pub trait Ledger: Store {
         again: bool,
     ) -> Result<Created, StoreError>;
 
+    /// As [`Self::create_call_for`], with notes that came before it: as [`Self::note_for`] has them, of which these are `first` and the
+    /// following ones. All is stored, or nothing; also if the id is taken, the notes are.
+    async fn create_call_with(
+        &self,
+        hold: &Hold,
+        (first, notes): (u64, Vec<Note>),
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<Created, StoreError>;
+
     /// As [`crate::CallLog::append`].
     async fn append_for(
         &self,

@@ -123,6 +123,9 @@ pub struct Properties {
     /// A person who is asked may put another input in the place of a call's. The tool must do nothing before its questions
     /// are answered but those it marks as late, and hand on every refusal.
     pub editable: bool,
+    /// Its calls change nothing but what the session knows. They may run before they are recorded: a call of which nobody
+    /// hears, because the service dies meanwhile, has done nothing.
+    pub only_looks: bool,
     /// People make its calls, at a front end, and may well repeat one: no model is in a loop.
     pub for_people: bool,
     /// Clients may send more input to a running call: see [`StdinHandle`](super::StdinHandle).
@@ -143,6 +146,7 @@ impl Properties {
         resumable: false,
         foreseeable: false,
         editable: false,
+        only_looks: false,
         for_people: false,
         reads_input: false,
         runs_subagent: false,
@@ -155,6 +159,12 @@ impl Properties {
         resumable: true,
         foreseeable: true,
         ..Self::NONE
+    };
+
+    /// A tool that changes nothing at all.
+    pub const ONLY_LOOKS: Self = Self {
+        only_looks: true,
+        ..Self::RESUMABLE
     };
 }
 

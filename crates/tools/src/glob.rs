@@ -44,7 +44,7 @@ impl TypedTool for Glob {
         effects: &[Effect::Reads],
         permissions: &["glob", "external_directory"],
         advertised: true,
-        properties: Properties::RESUMABLE,
+        properties: Properties::ONLY_LOOKS,
         example: r#"{"pattern": "**/*.rs"}"#,
     };
 

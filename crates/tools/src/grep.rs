@@ -53,7 +53,7 @@ impl TypedTool for Grep {
         effects: &[Effect::Reads],
         permissions: &["grep", "external_directory"],
         advertised: true,
-        properties: Properties::RESUMABLE,
+        properties: Properties::ONLY_LOOKS,
         example: r#"{"pattern": "fn \\w+", "include": "*.rs"}"#,
     };
 

@@ -32,7 +32,7 @@ impl TypedTool for Invalid {
         effects: &[],
         permissions: &[],
         advertised: false,
-        properties: Properties::RESUMABLE,
+        properties: Properties::ONLY_LOOKS,
         example: r#"{"tool": "frobnicate", "error": "There is no such tool."}"#,
     };
 

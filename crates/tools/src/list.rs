@@ -72,7 +72,7 @@ impl TypedTool for List {
         effects: &[Effect::Reads],
         permissions: &["external_directory", "list"],
         advertised: false,
-        properties: Properties::RESUMABLE,
+        properties: Properties::ONLY_LOOKS,
         example: r#"{"path": "."}"#,
     };
 

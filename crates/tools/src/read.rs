@@ -65,7 +65,7 @@ impl TypedTool for Read {
         effects: &[Effect::Reads],
         permissions: &["read", "external_directory"],
         advertised: true,
-        properties: Properties::RESUMABLE,
+        properties: Properties::ONLY_LOOKS,
         example: r#"{"filePath": "src/main.rs", "offset": 1, "limit": 100}"#,
     };
 

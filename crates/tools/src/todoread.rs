@@ -24,7 +24,7 @@ impl TypedTool for TodoRead {
         effects: &[],
         permissions: &["todoread"],
         advertised: true,
-        properties: Properties::RESUMABLE,
+        properties: Properties::ONLY_LOOKS,
         example: "{}",
     };
 

@@ -11,13 +11,16 @@ pub(crate) mod started;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use toolgate_fs::Workspace;
 use toolgate_model::{
-    Ask, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, Origin, RawInput, Timestamp, ToolCall,
+    Ask, CallEvent, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, Origin, RawInput, Timestamp,
+    ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_store::audit::Fact;
@@ -35,6 +38,7 @@ use crate::catalogs::WorkspaceRuntime;
 use crate::evaluate::{Evaluation, Stage, evaluate};
 use crate::glance::Glance;
 use crate::live::LiveCall;
+use crate::log::appends::Creation;
 use crate::log::event::{apply, running_event};
 use crate::parts::Parts;
 use crate::prompts::exchange::DOOM_LOOP;
@@ -42,6 +46,9 @@ use crate::run::Run;
 use crate::subagent::child::{ChildAdmission, ChildStart};
 use crate::subagent::rights;
 use crate::{input, lookup, metrics, outcome, subagent};
+
+/// How long a call may run before it is recorded: most that only look are over by then, and are stored with their end.
+const UNRECORDED: Duration = Duration::from_millis(50);
 
 /// Admits calls and runs them.
 #[derive(Clone)]
@@ -380,11 +387,18 @@ impl Admission {
             kinds.push(running_event(&record, &self.parts.redactor));
         }
         let events = apply(&mut record, kinds);
+        let turn = reserved.take_turn();
+        if record.state == CallState::Running && understood.entry.tool.properties().only_looks {
+            metrics::count_start(&self.parts.telemetry.metrics, &record, understood.entry.source);
+            let found = (understood.registry, understood.entry);
+            let run = Run::new(&self.parts, self.children(), place, live, record, found, rights).in_turn(turn);
+            return record_running(reserved, run.with_input(checked.frozen.value), events).await;
+        }
         match self.parts.store.create_call(record.clone(), events.clone()).await? {
             Created::New => {}
             Created::Taken(stored) => return attach_stored(&stored, &record.request_digest),
         }
-        let (attached, turn) = reserved.keep();
+        let attached = reserved.keep();
         metrics::count_start(&self.parts.telemetry.metrics, &record, understood.entry.source);
         if let Some(ending) = &record.ending {
             metrics::count_end(&self.parts.telemetry.metrics, &record.tool, ending);
@@ -431,6 +445,40 @@ impl ChildAdmission for Admission {
 
     async fn in_own_task(&self, start: ChildStart) -> Option<Result<Child, ToolError>> {
         self.in_task(start).await.ok()
+    }
+}
+
+/// Runs a call that only looks, and records it meanwhile: most have ended by then, and are recorded with their end.
+async fn record_running(reserved: Reservation, run: Run, events: Vec<CallEvent>) -> Result<Admitted, AdmitError> {
+    let live = reserved.live().clone();
+    let (told, mut recorded) = oneshot::channel();
+    let due = Instant::now() + UNRECORDED;
+    let mut work = run
+        .recorded_with(Creation { events, due, told })
+        .work(false, Vec::new());
+    let mut is_over = false;
+    let recorded = tokio::select! {
+        biased;
+        recorded = &mut recorded => recorded,
+        () = &mut work => {
+            is_over = true;
+            recorded.await
+        }
+    };
+    match recorded {
+        Ok(Ok(Created::New)) => Ok(Admitted {
+            started: Started {
+                id: live.id.clone(),
+                attached: Some(reserved.keep()),
+            },
+            work: Some(work).filter(|_| !is_over),
+        }),
+        Ok(Ok(Created::Taken(stored))) => attach_stored(&stored, &live.request_digest),
+        Ok(Err(error)) => Err(error.into()),
+        Err(dropped) => Err(AdmitError::Store(StoreError::Failed {
+            context: "the task that runs a call is gone before it was recorded".to_owned(),
+            source: Box::new(dropped),
+        })),
     }
 }
 

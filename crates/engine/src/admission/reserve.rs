@@ -20,8 +20,9 @@ use crate::scheduler::Turn;
 pub(crate) struct Reservation {
     parts: Arc<Parts>,
     live: Arc<LiveCall>,
-    /// None once the call is there.
+    /// None once it was taken.
     turn: Option<Turn>,
+    is_kept: bool,
     /// From the beginning, so that another client of the same call cannot be the last one that leaves.
     _attached: Attached,
 }
@@ -44,15 +45,21 @@ impl Reservation {
         self.turn.as_mut().and_then(Turn::queued)
     }
 
-    /// Notes that the call has come into being. What is returned with it is to be kept until its tool is done.
-    pub(crate) fn keep(mut self) -> (Attached, Option<Turn>) {
-        (self.live.attach(), self.turn.take())
+    /// Takes what is to be kept until the tool of the call is done.
+    pub(crate) fn take_turn(&mut self) -> Option<Turn> {
+        self.turn.take()
+    }
+
+    /// Notes that the call has come into being.
+    pub(crate) fn keep(mut self) -> Attached {
+        self.is_kept = true;
+        self.live.attach()
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.turn.is_none() {
+        if self.is_kept {
             return;
         }
         self.parts.calls.forget(&self.live.id);
@@ -80,6 +87,7 @@ pub(crate) async fn claim(
             return Ok(Claim::Reserved(Reservation {
                 parts: parts.clone(),
                 turn: Some(turn),
+                is_kept: false,
                 _attached: live.attach(),
                 live,
             }));

@@ -4,6 +4,9 @@
 //! the next one. An event is shown when it is stored, and not before. What was tried is tried again unchanged and first: the store may
 //! have it.
 //!
+//! *Invariant:* the first append of a call that runs before it is recorded creates it. If it cannot be created it has no log, and whoever
+//! admits it says why.
+//!
 //! *Invariant:* what a call holds while the store is away does not grow with what it prints. Its events have no bytes: readers find them in
 //! the stored output. Output that waits to be announced is one number for 64 KiB, and of metadata one patch waits. Other events are
 //! few: beyond a bound the call gets no more output in.
@@ -16,7 +19,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use toolgate_model::{CallEvent, CallRecord, EventKind, Timestamp};
-use toolgate_store::StoreError;
+use toolgate_store::{Created, StoreError};
 
 use super::CallLog;
 use super::event::LoggedEvent;
@@ -41,12 +44,32 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 /// How far apart the attempts are when the end has been shown all the same.
 const LATER: Duration = Duration::from_secs(5);
 
-type Answer = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Result<Created, StoreError>> + Send>>;
+
+/// A call that runs before it is recorded.
+pub(crate) struct Creation {
+    /// Its first events, which are shown when they are stored.
+    pub(crate) events: Vec<CallEvent>,
+    /// When it is recorded at the latest.
+    pub(crate) due: Instant,
+    /// Hears what became of it.
+    pub(crate) told: oneshot::Sender<Result<Created, StoreError>>,
+}
+
+/// How the record of a call came into being, or is to.
+enum Record {
+    There,
+    /// With the next append, at that moment at the latest.
+    Due(Instant, oneshot::Sender<Result<Created, StoreError>>),
+    /// It could not be made.
+    None,
+}
 
 /// The events of one call that the store has not.
 pub(super) struct Appends {
     log: Arc<CallLog>,
     call: Arc<LiveCall>,
+    record: Record,
     /// In their order. The first ones are under way, or were tried.
     unstored: Vec<LoggedEvent>,
     /// How many of them are no output.
@@ -74,12 +97,50 @@ impl Appends {
         Self {
             log,
             call,
+            record: Record::There,
             unstored: Vec::new(),
             others: 0,
             under_way: None,
             waiting: Vec::new(),
             failed: None,
             is_late: false,
+        }
+    }
+
+    /// Has the first append create the call.
+    pub(super) fn create(&mut self, creation: Creation) {
+        self.record = Record::Due(creation.due, creation.told);
+        self.others = creation.events.len();
+        let logged = creation.events.into_iter().map(|event| LoggedEvent {
+            event: Arc::new(event),
+            data: None,
+        });
+        self.unstored = logged.collect();
+    }
+
+    /// When the call is to be recorded, if it is not.
+    pub(super) fn is_due(&self) -> Option<Instant> {
+        match self.record {
+            Record::Due(due, _) => Some(due),
+            Record::There | Record::None => None,
+        }
+    }
+
+    /// Says whether the call could not be recorded: then nothing of it is stored or shown.
+    pub(super) fn has_no_call(&self) -> bool {
+        matches!(self.record, Record::None)
+    }
+
+    /// Says whether the call is recorded, once that is known.
+    pub(super) fn tell_recorded(&mut self, record: &CallRecord, stored: oneshot::Sender<bool>) {
+        match (&self.record, &mut self.under_way) {
+            (Record::There, _) => drop(stored.send(true)),
+            (Record::None, _) => drop(stored.send(false)),
+            (Record::Due(..), Some(under_way)) => under_way.waiting.push(stored),
+            (Record::Due(..), None) => {
+                self.waiting.push(stored);
+                self.begin(record);
+            }
         }
     }
 
@@ -105,13 +166,19 @@ impl Appends {
 
     /// Begins to store all events that there are, unless an append is under way.
     pub(super) fn begin(&mut self, record: &CallRecord) {
-        if self.under_way.is_some() || self.unstored.is_empty() {
+        if self.under_way.is_some() || self.unstored.is_empty() || self.has_no_call() {
             return;
         }
-        let store = self.log.clone();
+        let log = self.log.clone();
         let (stored, events) = (record.clone(), self.events());
+        let is_new = self.is_due().is_some();
         self.under_way = Some(UnderWay {
-            answer: Box::pin(async move { store.store.append(stored, events).await }),
+            answer: Box::pin(async move {
+                match is_new {
+                    true => log.store.create_call(stored, events).await,
+                    false => log.store.append(stored, events).await.map(|()| Created::New),
+                }
+            }),
             begun: Instant::now(),
             record: record.clone(),
             count: self.unstored.len(),
@@ -133,19 +200,23 @@ impl Appends {
         let Some(done) = self.under_way.take() else {
             return false;
         };
-        let is_stored = answer.is_ok();
-        match answer {
-            Ok(()) => {
-                let events: Vec<LoggedEvent> = self.unstored.drain(..done.count).collect();
-                self.others = self.unstored.iter().filter(|one| !is_output(&one.event.kind)).count();
-                self.call.publish(done.record, events);
-                (self.failed, self.is_late) = (None, false);
+        let is_stored = matches!(answer, Ok(Created::New));
+        if is_stored {
+            let events: Vec<LoggedEvent> = self.unstored.drain(..done.count).collect();
+            self.others = self.unstored.iter().filter(|one| !is_output(&one.event.kind)).count();
+            self.call.publish(done.record, events);
+            (self.failed, self.is_late) = (None, false);
+        }
+        if let Record::Due(_, told) = std::mem::replace(&mut self.record, Record::There) {
+            if !is_stored {
+                self.record = Record::None;
             }
-            Err(error) => {
-                self.complain("the log of a call could not be written", &error);
-                self.failed = Some(Instant::now());
-                self.let_go();
-            }
+            // Whoever admits the call says what is wrong.
+            let _ = told.send(answer);
+        } else if let Err(error) = answer {
+            self.complain("the log of a call could not be written", &error);
+            self.failed = Some(Instant::now());
+            self.let_go();
         }
         for waiting in done.waiting {
             // A tool that was dropped does not want to know.
@@ -202,6 +273,9 @@ impl Appends {
     pub(super) async fn end(&mut self, record: &CallRecord) -> bool {
         let (closing, begun) = (self.log.closing.clone(), Instant::now());
         for attempt in 1..=END_ATTEMPTS {
+            if self.has_no_call() {
+                return false;
+            }
             self.begin(record);
             if self.stored().await {
                 return true;
@@ -209,7 +283,7 @@ impl Appends {
             if closing.is_cancelled() && begun.elapsed() >= CLOSING_PATIENCE {
                 break;
             }
-            if attempt < END_ATTEMPTS {
+            if attempt < END_ATTEMPTS && !self.has_no_call() {
                 sleep(END_RETRY).await;
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* knows nothing of tools, prompts and workspaces. An event is stored first and shown second.
 
-mod appends;
+pub(crate) mod appends;
 pub(crate) mod batch;
 pub(crate) mod cursor;
 pub(crate) mod event;

@@ -1,6 +1,7 @@
 //! The log writer over a store that holds its appends, or refuses them, while output comes.
 
 mod gated;
+mod unrecorded;
 
 use std::time::Duration;
 
@@ -8,15 +9,16 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{
     CallEvent, CallId, CallState, EndReason, Ending, EventKind, InstanceId, JsonMap, Model, OnDisconnect, Origin,
     OutputId, SessionId, Timestamp, WarningKind,
 };
 use toolgate_store::local::LocalStore;
-use toolgate_store::{CallLog as _, Outputs as _};
+use toolgate_store::{CallLog as _, Created, Outputs as _};
 
+use super::appends::Creation;
 use super::event::apply;
 use super::writer::{Command, Finished, QUEUE};
 use super::*;
@@ -88,6 +90,15 @@ fn record(owner: &InstanceId) -> CallRecord {
 
 impl Writing {
     async fn begin() -> Self {
+        Self::of(None).await
+    }
+
+    /// Begins a call that is recorded when it is written to; who admits it hears what became of that.
+    async fn unrecorded(told: (Instant, oneshot::Sender<Result<Created, StoreError>>)) -> Self {
+        Self::of(Some(told)).await
+    }
+
+    async fn of(told: Option<(Instant, oneshot::Sender<Result<Created, StoreError>>)>) -> Self {
         let folder = TempDir::new().expect("a folder");
         let owner = InstanceId::generate();
         let store = LocalStore::open(folder.path(), owner.clone()).expect("a store");
@@ -101,15 +112,22 @@ impl Writing {
             queued: None,
         };
         let events = apply(&mut record, vec![pending]);
-        let created = store.create_call(record.clone(), events.clone()).await;
-        created.expect("it is new");
+        if told.is_none() {
+            let created = store.store.create_call(record.clone(), events.clone()).await;
+            created.expect("it is new");
+        }
         let log = CallLog::new(store.clone(), Redactor::default(), Arc::default(), 1 << 30);
         let log = Arc::new(log);
         let call = LiveCall::new(record.clone(), 0, CancellationToken::new(), log.ring());
         let call = Arc::new(call);
-        call.publish_stored(record.clone(), events);
+        if told.is_none() {
+            call.publish_stored(record.clone(), events.clone());
+        }
         let (commands, mut received) = mpsc::channel(QUEUE);
         let mut writer = log.writer(call.clone(), record);
+        if let Some((due, told)) = told {
+            writer = writer.creates(Creation { events, due, told });
+        }
         let task = tokio::spawn(async move { writer.run(&mut received, u64::MAX).await });
         Self {
             _folder: folder,

@@ -17,7 +17,7 @@ use toolgate_model::{
 use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, StoreError};
 
 use super::CallLog;
-use super::appends::Appends;
+use super::appends::{Appends, Creation};
 use super::batch::{OUTPUT_BATCH, Output, whole_characters};
 use super::event::{merge, running_event};
 use crate::live::LiveCall;
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     },
     /// A program of the call began or ceased to listen on a port.
     Listening { ports: Vec<ListeningPort> },
+    /// Something is to be stored that belongs to the call; answered with whether the call itself is.
+    Recorded { stored: oneshot::Sender<bool> },
     /// Something a person should know.
     Warning { kind: WarningKind, text: String },
     /// No more output comes: answered with the output, if there was any, and all metadata so far.
@@ -119,10 +121,24 @@ impl LogWriter {
         }
     }
 
-    /// Writes until the end, or until more than `most` bytes of output are stored; true after the end. If the feeders go
-    /// away without one, a fault of the service is the end.
+    /// Has the call recorded with what is written first.
+    pub(crate) fn creates(mut self, creation: Creation) -> Self {
+        self.appends.create(creation);
+        self
+    }
+
+    /// Says whether there is no such call, because it could not be recorded.
+    pub(crate) fn has_no_call(&self) -> bool {
+        self.appends.has_no_call()
+    }
+
+    /// Writes until the end, or until more than `most` bytes of output are stored; true after the end, or if there is no such call. If
+    /// the feeders go away without one, a fault of the service is the end.
     pub(crate) async fn run(&mut self, commands: &mut mpsc::Receiver<Command>, most: u64) -> bool {
         while self.output.stored <= most {
+            if self.has_no_call() {
+                return true;
+            }
             let deadline = self.next_deadline();
             let command = tokio::select! {
                 biased;
@@ -212,13 +228,17 @@ impl LogWriter {
                 }
                 self.append_for(EventKind::Resumed { prompt, decision }, stored);
             }
+            Command::Recorded { stored } => self.appends.tell_recorded(&self.record, stored),
             Command::Warning { kind, mut text } => {
                 self.log.redactor.string(&mut text);
                 self.append(EventKind::Warning { kind, text });
             }
             Command::Finish { done } => {
                 self.store_held_back().await;
-                self.settle().await;
+                // A call that is not recorded yet is recorded with its end, if that comes soon.
+                if self.appends.is_due().is_none() {
+                    self.settle().await;
+                }
                 let finished = self.finish().await;
                 let _ = done.send(finished);
             }
@@ -362,6 +382,7 @@ impl LogWriter {
     /// Returns the writer of the output, which comes into being with its first use.
     async fn output_writer(&mut self) -> Result<&mut Box<dyn OutputWriter>, StoreError> {
         if self.output.writer.is_none() {
+            self.recorded().await?;
             let writer = self.log.store.create_output(OutputOwner::from(&self.record)).await?;
             self.output.id = Some(writer.id().clone());
             self.output.writer = Some(writer);
@@ -372,12 +393,27 @@ impl LogWriter {
             .ok_or_else(|| StoreError::Full("the output of the call cannot be opened".to_owned()))
     }
 
+    /// Waits until the call is recorded.
+    async fn recorded(&mut self) -> Result<(), StoreError> {
+        while self.appends.is_due().is_some() {
+            self.appends.begin(&self.record);
+            self.appends.stored().await;
+        }
+        match self.has_no_call() {
+            true => Err(StoreError::Unavailable("the call could not be recorded".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// When something that waits must be announced.
     fn next_deadline(&self) -> Option<Instant> {
         if self.appends.is_busy() {
             return None;
         }
         let now = Instant::now();
+        if let Some(due) = self.appends.is_due() {
+            return Some(due);
+        }
         let output = (self.output.batch.len() > 0).then(|| self.output.due().unwrap_or(now));
         let metadata = self
             .pending_patch
@@ -392,7 +428,8 @@ impl LogWriter {
     /// Begins to store what is due, unless an append is under way: then that comes with the next one.
     fn flush_due(&mut self) {
         let now = Instant::now();
-        if self.appends.is_busy() || self.appends.retry().is_some_and(|retry| now < retry) {
+        let is_early = |moment: Option<Instant>| moment.is_some_and(|moment| now < moment);
+        if self.appends.is_busy() || is_early(self.appends.retry()) || is_early(self.appends.is_due()) {
             return;
         }
         let output_due = self.output.due().is_none_or(|due| now >= due) || self.output.batch.len() >= OUTPUT_BATCH;

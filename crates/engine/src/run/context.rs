@@ -1,5 +1,6 @@
 //! What the engine does for a running call: the other side of the handles of a `ToolContext`.
 
+mod program;
 mod undo;
 
 use std::collections::BTreeMap;
@@ -16,9 +17,9 @@ use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, ListeningPort, Model, Prompt, PromptId,
-    PromptOutcome, PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind,
-    TerminalSize, Timestamp, Todo, WarningKind,
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
+    PromptRequest, PromptState, Question, Reply, Resources, ServiceEvent, ServiceEventKind, Timestamp, Todo,
+    WarningKind,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -28,7 +29,7 @@ use toolgate_tool::Registry;
 use toolgate_tool::hooks::{HookAnswer, HookedCall};
 use toolgate_tool::{
     ChangesHandle, Child, ChildCall, ChildrenHandle, Delegated, HookPoint, HooksHandle, LateMetadata, OutputHandle,
-    PermissionHandle, ProgramControl, ProgramHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
+    PermissionHandle, SessionHandle, ToolContext, ToolError,
 };
 
 use crate::live::LiveCall;
@@ -55,6 +56,8 @@ pub(super) struct RunContext {
     pub(super) editable: bool,
     /// The input that a person put in the place of the call's: the tool must not go on with this one.
     pub(super) edit: Mutex<Option<InputEdit>>,
+    /// Whether the call began before it was recorded.
+    pub(super) may_be_unrecorded: bool,
 }
 
 /// Returns the variables that a call sets as people see them.
@@ -77,6 +80,7 @@ impl RunContext {
             earlier: Mutex::default(),
             editable: false,
             edit: Mutex::default(),
+            may_be_unrecorded: self.may_be_unrecorded,
         }
     }
 
@@ -168,6 +172,11 @@ impl RunContext {
         rx.await.ok()
     }
 
+    /// Waits until the call is recorded, before something is stored that belongs to it; false if it is not.
+    pub(super) async fn is_recorded(&self) -> bool {
+        self.tell(|stored| Command::Recorded { stored }).await == Some(true)
+    }
+
     /// Finds the prompt that this call opened for the same question before the service died. A different question means
     /// that the world has changed: prompts left open then are for something that will not run.
     async fn asked_before(&self, is_same: impl Fn(&PromptRequest) -> bool) -> Result<Option<Opened>, Refusal> {
@@ -236,6 +245,11 @@ impl RunContext {
         }
         // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
         let takes_two = self.parts.prompts.approvals().takes_two(&ask.permission);
+        // What the rules allow stores nothing that others look at.
+        let is_allowed = || self.parts.prompts.judge(origin, &self.rights, ask).is_allowed_by_rule();
+        if self.may_be_unrecorded && !is_allowed() && !self.is_recorded().await {
+            return Err(Refusal::Unavailable);
+        }
         if self.record.original.is_some() && !ask.late && !takes_two {
             return match self.parts.prompts.judge(origin, &self.rights, ask) {
                 Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(Decided::Edited),
@@ -399,6 +413,9 @@ impl PermissionHandle for RunContext {
     async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
+        }
+        if self.may_be_unrecorded && !self.is_recorded().await {
+            return Err(Refusal::Unavailable);
         }
         let request = self.parts.redactor.request(PromptRequest::Questions(questions));
         let replied = match self.asked_before(|before| *before == request).await? {
@@ -566,41 +583,6 @@ impl HooksHandle for RunContext {
         let args = serde_json::from_str(&self.record.input_json).unwrap_or_default();
         let result = self.registry.hooks().after(self.about(), &args, result).await;
         result.map_err(|refusal| ToolError::Failed(refusal.to_string()))
-    }
-}
-
-#[async_trait]
-impl StdinHandle for RunContext {
-    async fn next(&self) -> Option<Bytes> {
-        match self.call.stdin.get() {
-            Some(stdin) => stdin.next().await,
-            None => None,
-        }
-    }
-
-    fn end(&self) {
-        if let Some(stdin) = self.call.stdin.get() {
-            stdin.end();
-        }
-    }
-}
-
-#[async_trait]
-impl ProgramHandle for RunContext {
-    fn open_terminal(&self, size: TerminalSize) {
-        self.call.program.open_terminal(size);
-    }
-
-    fn attach(&self, program: Arc<dyn ProgramControl>) {
-        self.call.program.attach(program);
-    }
-
-    async fn listens(&self, ports: Vec<ListeningPort>) {
-        let _ = self.log.send(Command::Listening { ports }).await;
-    }
-
-    async fn call_to_reach(&self, call: &CallId) -> Result<CallId, ToolError> {
-        lookup::call_of(&self.parts, &self.record.origin.workspace, call).await
     }
 }
 

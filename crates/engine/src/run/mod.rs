@@ -27,6 +27,7 @@ use self::context::RunContext;
 use crate::admission::started::Work;
 use crate::catalogs::WorkspaceRuntime;
 use crate::live::LiveCall;
+use crate::log::appends::Creation;
 use crate::log::writer::{self, Command};
 use crate::parts::Parts;
 use crate::prompts::asking::Opened;
@@ -52,6 +53,10 @@ pub(super) struct Run {
     /// The input with its keys in the order in which they were written, which is known until a restart: some tools show
     /// it as they get it.
     written: Option<Value>,
+    /// What records the call, which runs before that.
+    creation: Option<Creation>,
+    /// What serves the call, once it runs.
+    context: Option<Arc<RunContext>>,
 }
 
 /// So much output is stored by the task that reads it.
@@ -105,7 +110,15 @@ impl Run {
             rights,
             turn: None,
             written: None,
+            creation: None,
+            context: None,
         }
+    }
+
+    /// Has the call recorded while it runs.
+    pub(super) fn recorded_with(mut self, creation: Creation) -> Self {
+        self.creation = Some(creation);
+        self
     }
 
     /// Lets the call run when its turn comes, and keeps that until it is done.
@@ -124,7 +137,7 @@ impl Run {
     /// in one task, since each step of one waits for a step of the other, and waking another thread for it costs more
     /// than the step; but more output is read while what was read before is stored. `asks_first` puts the loop question
     /// before the tool; `earlier` are the prompts that the call had before the service died.
-    pub(super) fn work(self, asks_first: bool, earlier: Vec<Opened>) -> Work {
+    pub(super) fn work(mut self, asks_first: bool, earlier: Vec<Opened>) -> Work {
         let span = tracing::info_span!(
             "call",
             id = %self.record.id,
@@ -139,11 +152,19 @@ impl Run {
         let parts = self.parts.clone();
         let (log, mut commands) = mpsc::channel(writer::QUEUE);
         let mut log_writer = parts.log.writer(self.live.clone(), self.record.clone());
+        let creation = self.creation.take();
+        let may_be_unrecorded = creation.is_some();
+        if let Some(creation) = creation {
+            log_writer = log_writer.creates(creation);
+        }
         let id = self.record.id.clone();
         let live = self.live.clone();
         let writing = async move {
             if log_writer.run(&mut commands, INLINE_OUTPUT_BYTES).await {
-                return written(&parts, &id, live).await;
+                if !log_writer.has_no_call() {
+                    written(&parts, &id, live).await;
+                }
+                return;
             }
             let owner = parts.clone();
             let rest = async move {
@@ -153,7 +174,7 @@ impl Run {
             parts.calls.tasks.spawn(rest.instrument(tracing::Span::current()));
         };
         // If this panics, the sender of commands is dropped, and then the writer ends the call.
-        let running = AssertUnwindSafe(self.execute(log, asks_first, earlier)).catch_unwind();
+        let running = AssertUnwindSafe(self.execute(log, asks_first, earlier, may_be_unrecorded)).catch_unwind();
         let running = trace.around(running);
         let work = async move {
             // The panic was reported by its hook.
@@ -162,7 +183,13 @@ impl Run {
         Box::pin(work.instrument(span))
     }
 
-    async fn execute(mut self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {
+    async fn execute(
+        mut self,
+        log: mpsc::Sender<Command>,
+        asks_first: bool,
+        earlier: Vec<Opened>,
+        may_be_unrecorded: bool,
+    ) {
         let record = Arc::new(self.record.clone());
         let context = Arc::new(RunContext {
             parts: self.parts.clone(),
@@ -175,7 +202,9 @@ impl Run {
             earlier: Mutex::new(earlier),
             editable: self.entry.tool.properties().editable && self.record.original.is_none(),
             edit: Mutex::default(),
+            may_be_unrecorded,
         });
+        self.context = Some(context.clone());
         let mut turn = self.turn.take();
         let mut returned = match self.wait_for_turn(turn.as_mut(), &context, asks_first).await {
             Ok(()) => self.supervise(&context, asks_first).await,

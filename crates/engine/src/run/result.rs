@@ -376,6 +376,11 @@ impl Run {
     }
 
     async fn store_whole(&self, text: &str) -> Result<OutputInfo, StoreError> {
+        if let Some(context) = self.context.as_ref().filter(|context| context.may_be_unrecorded)
+            && !context.is_recorded().await
+        {
+            return Err(StoreError::Unavailable("the call could not be recorded".to_owned()));
+        }
         let owner = OutputOwner::from(&self.record);
         let mut writer = self.parts.store.create_output(owner).await?;
         writer.append(Bytes::copy_from_slice(text.as_bytes())).await?;

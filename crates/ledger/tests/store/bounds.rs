@@ -89,6 +89,7 @@ async fn much_is_not_read_of_who_holds_nothing() {
             record: b"{}".to_vec(),
             events: nonsense(),
             again: false,
+            ..CreateCallRequest::default()
         };
         assert_eq!(code(client.create_call(shown(WORKER, asked)).await), expected);
         let asked = AppendEventsRequest {

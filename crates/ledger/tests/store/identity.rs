@@ -88,6 +88,7 @@ impl Attacker {
             record: json(&this.call),
             events: json(&[event(1)]),
             again: false,
+            ..CreateCallRequest::default()
         };
         this.client().create_call(shown(LIMITED, asked)).await.unwrap();
         let asked = BeginOutputRequest {
@@ -436,6 +437,7 @@ async fn what_is_of_another_workspace_is_neither_read_nor_written_nor_decided() 
         record: json(call),
         events: json(&[event(1)]),
         again: false,
+        ..CreateCallRequest::default()
     };
     let answer = client.create_call(shown(LIMITED, creation(main.clone(), &call))).await;
     refusal("create there", answer, &[Code::PermissionDenied]);

@@ -366,6 +366,7 @@ async fn a_worker_decides_nothing_and_writes_for_nobody_else() {
         record: serde_json::to_vec(&call).unwrap(),
         events: serde_json::to_vec(&[crate::store::event(1)]).unwrap(),
         again: false,
+        ..CreateCallRequest::default()
     };
     let refused = client.create_call(shown(WORKER, asked)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Aborted, "{refused:?}");
@@ -465,6 +466,7 @@ async fn what_is_too_long_is_refused_at_the_door() {
         record: long(),
         events: b"[]".to_vec(),
         again: false,
+        ..CreateCallRequest::default()
     };
     let refused = client.create_call(shown(WORKER, asked)).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");

@@ -21,6 +21,7 @@ mod holding;
 mod importing;
 mod leases;
 mod migrations;
+mod noted;
 mod pooler;
 mod proxy;
 mod races;

@@ -26,7 +26,7 @@ pub(super) enum Gate {
 }
 
 pub(super) struct GatedStore {
-    store: LocalStore,
+    pub(super) store: LocalStore,
     gate: watch::Sender<Gate>,
     /// The events of each append that was begun.
     pub(super) begun: Mutex<Vec<Vec<CallEvent>>>,
@@ -43,6 +43,16 @@ impl GatedStore {
 
     pub(super) fn set(&self, gate: Gate) {
         self.gate.send_replace(gate);
+    }
+
+    async fn pass(&self, events: &[CallEvent]) -> Result<(), StoreError> {
+        self.begun.lock().push(events.to_vec());
+        let mut gate = self.gate.subscribe();
+        let gate = *gate.wait_for(|gate| *gate != Gate::Held).await.expect("it is there");
+        match gate {
+            Gate::Open | Gate::Held => Ok(()),
+            Gate::Away => Err(StoreError::Unavailable("the gate is closed".to_owned())),
+        }
     }
 }
 
@@ -70,16 +80,12 @@ macro_rules! passes {
 #[async_trait]
 impl CallLog for GatedStore {
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-        self.begun.lock().push(events.clone());
-        let mut gate = self.gate.subscribe();
-        let gate = *gate.wait_for(|gate| *gate != Gate::Held).await.expect("it is there");
-        match gate {
-            Gate::Open | Gate::Held => self.store.append(record, events).await,
-            Gate::Away => Err(StoreError::Unavailable("the gate is closed".to_owned())),
-        }
+        self.pass(&events).await?;
+        self.store.append(record, events).await
     }
 
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
+        self.pass(&events).await?;
         self.store.create_call(record, events).await
     }
 
