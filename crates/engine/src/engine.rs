@@ -224,8 +224,35 @@ impl Engine {
         mode: OutputMode,
         heartbeat: Duration,
     ) -> Result<Cursor, WatchError> {
+        let live = self.parts.calls.find_recorded(id).await;
+        self.watch_live(id, live, after, (mode, heartbeat)).await
+    }
+
+    /// Watches a call that was started, from its beginning: one that has ended by now is not read back.
+    ///
+    /// # Errors
+    /// As [`Self::watch`].
+    pub async fn watch_started(
+        &self,
+        started: &Started,
+        mode: OutputMode,
+        heartbeat: Duration,
+    ) -> Result<Cursor, WatchError> {
+        let live = match &started.attached {
+            Some(attached) => Some(attached.call().clone()),
+            None => self.parts.calls.find_recorded(&started.id).await,
+        };
+        self.watch_live(&started.id, live, 0, (mode, heartbeat)).await
+    }
+
+    async fn watch_live(
+        &self,
+        id: &CallId,
+        live: Option<Arc<LiveCall>>,
+        after: u64,
+        (mode, heartbeat): (OutputMode, Duration),
+    ) -> Result<Cursor, WatchError> {
         let calls = &self.parts.calls;
-        let live = calls.find_recorded(id).await;
         let options = WatchOptions {
             after,
             mode,

@@ -200,10 +200,8 @@ impl<'s> Following<'s> {
             // Its session ends with the service.
             attached.cannot_come_back();
         }
-        let cursor = engine
-            .watch(&started.id, 0, mode, shared.heartbeat)
-            .await
-            .map_err(status::watch)?;
+        let cursor = engine.watch_started(&started, mode, shared.heartbeat).await;
+        let cursor = cursor.map_err(status::watch)?;
         let version = context.protocol_version();
         Ok(Self {
             shared,
