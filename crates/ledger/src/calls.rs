@@ -57,7 +57,7 @@ impl CallLog for LedgerStore {
         self.open_still()?;
         // From now on nobody takes it for one that an earlier run has left.
         let _creates = self.holds.creates(&record.id);
-        if let Some(riding) = self.notes.riding(&record.origin.workspace)? {
+        if let Some(riding) = self.notes.riding(&self.holds, &record.origin.workspace).await? {
             match self.create(&record, &events, Some(&riding)).await {
                 // One of the notes may not be taken: they go alone then.
                 Err(
@@ -70,8 +70,9 @@ impl CallLog for LedgerStore {
                     return answer;
                 }
             }
+            drop(riding);
+            self.notes.flush(&self.holds).await?;
         }
-        self.notes.flush(&self.holds).await?;
         self.create(&record, &events, None).await
     }
 

@@ -20,8 +20,8 @@ use crate::wire;
 /// Notes of one request, and the bytes of them.
 const PORTION: (usize, usize) = (wire::MAX_NOTES, 4 << 20);
 
-/// Notes that are stored with a change, and the bytes of them: what is more goes before it.
-const RIDING: (usize, usize) = (64, 256 << 10);
+/// Notes that are stored with a change at most, and the bytes of them: what is more goes before it.
+const RIDING: (usize, usize) = (256, 512 << 10);
 
 /// While no gateway is reached, so many bytes of notes are kept; what comes on top is lost, and told of in the log.
 const MAX_BYTES: usize = 8 << 20;
@@ -166,12 +166,8 @@ impl Notes {
 
     /// Returns when everything is stored that was queued before.
     pub(crate) async fn flush(&self, holds: &Holds) -> Result<(), StoreError> {
-        let until = {
-            let state = self.state.lock();
-            if state.notes.is_empty() {
-                return Ok(());
-            }
-            state.done + state.notes.len() as u64
+        let Some(until) = self.until() else {
+            return Ok(());
         };
         let mut most = PORTION.0;
         loop {
@@ -213,28 +209,40 @@ impl Notes {
         }
     }
 
-    /// Returns all notes that wait, to be stored with a change of a workspace, if they are few and of that workspace; none if there are
-    /// none, or if somebody sends some now.
-    pub(crate) fn riding(&self, workspace: &str) -> Result<Option<Riding<'_>>, StoreError> {
-        let Ok(stored) = self.sending.try_lock() else {
+    /// Has all notes that wait go with a change of a workspace, which comes behind them; none if they are stored by then. Those of
+    /// others go with it, whose changes need not take any along: so many at once make few requests.
+    pub(crate) async fn riding(&self, holds: &Holds, workspace: &str) -> Result<Option<Riding<'_>>, StoreError> {
+        let Some(until) = self.until() else {
             return Ok(None);
         };
+        let stored = self.sending.lock().await;
         let (count, json) = {
             let state = self.state.lock();
-            let notes = &state.notes;
-            let fit = (1..=RIDING.0).contains(&notes.len()) && state.bytes <= RIDING.1;
-            if !fit || notes.iter().any(|one| one.workspace != workspace) {
+            if state.done >= until {
                 return Ok(None);
             }
-            let notes: Vec<&Note> = notes.iter().map(|one| &one.note).collect();
+            let is_here = |one: &Queued| one.workspace == workspace;
+            let fit = state.notes.len() <= RIDING.0 && state.bytes <= RIDING.1 && state.notes.iter().all(is_here);
+            let notes: Vec<&Note> = state.notes.iter().filter(|_| fit).map(|one| &one.note).collect();
             (notes.len(), wire::json("notes", &notes)?)
         };
+        if count == 0 {
+            drop(stored);
+            self.flush(holds).await?;
+            return Ok(None);
+        }
         Ok(Some(Riding {
             notes: self,
             stored,
             count,
             json,
         }))
+    }
+
+    /// Returns the number of the last note that waits.
+    fn until(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.notes.is_empty()).then(|| state.done + state.notes.len() as u64)
     }
 
     /// Returns the first notes of one workspace, if they are to be stored by now: it, whether they are for the audit, how many they are, and

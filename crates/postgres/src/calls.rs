@@ -10,6 +10,8 @@
 //! How a call ended is stored once, in the record: in the row of events it is a null. Should the record change after the end,
 //! the event is written out first.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
 use toolgate_store::change::{Change, end_of};
@@ -73,6 +75,19 @@ fn told_by(change: &mut Change, is_new: bool) -> Result<Option<String>, StoreErr
     let mut outbox = Outbox::default();
     change.tell(is_new, &mut outbox);
     entries(outbox.take())
+}
+
+/// Returns which of some calls there are.
+pub(crate) async fn known_of<'c>(db: &Database, ids: &BTreeSet<&'c CallId>) -> Result<Vec<&'c CallId>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<String> = ids.iter().map(|id| key(id.as_str())).collect();
+    let sql = "SELECT id FROM call_days WHERE id = ANY ($1)";
+    let rows = db.rows("look which calls there are", sql, values![keys]).await?;
+    let known: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    let ids = ids.iter().copied();
+    Ok(ids.filter(|id| known.contains(&key(id.as_str()))).collect())
 }
 
 /// Returns the workspace of a call, as statements name it.

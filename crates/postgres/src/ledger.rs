@@ -193,7 +193,9 @@ async fn must_be_about(
         about.extend(fact.call.iter().chain(&fact.parent));
         asked.extend(fact.prompt.iter().chain(&fact.because_of));
     }
-    for id in about.into_iter().filter(|id| Some(*id) != new) {
+    about.retain(|id| Some(*id) != new);
+    // Most are about calls that are to be created.
+    for id in calls::known_of(&store.shared.db, &about).await? {
         let workspace = calls::workspace_of(&store.shared.db, id).await?;
         if workspace.is_some_and(|workspace| workspace != key(&hold.workspace)) {
             return Err(StoreError::NotFound(format!("call {id}")));
