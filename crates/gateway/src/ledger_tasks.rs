@@ -23,7 +23,7 @@ const GATHER: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How often it is looked what dead runs have left.
-const REAP: Duration = Duration::from_secs(1);
+const REAP: Duration = Duration::from_millis(500);
 
 /// Changes that one follower may be behind; it is told that there were too many then.
 const BEHIND: usize = 64;

@@ -55,7 +55,7 @@ const MAX_WORKERS: usize = 12_000;
 const MAX_WORKERS_OF_ONE: usize = 10_000;
 
 /// How long a run whose connection broke has to come back before it is doubted, and how often it is looked whether it has.
-const RETURN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
+const RETURN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(50));
 
 /// How often the store is told of a doubt, should it be away.
 const DOUBTS: usize = 10;
