@@ -10,6 +10,7 @@ mod clocks;
 mod commands;
 mod deaths;
 mod dice;
+mod imported;
 mod line;
 mod long_outputs;
 #[allow(dead_code)] // the tests of the store itself use all of it
