@@ -4,6 +4,7 @@
 //! *Invariant:* every process is a real one, and is killed as such.
 
 mod away;
+mod bounds;
 mod chaos;
 mod clock;
 mod clocks;

@@ -27,6 +27,7 @@ async fn fleet() -> Fleet {
         gateways: vec![Clock::Behind, Clock::Ahead],
         workers: vec![Clock::Ahead, Clock::Behind],
         bucket: None,
+        ..Plan::default()
     })
     .await
 }
@@ -328,6 +329,7 @@ fn a_bucket_with_another_time_loses_nothing() {
             gateways: vec![Clock::Behind],
             workers: vec![Clock::Right],
             bucket: Some(s3.endpoint(None)),
+            ..Plan::default()
         })
         .await;
         let call = fleet.run(0, "wa", "seq 3000000").await.unwrap();

@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub(super) workers: Vec<Clock>,
     /// Where the bucket of outputs is, if there is one.
     pub(super) bucket: Option<String>,
+    /// What else is in the configuration of the gateways, before its first table.
+    pub(super) settings: &'static str,
 }
 
 impl Default for Plan {
@@ -52,6 +54,7 @@ impl Default for Plan {
             gateways: vec![Clock::Right; 2],
             workers: vec![Clock::Right; 2],
             bucket: None,
+            settings: "",
         }
     }
 }
@@ -99,7 +102,7 @@ impl Fleet {
         let plan = Plan::default();
         let mut fleet = Self::empty(plan.workers.len()).await;
         let data = fill(&fleet).await;
-        let place = fleet.configure_gateway("gateway-0", None);
+        let place = fleet.configure_gateway("gateway-0", &plan);
         for command in [&["store", "migrate"][..], &["store", "import", data.to_str().unwrap()]] {
             let output = toolgate(&place, command).await;
             assert!(output.status.success(), "{}", text(&output));
@@ -123,7 +126,7 @@ impl Fleet {
     async fn start_gateways(&mut self, plan: &Plan) {
         for (number, clock) in plan.gateways.iter().enumerate() {
             let name = format!("gateway-{number}");
-            self.start_gateway(&name, *clock, plan.bucket.as_deref()).await;
+            self.start_gateway(&name, *clock, plan).await;
         }
     }
 
@@ -181,7 +184,7 @@ impl Fleet {
     }
 
     /// Writes the configuration of a gateway; returns where.
-    fn configure_gateway(&self, name: &str, bucket: Option<&str>) -> PathBuf {
+    fn configure_gateway(&self, name: &str, plan: &Plan) -> PathBuf {
         let place = self.path(name);
         fs::create_dir_all(&place).unwrap();
         put(&place.join("tokens"), &self.tokens());
@@ -191,8 +194,8 @@ impl Fleet {
             .iter()
             .map(|name| format!("\"token:worker-{name}\""))
             .collect();
-        let (workers, lease) = (workers.join(", "), LEASE.as_secs());
-        let bucket = bucket.map_or_else(String::new, |endpoint| {
+        let (workers, lease, settings) = (workers.join(", "), LEASE.as_secs(), plan.settings);
+        let bucket = plan.bucket.as_ref().map_or_else(String::new, |endpoint| {
             put(&place.join("bucket-keys"), "key:secret\n");
             format!(
                 "outputs = \"s3://outputs/fleet\"\noutputs_endpoint = \"{endpoint}\"\noutputs_region = \"us-east-1\"\n\
@@ -200,15 +203,15 @@ impl Fleet {
             )
         });
         let text = format!(
-            "telemetry.admin = \"127.0.0.1:0\"\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
+            "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
              [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}"
         );
         put(&place.join("toolgate.toml"), &text);
         place
     }
 
-    async fn start_gateway(&mut self, name: &str, clock: Clock, bucket: Option<&str>) {
-        let place = self.configure_gateway(name, bucket);
+    async fn start_gateway(&mut self, name: &str, clock: Clock, plan: &Plan) {
+        let place = self.configure_gateway(name, plan);
         let mut gateway = Process::at("127.0.0.1:0", place, "gateway");
         gateway.library = self.library(clock);
         gateway.run(&self.home()).await;

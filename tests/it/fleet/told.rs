@@ -12,7 +12,7 @@ use toolgate_contract::*;
 
 use super::setup::{Fleet, token_of};
 use crate::gateway::setup::*;
-use crate::support::{self, collect, completed, eventually, failed, is_output, next_such, refused, test, waiting};
+use crate::support::{self, collect, completed, eventually, failed, refused, test, waiting};
 use crate::telemetry;
 
 /// Much longer than the answer of a store takes, and much shorter than what is tried again.
