@@ -129,10 +129,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_drawn_comes_back() {
         let burst = BURST.as_secs() as usize;
-        let by_records = |allowance: &Allowance, seconds: usize| allowance.draw_records(10 * seconds);
-        let by_bytes = |allowance: &Allowance, seconds: usize| allowance.draw_bytes(1_000 * seconds);
-        let ways: [(&str, &dyn Fn(&Allowance, usize)); 2] = [("records", &by_records), ("bytes", &by_bytes)];
-        for (way, draw) in ways {
+        for way in ["records", "bytes"] {
+            let draw = |allowance: &Allowance, seconds: usize| match way {
+                "records" => allowance.draw_records(10 * seconds),
+                _ => allowance.draw_bytes(1_000 * seconds),
+            };
             let allowance = Allowance::new(RATE);
             draw(&allowance, burst);
             assert!(waited(&allowance, "AppendOutput").await.is_zero(), "{way}");

@@ -31,7 +31,9 @@ fn who_stores_too_much_waits_and_loses_nothing() {
         let refusals = async || {
             let mut count = 0.0;
             for gateway in &fleet.gateways {
-                let (_, metrics) = telemetry::get(gateway.admin.as_ref().unwrap(), "/metrics").await.unwrap();
+                let (_, metrics) = telemetry::get(gateway.admin.as_ref().unwrap(), "/metrics")
+                    .await
+                    .unwrap();
                 let series = "toolgate_limit_refusals_total{limit=\"limits.max_worker_bytes_per_second\"}";
                 count += metrics
                     .lines()
@@ -65,7 +67,14 @@ fn who_stores_too_much_waits_and_loses_nothing() {
             output_id,
             range: Some(read_output_request::Range::Tail(Tail { lines: 1 })),
         };
-        let last = outputs.read_output(tail).await.unwrap().into_inner().message().await.unwrap();
+        let last = outputs
+            .read_output(tail)
+            .await
+            .unwrap()
+            .into_inner()
+            .message()
+            .await
+            .unwrap();
         assert_eq!(last.unwrap().data, format!("{NUMBERS}\n").into_bytes());
         // It is the same run, and its log says why it waited.
         let log = fleet.workers[0].log();

@@ -217,7 +217,10 @@ async fn nothing_is_lost_while_the_bucket_is_away() {
     let next = writer.id().clone();
     grow(&mut *writer, 0, 20 * MIB).await;
     writer.finish().await.unwrap();
-    until("the gateway has all of that", async || scene.bytes(&next).await == 20 * MIB).await;
+    until("the gateway has all of that", async || {
+        scene.bytes(&next).await == 20 * MIB
+    })
+    .await;
     check(&scene.gateway.store, &next, 0, 20 * MIB).await;
     scene.end().await;
 }
