@@ -192,12 +192,17 @@ fn show_info(output: &Output, terminal: &Terminal) -> Result<(), Failure> {
         ("path", output.path.clone()),
         ("bytes", output.total_bytes.to_string()),
     ];
-    if output.complete {
+    // What is being written has no digest yet.
+    let state = match (output.complete, output.sha256.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some("being written"),
+        (false, false) => Some("cut off: its writer died before it was done"),
+    };
+    if state != Some("being written") {
         facts.push(("lines", output.total_lines.to_string()));
         facts.push(("sha256", output.sha256.clone()));
-    } else {
-        facts.push(("state", "being written".to_owned()));
     }
+    facts.extend(state.map(|state| ("state", state.to_owned())));
     let times = [("created", output.create_time), ("expires", output.expire_time)];
     facts.extend(
         times

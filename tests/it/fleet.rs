@@ -4,12 +4,14 @@
 //! *Invariant:* every process is a real one, and is killed as such.
 
 mod away;
+mod bounds;
 mod chaos;
 mod clock;
 mod clocks;
 mod commands;
 mod deaths;
 mod dice;
+mod imported;
 mod line;
 mod long_outputs;
 #[allow(dead_code)] // the tests of the store itself use all of it

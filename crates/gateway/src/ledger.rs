@@ -23,11 +23,13 @@ use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
     CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
+use toolgate_telemetry::Metrics;
 
 use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, Workers, must_fit, read_notes};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
+use crate::ledger_rate::StoreRate;
 use crate::ledger_tasks::{self, Followers, Renewals};
 
 /// Bytes of a page of events, beyond its first one.
@@ -66,11 +68,11 @@ impl LedgerDoor {
     }
 
     /// Returns the service.
-    pub(crate) fn service(&self) -> Loaded {
+    pub(crate) fn service(&self, rate: StoreRate, metrics: &Arc<Metrics>) -> Loaded {
         let service = LedgerServiceServer::new(InTime(self.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        Loaded::new(service, Arc::clone(&self.workers))
+        Loaded::new(service, Arc::clone(&self.workers), (rate, metrics))
     }
 
     /// Returns how long the lease of a worker lasts.
@@ -190,9 +192,9 @@ impl LedgerService for LedgerDoor {
         let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
-        let (notes, ledger) = ((asked.first_note, read_notes(&asked.notes)?), &self.ledger);
-        let created = ledger.create_call_with(&hold, notes, record, events, asked.again).await;
-        let taken = match created.map_err(refused)? {
+        let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
+        let created = self.ledger.create_call_with(&hold, notes, record, events, asked.again);
+        let taken = match created.await.map_err(refused)? {
             Created::New => Vec::new(),
             Created::Taken(record) => write(&*record)?,
         };
@@ -212,10 +214,8 @@ impl LedgerService for LedgerDoor {
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
         let (caller, asked) = self.workers.enter(request)?;
-        let record = self
-            .call(&CallId::new(asked.id), &caller.reads(asked.workspaces))
-            .await?;
-        let record = write_optional(record.as_ref())?;
+        let (id, reads) = (CallId::new(asked.id), caller.reads(asked.workspaces));
+        let record = write_optional(self.call(&id, &reads).await?.as_ref())?;
         Ok(Response::new(GetCallResponse { record }))
     }
 
@@ -436,7 +436,7 @@ impl LedgerService for LedgerDoor {
     async fn store_notes(&self, request: Request<StoreNotesRequest>) -> Answer<StoreNotesResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = self.held(&caller, asked.holding, asked.notes.len()).await?;
-        let notes = read_notes(&asked.notes)?;
+        let notes = caller.stored(read_notes(&asked.notes)?);
         self.ledger.note_for(&hold, asked.first, notes).await.map_err(refused)?;
         Ok(Response::new(StoreNotesResponse {}))
     }
@@ -468,7 +468,7 @@ impl LedgerService for LedgerDoor {
     async fn record_changes(&self, request: Request<RecordChangesRequest>) -> Answer<RecordChangesResponse> {
         let (caller, asked) = self.workers.enter(request)?;
         let hold = caller.hold(asked.holding)?;
-        let changes = asked.changes.into_iter().map(wire::of_change).collect();
+        let changes = caller.stored(asked.changes).into_iter().map(wire::of_change).collect();
         let call = CallId::new(asked.call);
         let recorded = match asked.before {
             Some(before) => self.ledger.record_changes_after(&hold, &call, before, changes).await,

@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* who calls is what the gate has found, never what a request says. Whose a run is the store remembers, and compares.
 
+use std::sync::Arc;
+
 use tonic::codegen::http::Extensions;
 use tonic::{Request, Status};
 use toolgate_contract::ErrorReason;
@@ -14,6 +16,7 @@ use toolgate_store::StoreError;
 use toolgate_store::ledger::{Hold, Note};
 
 use crate::ledger_messages::read;
+use crate::ledger_rate::Allowance;
 use crate::registry::MAX_WORKSPACES;
 
 /// Bytes of JSON that are read of whoever says that it has a workspace: to read them costs less than to look whether it has.
@@ -30,8 +33,8 @@ pub(crate) struct Workers {
     principals: Vec<String>,
 }
 
-/// A worker that has called.
-pub(crate) struct Caller(OnBehalf);
+/// A worker that has called, and what it may still store, if it stores something.
+pub(crate) struct Caller(OnBehalf, Option<Arc<Allowance>>);
 
 impl Workers {
     pub(crate) fn new(principals: Vec<String>) -> Self {
@@ -51,7 +54,7 @@ impl Workers {
     pub(crate) fn caller(&self, extensions: &Extensions) -> Result<Caller, Status> {
         let caller = OnBehalf::of(extensions)?;
         if self.principals.contains(&caller.id()) {
-            return Ok(Caller(caller));
+            return Ok(Caller(caller, extensions.get().cloned()));
         }
         let problem = format!(
             "{} may not write as a worker: name it in auth.workers of the gateway's configuration",
@@ -88,7 +91,15 @@ impl Caller {
             }
             self.must_see("workspaces", name)?;
         }
-        Ok(names)
+        Ok(self.stored(names))
+    }
+
+    /// Counts what is stored beyond the one record that each request counts as.
+    pub(crate) fn stored<T>(&self, some: Vec<T>) -> Vec<T> {
+        if let Some(allowance) = &self.1 {
+            allowance.draw_records(some.len());
+        }
+        some
     }
 
     /// Returns the workspaces that are read: of those that are named the ones that the caller sees, as many as it can have.

@@ -1,4 +1,4 @@
-//! How much of the workers a gateway has under way: requests, and bytes of what they send.
+//! How much of the workers a gateway has under way: requests, and bytes of what they send. And how much it lets them store over time.
 //!
 //! *Invariant:* who is no worker is refused before anything is read, and what is too much before all of it is. Each principal has turns
 //! of its own, which it gives back when its answer was taken: however many requests one makes at once, and however slowly it takes the
@@ -13,23 +13,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Extensions, Status};
 use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES};
+use toolgate_server::grpc::body::watched;
 use toolgate_store::StoreError;
+use toolgate_telemetry::Metrics;
 use tower::Service as _;
 
 use crate::ledger_access::{MAX_RECORD_BYTES, Workers};
 use crate::ledger_limit::InTime;
+use crate::ledger_rate::{Allowance, StoreRate, stores};
 
 /// Requests of one principal that are under way, and renewals.
 const MAX_REQUESTS: usize = 128;
@@ -40,7 +42,7 @@ const MAX_AT_STORE: usize = 12;
 /// Bytes of one principal's requests that are under way: of the longest message there are two.
 const MAX_BYTES: usize = 2 * MAX_MESSAGE_BYTES + (1 << 20);
 
-/// How long a request waits for its turn. With the time that the store has, that is less than a worker waits for an answer.
+/// How long a request waits until something may be stored again, and for its turn. With the time that the store has, that is less than a worker waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes of a message that has a record, a prompt or notes in it, beside those.
@@ -61,13 +63,15 @@ fn most_bytes(rpc: &str) -> usize {
     }
 }
 
-/// What one principal has under way.
+/// What one principal has under way, and what it may still store.
 struct Share {
     principal: String,
     requests: Arc<Semaphore>,
     renewals: Arc<Semaphore>,
     at_store: Arc<Semaphore>,
     bytes: AtomicUsize,
+    metrics: Arc<Metrics>,
+    allowance: Arc<Allowance>,
 }
 
 /// What a request carries that has to wait for its turn at the store.
@@ -83,9 +87,11 @@ impl AtStore {
 }
 
 impl Share {
-    fn new(principal: &str) -> Arc<Self> {
+    fn new(principal: &str, rate: StoreRate, metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             principal: principal.to_owned(),
+            metrics: Arc::clone(metrics),
+            allowance: Arc::new(Allowance::new(rate)),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             renewals: Arc::new(Semaphore::new(MAX_REQUESTS)),
             at_store: Arc::new(Semaphore::new(MAX_AT_STORE)),
@@ -93,14 +99,20 @@ impl Share {
         })
     }
 
-    /// Waits for a turn; none is needed to follow, which asks the store for nothing.
+    /// Lets a request in when it has its turn; none is needed to follow, which asks the store for nothing.
     async fn turn(&self, rpc: &str) -> Result<Option<OwnedSemaphorePermit>, Status> {
         let turns = match rpc {
             "Follow" => return Ok(None),
             RENEWAL => &self.renewals,
             _ => &self.requests,
         };
-        match timeout(PATIENCE, Arc::clone(turns).acquire_owned()).await {
+        let until = Instant::now() + PATIENCE;
+        // Before it takes a turn, so that what is only read need not wait for it.
+        if stores(rpc) {
+            let wait = timeout_at(until, self.allowance.wait_for(rpc)).await;
+            wait.map_err(|_| self.stores_too_much())?;
+        }
+        match timeout_at(until, Arc::clone(turns).acquire_owned()).await {
             Ok(Ok(turn)) => Ok(Some(turn)),
             Ok(Err(_)) | Err(_) => Err(busy(format!(
                 "{MAX_REQUESTS} requests of {} are under way at this gateway: send fewer at once, or give each worker an \
@@ -108,6 +120,16 @@ impl Share {
                 self.principal
             ))),
         }
+    }
+
+    fn stores_too_much(&self) -> Status {
+        let (key, most) = self.allowance.tightest();
+        self.metrics.refused(key);
+        busy(format!(
+            "{} stores more at this gateway than {key} allows, {most}: store less, give each worker an identity of its own, or \
+             allow more",
+            self.principal
+        ))
     }
 }
 
@@ -132,9 +154,13 @@ pub(crate) struct Loaded {
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl Loaded {
-    pub(crate) fn new(service: LedgerServiceServer<InTime>, workers: Arc<Workers>) -> Self {
+    pub(crate) fn new(
+        service: LedgerServiceServer<InTime>,
+        workers: Arc<Workers>,
+        rate: (StoreRate, &Arc<Metrics>),
+    ) -> Self {
         let principals = workers.principals().iter();
-        let shares = principals.map(|principal| (principal.clone(), Share::new(principal)));
+        let shares = principals.map(|principal| (principal.clone(), Share::new(principal, rate.0, rate.1)));
         Self {
             service,
             shares: Arc::new(shares.collect()),
@@ -156,20 +182,25 @@ impl Loaded {
                 if rpc != RENEWAL {
                     request.extensions_mut().insert(AtStore(Arc::clone(&share.at_store)));
                 }
-                let taken = Arc::new(Taken::by(share));
-                let request = request.map(|body| {
-                    Body::new(Measured {
-                        body,
-                        left: most_bytes(&rpc),
-                        most: most_bytes(&rpc),
-                        taken: Arc::clone(&taken),
-                    })
-                });
+                if stores(&rpc) {
+                    share.allowance.draw_records(1);
+                    request.extensions_mut().insert(Arc::clone(&share.allowance));
+                }
+                let taken = Arc::new(Taken::by(share, stores(&rpc), most_bytes(&rpc)));
+                // Counted until the answer is there, and not only until all is read.
+                let brought = Arc::clone(&taken);
+                let count = move |frame: &Frame<Bytes>| brought.add(frame.data_ref().map_or(0, Bytes::len));
+                let request = request.map(|body| watched(body, count));
                 let answer = match service.call(request).await {
                     Ok(answer) => answer,
                     Err(never) => match never {},
                 };
-                Ok(answer.map(|body| Body::new(Kept { body, _turn: turn })))
+                Ok(answer.map(|body| {
+                    watched(body, move |_| {
+                        let _until_it_is_taken = &turn;
+                        Ok(())
+                    })
+                }))
             };
             let answer: Result<Response<Body>, Status> = answer.await;
             Ok(answer.unwrap_or_else(|status| status.into_http()))
@@ -177,31 +208,44 @@ impl Loaded {
     }
 }
 
-/// Bytes that a request has brought; they count until it is answered.
+/// What a request has brought; its bytes count until it is answered.
 struct Taken {
     share: Arc<Share>,
     bytes: AtomicUsize,
+    /// How long it may be.
+    most: usize,
+    /// Whether it is stored.
+    is_stored: bool,
 }
 
 impl Taken {
-    fn by(share: Arc<Share>) -> Self {
+    fn by(share: Arc<Share>, is_stored: bool, most: usize) -> Self {
         Self {
             share,
             bytes: AtomicUsize::new(0),
+            most,
+            is_stored,
         }
     }
 
     /// Counts bytes; they count also if they are too many, until the request is over.
     fn add(&self, bytes: usize) -> Result<(), Status> {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let own = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let before = self.share.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes <= MAX_BYTES {
-            return Ok(());
+        if own + bytes > self.most {
+            let problem = format!("the message is too long: expected at most {} bytes", self.most);
+            return Err(wire::refusal(&StoreError::Full(problem)));
         }
-        Err(busy(format!(
-            "requests of {} with more than {MAX_BYTES} bytes are under way at this gateway: send less at once",
-            self.share.principal
-        )))
+        if before + bytes > MAX_BYTES {
+            return Err(busy(format!(
+                "requests of {} with more than {MAX_BYTES} bytes are under way at this gateway: send less at once",
+                self.share.principal
+            )));
+        }
+        if self.is_stored {
+            self.share.allowance.draw_bytes(bytes);
+        }
+        Ok(())
     }
 }
 
@@ -211,75 +255,22 @@ impl Drop for Taken {
     }
 }
 
-/// The body of a request, which ends with a status when it becomes too long.
-struct Measured {
-    body: Body,
-    left: usize,
-    most: usize,
-    taken: Arc<Taken>,
-}
-
-impl http_body::Body for Measured {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let bytes = match &frame {
-            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
-            Some(Err(_)) | None => 0,
-        };
-        let Some(left) = self.left.checked_sub(bytes) else {
-            let most = self.most;
-            let problem = format!("the message is too long: expected at most {most} bytes");
-            return Poll::Ready(Some(Err(wire::refusal(&StoreError::Full(problem)))));
-        };
-        self.left = left;
-        Poll::Ready(match self.taken.add(bytes) {
-            Ok(()) => frame,
-            Err(status) => Some(Err(status)),
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// The body of an answer, with the turn that it took.
-struct Kept {
-    body: Body,
-    _turn: Option<OwnedSemaphorePermit>,
-}
-
-impl http_body::Body for Kept {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RATE: StoreRate = StoreRate {
+        records: 1_000,
+        bytes: 1 << 20,
+    };
+
+    fn share(principal: &str) -> Arc<Share> {
+        Share::new(principal, RATE, &Arc::default())
+    }
+
     #[tokio::test]
     async fn one_principal_has_so_many_turns_and_the_others_theirs() {
-        let (one, other) = (Share::new("token:one"), Share::new("token:other"));
+        let (one, other) = (share("token:one"), share("token:other"));
         let mut turns = Vec::new();
         for _ in 0..MAX_REQUESTS {
             turns.push(one.turn("AppendEvents").await.unwrap());
@@ -299,15 +290,38 @@ mod tests {
 
     #[test]
     fn bytes_count_until_their_request_is_over() {
-        let share = Share::new("token:one");
-        let first = Taken::by(Arc::clone(&share));
+        let share = share("token:one");
+        let first = Taken::by(Arc::clone(&share), true, MAX_BYTES);
         first.add(MAX_BYTES).unwrap();
-        let second = Taken::by(Arc::clone(&share));
+        let second = Taken::by(Arc::clone(&share), true, MAX_BYTES);
         let refused = second.add(1).unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
         drop(second);
         drop(first);
-        Taken::by(Arc::clone(&share)).add(MAX_BYTES).unwrap();
+        Taken::by(Arc::clone(&share), true, MAX_BYTES).add(MAX_BYTES).unwrap();
         assert_eq!(share.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stores_too_much_waits_and_what_keeps_it_alive_does_not() {
+        let (one, other) = (share("token:one"), share("token:other"));
+        // As much as a minute brings, and ten seconds more.
+        one.allowance.draw_records(70_000);
+        for rpc in ["AppendOutput", "CreateCall", "StoreNotes"] {
+            let refused = one.turn(rpc).await.unwrap_err();
+            assert_eq!(refused.code(), Code::ResourceExhausted);
+            assert!(
+                refused.message().contains("limits.max_worker_records_per_second"),
+                "{refused:?}"
+            );
+            // The worker tries it again, and takes the store for away meanwhile: it loses nothing.
+            assert!(matches!(wire::of_refusal(&refused), Some(StoreError::Unavailable(_))));
+            assert!(other.turn(rpc).await.is_ok());
+        }
+        for rpc in [RENEWAL, "Follow", "GetCall", "Release"] {
+            assert!(one.turn(rpc).await.is_ok(), "{rpc}");
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(one.turn("CreateCall").await.is_ok());
     }
 }

@@ -12,9 +12,9 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
-//! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_tasks`: what workers store and read through a
-//!   gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is under way,
-//!   and what is done for it beside requests;
+//! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_rate`, `ledger_tasks`: what workers store and
+//!   read through a gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is
+//!   under way, and how much it may store over time, and what is done for it beside requests;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
@@ -35,6 +35,7 @@ mod ledger_access;
 mod ledger_limit;
 mod ledger_load;
 mod ledger_messages;
+mod ledger_rate;
 mod ledger_tasks;
 mod lists;
 mod own;
@@ -73,6 +74,7 @@ use toolgate_telemetry::{Snapshot, Watched};
 use self::beside::Beside;
 use self::front::Front;
 use self::ledger::LedgerDoor;
+use self::ledger_rate::StoreRate;
 use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
@@ -191,6 +193,10 @@ impl Gateway {
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
         let door = |ledger| LedgerDoor::new(ledger, config.auth.workers.clone(), closing.clone());
         let ledger = ledger.map(door);
+        let rate = StoreRate {
+            records: config.limits.max_worker_records_per_second,
+            bytes: config.limits.max_worker_bytes_per_second,
+        };
         let served = Beside {
             front: Front::new(
                 config,
@@ -200,7 +206,9 @@ impl Gateway {
                 (store.clone(), closing.clone()),
             ),
             cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
-            ledger: ledger.as_ref().map(LedgerDoor::service),
+            ledger: ledger
+                .as_ref()
+                .map(|ledger| ledger.service(rate, &entrance.telemetry.metrics)),
         };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
         let services = Services::passing_on(config, door, &entrance.telemetry, served).await;

@@ -159,16 +159,7 @@ impl Cluster {
         let _admitting = self.admitting.lock().await;
         let known = self.registry.named(&name);
         match &known {
-            None if self.registry.workers().len() >= MAX_WORKERS => {
-                return Err(Status::resource_exhausted("too many workers have registered"));
-            }
-            None if self.registry.registered_by(&principal) >= MAX_WORKERS_OF_ONE => {
-                let problem = format!(
-                    "{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own"
-                );
-                return Err(Status::resource_exhausted(problem));
-            }
-            None => {}
+            None => must_have_room(&self.registry, &principal)?,
             Some(known) => may_take(known, &principal, &hello.run)?,
         }
         let number = self.seats.fetch_add(1, Ordering::Relaxed);
@@ -219,6 +210,18 @@ impl Cluster {
             protocol,
         ))
     }
+}
+
+/// Refuses one more worker where there are too many.
+fn must_have_room(registry: &Registry, principal: &str) -> Result<(), Status> {
+    let problem = if registry.workers().len() >= MAX_WORKERS {
+        "too many workers have registered".to_owned()
+    } else if registry.registered_by(principal) >= MAX_WORKERS_OF_ONE {
+        format!("{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own")
+    } else {
+        return Ok(());
+    };
+    Err(Status::resource_exhausted(problem))
 }
 
 /// Says whether a worker may take the name of one that is known.
@@ -538,5 +541,54 @@ fn listed(registry: &Registry, caller: &OnBehalf, worker: &Worker) -> Listed {
         refused_workspaces: refused(worker, |workspace| caller.sees(workspace)),
         running_calls: facts.calls.0,
         queued_calls: facts.calls.1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_model::WorkspaceSet;
+
+    use super::*;
+
+    fn worker(name: String, principal: &str) -> Worker {
+        let config = WorkerConfig {
+            name,
+            address: "http://127.0.0.1:1".to_owned(),
+            token_file: None,
+            certificate: None,
+            key: None,
+            ca: None,
+        };
+        let registration = Registration {
+            principal: principal.to_owned(),
+            may_have: WorkspaceSet::ALL,
+            run: "run".to_owned(),
+            said: Arc::new([]),
+            // One that is away counts until it is forgotten.
+            seat: None,
+            left: None,
+            draining: false,
+        };
+        Worker::registered(config, "Bearer secret".parse().unwrap(), registration, 1 << 20).unwrap()
+    }
+
+    #[tokio::test]
+    async fn so_many_workers_register() {
+        let refused = |registry: &Registry, principal: &str| {
+            let room = must_have_room(registry, principal);
+            room.map_or_else(|status| status.message().to_owned(), |()| String::new())
+        };
+        let many = (1..MAX_WORKERS_OF_ONE).map(|number| worker(format!("a{number:05}"), "token:a"));
+        let registry = Registry::new(many.collect(), None);
+        assert_eq!(refused(&registry, "token:a"), "");
+        registry.add(Arc::new(worker("a".to_owned(), "token:a")));
+        assert!(refused(&registry, "token:a").contains("token:a has registered 10000 workers"));
+        assert_eq!(refused(&registry, "token:b"), "", "there is room for others");
+
+        let some = (0..MAX_WORKERS - 1).map(|number| worker(format!("{number:05}"), &format!("token:{}", number % 2)));
+        let registry = Registry::new(some.collect(), None);
+        assert_eq!(refused(&registry, "token:c"), "");
+        registry.add(Arc::new(worker("c".to_owned(), "token:c")));
+        assert!(refused(&registry, "token:c").contains("too many workers"));
     }
 }

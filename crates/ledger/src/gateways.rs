@@ -5,6 +5,7 @@
 //! gateway says so: one that alone is cut off from it knows nothing of what the others do.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -80,6 +81,15 @@ pub(crate) struct Gateways {
     pub(crate) stopped: CancellationToken,
 }
 
+/// Which gateways are asked when the one that is preferred has no answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    /// One after the other.
+    One,
+    /// All at once.
+    Everyone,
+}
+
 /// What became of one attempt.
 enum Attempt<A> {
     Answered(A),
@@ -144,35 +154,10 @@ impl Gateways {
     /// As [`Self::ask_for`], and says how long one attempt may take at most.
     pub(crate) async fn ask_often<Q: Rpc>(
         &self,
-        (patience, most): (Duration, Duration),
-        mut question: Q,
+        times: (Duration, Duration),
+        question: Q,
     ) -> Result<Q::Answer, StoreError> {
-        let most = most.min(ATTEMPT);
-        let begun = Instant::now();
-        let mut pause = PAUSES.0;
-        loop {
-            let left = match patience.is_zero() {
-                true => most,
-                false => patience.saturating_sub(begun.elapsed()).min(most),
-            };
-            let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
-            let why = match self.attempt(at, left, &question).await {
-                Attempt::Answered(answer) => return Ok(answer),
-                Attempt::Refused(error) => return Err(error),
-                // Another one may have the store.
-                Attempt::Away(why) | Attempt::Lost(why) => why,
-            };
-            if let Some(error) = self.is_unknown() {
-                return Err(error);
-            }
-            self.leave(at, &why);
-            question.say_again();
-            if begun.elapsed() + pause >= patience {
-                return Err(StoreError::Unavailable(why));
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
-        }
+        self.ask_until(times, question, Whom::One).await
     }
 
     /// As [`Self::ask_often`], for what is said to be heard of. When the first gateway has no answer, all are asked at once, and so they
@@ -180,36 +165,44 @@ impl Gateways {
     /// than the lease.
     pub(crate) async fn ask_everyone<Q: Rpc>(
         &self,
+        times: (Duration, Duration),
+        question: Q,
+    ) -> Result<Q::Answer, StoreError> {
+        self.ask_until(times, question, Whom::Everyone).await
+    }
+
+    async fn ask_until<Q: Rpc>(
+        &self,
         (patience, most): (Duration, Duration),
         mut question: Q,
+        whom: Whom,
     ) -> Result<Q::Answer, StoreError> {
         let (begun, most) = (Instant::now(), most.min(ATTEMPT));
-        let left = || patience.saturating_sub(begun.elapsed()).min(most);
-        let (mut pause, longest) = (PAUSES.0, PAUSES.1.max(most / 2));
-        let first = self.preferred.load(Ordering::Relaxed) % self.all.len();
-        let mut asked = vec![first];
+        let (mut pause, mut asks_all) = (PAUSES.0, false);
+        let longest = match whom {
+            Whom::One => PAUSES.1,
+            Whom::Everyone => PAUSES.1.max(most / 2),
+        };
         loop {
-            let attempts = asked
-                .iter()
-                .map(|at| async { (*at, self.attempt(*at, left(), &question).await) });
-            let mut attempts: FuturesUnordered<_> = attempts.collect();
-            let mut why = String::new();
-            while let Some((at, attempt)) = attempts.next().await {
-                match attempt {
-                    Attempt::Answered(answer) => return Ok(answer),
-                    Attempt::Refused(error) => return Err(error),
-                    Attempt::Away(problem) | Attempt::Lost(problem) => {
-                        if asked.len() == 1 {
-                            self.leave(at, &problem);
-                        }
-                        why = problem;
-                    }
-                }
+            let left = match patience.is_zero() {
+                true => most,
+                false => patience.saturating_sub(begun.elapsed()).min(most),
+            };
+            let preferred = self.preferred.load(Ordering::Relaxed) % self.all.len();
+            let asked = match asks_all {
+                true => 0..self.all.len(),
+                false => preferred..preferred + 1,
+            };
+            let why = match self.ask_at_once(asked, left, &question).await {
+                Ok(answer) => return answer,
+                // Another one may have the store.
+                Err(why) => why,
+            };
+            if let Some(error) = self.is_unknown() {
+                return Err(error);
             }
-            drop(attempts);
             question.say_again();
-            if asked.len() < self.all.len() {
-                asked = (0..self.all.len()).collect();
+            if whom == Whom::Everyone && !std::mem::replace(&mut asks_all, true) && self.all.len() > 1 {
                 continue;
             }
             if begun.elapsed() + pause >= patience {
@@ -218,6 +211,33 @@ impl Gateways {
             sleep(pause).await;
             pause = (pause * 2).min(longest);
         }
+    }
+
+    /// Sends a request to some gateways at once, and returns what the first of them has answered; else why none has. One that is asked
+    /// alone and has no answer is not preferred any more.
+    async fn ask_at_once<Q: Rpc>(
+        &self,
+        asked: Range<usize>,
+        time: Duration,
+        question: &Q,
+    ) -> Result<Result<Q::Answer, StoreError>, String> {
+        let is_alone = asked.len() == 1;
+        let attempts = asked.map(|at| async move { (at, self.attempt(at, time, question).await) });
+        let mut attempts: FuturesUnordered<_> = attempts.collect();
+        let mut why = String::new();
+        while let Some((at, attempt)) = attempts.next().await {
+            match attempt {
+                Attempt::Answered(answer) => return Ok(Ok(answer)),
+                Attempt::Refused(error) => return Ok(Err(error)),
+                Attempt::Away(problem) | Attempt::Lost(problem) => {
+                    if is_alone {
+                        self.leave(at, &problem);
+                    }
+                    why = problem;
+                }
+            }
+        }
+        Err(why)
     }
 
     /// Prefers the gateway behind one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use toolgate_contract::cluster::{Holding, PartUpload, PresignPartRequest, RecordPartRequest};
 use toolgate_model::OutputId;
@@ -72,6 +72,24 @@ impl Parts {
         self.rest.lock().is_some_and(|(until, _)| Instant::now() < until)
     }
 
+    /// Takes a turn. After a failure one is tried alone: should the bucket hang, it holds up one output, and not each.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let what = "put a part of an output";
+        if self.rest.lock().is_none() {
+            let turn = self.turns.acquire().await.map_err(|error| failed(what, error))?;
+            // Another one may have failed meanwhile.
+            match *self.rest.lock() {
+                None => return Ok(turn),
+                Some(_) => return Err(failed(what, "another one could not be put")),
+            }
+        }
+        if self.rest() {
+            return Err(failed(what, "another one could not be put"));
+        }
+        let alone = self.turns.try_acquire_many(PARALLEL as u32);
+        alone.map_err(|_| failed(what, "another one is tried alone"))
+    }
+
     /// Puts a part, which `read` reads. False if there is no place for parts.
     ///
     /// # Errors
@@ -82,11 +100,7 @@ impl Parts {
         (holding, output, start): (&Holding, &OutputId, u64),
         read: impl Future<Output = Result<Bytes, StoreError>>,
     ) -> Result<bool, StoreError> {
-        let turn = self.turns.acquire().await;
-        let _turn = turn.map_err(|error| failed("put a part of an output", error))?;
-        if self.rest() {
-            return Err(failed("put a part of an output", "another one could not be put"));
-        }
+        let _turn = self.turn().await?;
         let put = self.try_to_put(holds, (holding, output, start), read).await;
         let mut rest = self.rest.lock();
         match &put {
@@ -209,5 +223,23 @@ mod tests {
         assert_eq!(room(FIRST_PART, 100), 100);
         assert_eq!(room(FIRST_PART + PART_BYTES - 3, 100), 3);
         assert_eq!(room(FIRST_PART + PART_BYTES, 100), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_one_is_tried_alone() {
+        let parts = Parts::new(Network::new(toolgate_web::Settings::default()));
+        let (first, second) = (parts.turn().await.unwrap(), parts.turn().await.unwrap());
+        // Who waits for the turn of one that fails does not try it as well.
+        let fails = async {
+            *parts.rest.lock() = Some((Instant::now() + PAUSES.0, PAUSES.0));
+            drop((first, second));
+        };
+        let (third, ()) = tokio::join!(parts.turn(), fails);
+        assert!(third.is_err() && parts.turn().await.is_err());
+        tokio::time::sleep(PAUSES.0).await;
+        let alone = parts.turn().await.unwrap();
+        assert!(parts.turn().await.is_err());
+        drop(alone);
+        assert!(parts.turn().await.is_ok());
     }
 }

@@ -22,6 +22,14 @@ fn not_here() -> StoreError {
     StoreError::Conflict("a worker decides nothing: replies are taken by the gateways".to_owned())
 }
 
+/// Returns grants that end when the database says so, which is asked at each use: the clock of this machine may be another one.
+fn timeless(mut grants: Vec<Grant>) -> Vec<Grant> {
+    for grant in &mut grants {
+        grant.scope.until = None;
+    }
+    grants
+}
+
 impl LedgerStore {
     /// Returns the workspace of a prompt; none if it is not there.
     async fn place_of_prompt(&self, id: &PromptId) -> Result<Option<String>, StoreError> {
@@ -86,7 +94,7 @@ impl Prompts for LedgerStore {
         self.places.saw_prompt(&prompt.id, &prompt.workspace);
         let grants: Vec<Grant> = wire::of_json("grants", &answer.grants)?;
         self.saw(&grants);
-        Ok(grants)
+        Ok(timeless(grants))
     }
 
     async fn replace_asker(&self, id: &PromptId, asker: Option<Value>) -> Result<(), StoreError> {
@@ -216,7 +224,7 @@ impl Prompts for LedgerStore {
         let answer = self.holds.gateways.ask(question).await?;
         let grants: Vec<Grant> = wire::of_json("grants", &answer.grants)?;
         self.saw(&grants);
-        Ok(grants)
+        Ok(timeless(grants))
     }
 
     async fn grant(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {

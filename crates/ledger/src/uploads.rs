@@ -13,6 +13,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_contract::cluster::{AppendOutputRequest, BeginOutputRequest, FinishOutputRequest};
 use toolgate_model::OutputId;
@@ -104,6 +105,8 @@ pub(crate) struct Uploads {
     holds: Arc<Holds>,
     parts: Parts,
     live: Mutex<HashMap<OutputId, Arc<Upload>>>,
+    /// Cancelled when all are to end soon: then no bucket is waited for.
+    closing: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -114,6 +117,7 @@ impl Uploads {
             holds,
             parts,
             live: Mutex::default(),
+            closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }
     }
@@ -168,6 +172,7 @@ impl Uploads {
 
     /// Ends what is under way, and waits until the gateways have it; nothing new may come.
     pub(crate) async fn drained(&self) {
+        self.closing.cancel();
         for upload in self.all() {
             // A piece on its way may take its time.
             let _ = tokio::task::spawn_blocking(move || upload.end()).await;
@@ -196,7 +201,10 @@ impl Uploads {
             // Asked for first: what was written before the end is seen below.
             let ended = upload.ended.load(Ordering::Acquire);
             let bytes = file.bytes();
-            if has_bucket && let Some(start) = parts::due(sent, bytes).filter(|_| !self.parts.rest()) {
+            if has_bucket
+                && let Some(start) =
+                    parts::due(sent, bytes).filter(|_| !self.parts.rest() && !self.closing.is_cancelled())
+            {
                 match self.put(upload, &hold, start).await {
                     Ok(true) => {
                         sent = start + PART_BYTES;
@@ -243,8 +251,9 @@ impl Uploads {
         let part = (&wire::holding(hold), upload.file.id(), start);
         let put = self.parts.put(&self.holds, part, read);
         let stopped = &self.holds.gateways.stopped;
-        let gone = || Err(StoreError::Unavailable("this run has to stop".to_owned()));
-        stopped.run_until_cancelled(put).await.unwrap_or_else(gone)
+        let put = stopped.run_until_cancelled(self.closing.run_until_cancelled(put));
+        let ends = || Err(StoreError::Unavailable("this run ends".to_owned()));
+        put.await.flatten().unwrap_or_else(ends)
     }
 
     /// Sends until a gateway has answered, or until this run has to stop.

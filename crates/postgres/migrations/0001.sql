@@ -9,7 +9,9 @@ CREATE TABLE instances (
     is_bound    boolean NOT NULL DEFAULT false, -- it has no database: it writes for the workspaces that it holds
     principal   text,                       -- whose it is, from its first workspace on; null of one that has a database
     noted       bigint NOT NULL,            -- how many of its notes are stored: none is stored twice
-    forgotten   timestamptz                 -- when what it left had been looked after; null until then
+    forgotten   timestamptz,                -- when what it left had been looked after; null until then
+    agreed      text                        -- what all who have the database must agree about, as JSON: whoever starts compares; null
+                                            -- of a run without a database
 );
 
 CREATE TABLE approvers (
@@ -198,6 +200,7 @@ CREATE TABLE outputs (
     created   bigint NOT NULL,
     written   bigint NOT NULL,              -- when it last grew
     complete  boolean NOT NULL DEFAULT false,
+    cut       boolean NOT NULL DEFAULT false, -- its writer died before it was done
     bytes     bigint NOT NULL DEFAULT 0,
     lines     bigint,                       -- null until it was counted, and so is sha256
     sha256    text,

@@ -23,6 +23,9 @@ const MAX_PENDING: i64 = 32;
 /// Those of one workspace: nobody sees how much of them is in the bucket until they are parts, or too late for that.
 const MAX_PENDING_OF_WORKSPACE: i64 = 256;
 
+/// Those of one principal, however many workspaces it has.
+const MAX_PENDING_OF_PRINCIPAL: i64 = 2_048;
+
 /// How far behind the end of an output a part may begin: those before it are on their way.
 const MAX_AHEAD: u64 = MAX_PENDING as u64 * PART_BYTES;
 
@@ -49,6 +52,9 @@ pub(crate) async fn presign(
                    AND (SELECT count(*) FROM objects WHERE output = number AND due > clock_timestamp()) < $9
                    AND (SELECT count(*) FROM (SELECT FROM objects JOIN outputs own ON own.number = objects.output
                        WHERE due > clock_timestamp() AND own.workspace = $7 LIMIT $11) AS few) < $11
+                   AND (SELECT count(*) FROM (SELECT FROM objects JOIN outputs own ON own.number = objects.output
+                       JOIN workspaces ON workspaces.id = own.workspace
+                       WHERE due > clock_timestamp() AND principal = $12 LIMIT $13) AS few) < $13
                RETURNING TRUE";
     let fence = Fence::new(hold);
     let is_promised = retrying(|| async {
@@ -69,7 +75,9 @@ pub(crate) async fn presign(
                         fence.run,
                         MAX_PENDING,
                         signed(MAX_AHEAD),
-                        MAX_PENDING_OF_WORKSPACE
+                        MAX_PENDING_OF_WORKSPACE,
+                        fence.principal,
+                        MAX_PENDING_OF_PRINCIPAL
                     ],
                 )
                 .await?;
@@ -81,7 +89,8 @@ pub(crate) async fn presign(
     if !is_promised.await? {
         return Err(StoreError::Conflict(format!(
             "no part of output {id} can be put: this run does not write it, it has ended, it is shorter by \
-             more than {MAX_PENDING} parts, or so many are on their way ({MAX_PENDING_OF_WORKSPACE} of all its workspace)"
+             more than {MAX_PENDING} parts, or so many are on their way ({MAX_PENDING_OF_WORKSPACE} of its workspace, \
+             {MAX_PENDING_OF_PRINCIPAL} of all workspaces of its worker's identity)"
         )));
     }
     let expires_in = objects.bucket.upload_limit;

@@ -125,6 +125,11 @@ pub fn remedy(error: &StoreError) -> Option<&'static str> {
              `toolgate store migrate`",
         ),
         (
+            &SqlState::OUT_OF_MEMORY,
+            "if it is shared memory that is out, calls of more days are kept than the server can lock the tables of at once: raise \
+             max_locks_per_transaction of the server, or shorten retention.calls",
+        ),
+        (
             &SqlState::READ_ONLY_SQL_TRANSACTION,
             "this is a copy that only reads: name the primary server",
         ),

@@ -21,7 +21,8 @@ pub(crate) struct Fence {
     pub(crate) workspace: String,
     /// How statements name the run.
     pub(crate) run: String,
-    principal: String,
+    /// How statements name whose the run is.
+    pub(crate) principal: String,
     epoch: i64,
     /// What is said when it does not hold.
     broken: String,

@@ -1,4 +1,6 @@
 //! Standing approvals: one row each, whose uses are counted while it is held.
+//!
+//! *Invariant:* whether one has ended by time is judged by the clock of the database alone: processes need not agree about the time.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +11,7 @@ use toolgate_store::codec::{decode, encode};
 
 use crate::connection::{Database, Session, retrying};
 use crate::instances::is_dead;
+use crate::parts::NOW;
 use crate::text::key;
 use crate::values::values;
 
@@ -22,6 +25,28 @@ fn read(row: &Row) -> Result<Grant, StoreError> {
     decode("a grant", row.get(0))
 }
 
+/// What [`read_at`] reads.
+fn content_and_now() -> String {
+    format!("content, {NOW}")
+}
+
+/// Reads a grant and the present moment.
+fn read_at(row: &Row) -> Result<(Grant, Timestamp), StoreError> {
+    Ok((read(row)?, Timestamp(row.get(1))))
+}
+
+/// Reads grants, those left out that have ended.
+fn read_standing(rows: &[Row]) -> Result<Vec<Grant>, StoreError> {
+    let mut standing = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (grant, now) = read_at(row)?;
+        if !grant.is_over(now) {
+            standing.push(grant);
+        }
+    }
+    Ok(standing)
+}
+
 fn owners(owner: &InstanceId) -> Vec<String> {
     vec![NOBODY.to_owned(), key(owner.as_str())]
 }
@@ -33,13 +58,9 @@ pub(crate) async fn others(
     known: &BTreeSet<GrantId>,
 ) -> Result<Vec<Grant>, StoreError> {
     let known: Vec<String> = known.iter().map(|id| key(id.as_str())).collect();
-    let sql = "SELECT content FROM grants WHERE owner = ANY ($1) AND NOT id = ANY ($2) ORDER BY number";
-    let rows = session.rows(sql, values![owners(owner), known]).await?;
-    let now = Timestamp::now();
-    let grants = rows.iter().map(read);
-    grants
-        .filter(|grant| grant.as_ref().map_or(true, |grant| !grant.is_over(now)))
-        .collect()
+    let columns = content_and_now();
+    let sql = format!("SELECT {columns} FROM grants WHERE owner = ANY ($1) AND NOT id = ANY ($2) ORDER BY number");
+    read_standing(&session.rows(&sql, values![owners(owner), known]).await?)
 }
 
 /// Stores a new grant.
@@ -66,48 +87,48 @@ pub(crate) async fn hold(session: &mut Session, ids: impl Iterator<Item = &Grant
     session.rows(sql, values![ids]).await.map(drop)
 }
 
-/// Counts a use of each grant, or of none; returns those that cannot be used, or that do not hold. Holds them first.
+/// Counts a use of each grant, or of none; returns those that cannot be used, or that do not hold. Holds them first. `used` is when,
+/// as people are told.
 pub(crate) async fn use_in(
     session: &mut Session,
     ids: &[GrantId],
-    now: Timestamp,
+    used: Timestamp,
     holds: impl Fn(&Grant) -> bool,
 ) -> Result<Vec<GrantId>, StoreError> {
     hold(session, ids.iter()).await?;
-    count(session, ids, now, holds).await
+    count(session, ids, used, holds).await
 }
 
 /// As [`use_in`], of grants that are held, whatever they hold for.
 pub(crate) async fn count_uses(
     session: &mut Session,
     ids: &[GrantId],
-    now: Timestamp,
+    used: Timestamp,
 ) -> Result<Vec<GrantId>, StoreError> {
-    count(session, ids, now, |_| true).await
+    count(session, ids, used, |_| true).await
 }
 
 async fn count(
     session: &mut Session,
     ids: &[GrantId],
-    now: Timestamp,
+    moment: Timestamp,
     holds: impl Fn(&Grant) -> bool,
 ) -> Result<Vec<GrantId>, StoreError> {
     let (mut gone, mut used) = (Vec::new(), Vec::with_capacity(ids.len()));
+    let sql = format!("SELECT {} FROM grants WHERE id = $1", content_and_now());
     for id in ids {
-        let row = session
-            .row("SELECT content FROM grants WHERE id = $1", values![key(id.as_str())])
-            .await?;
-        let grant = row.as_ref().map(read).transpose()?;
-        match grant.filter(|grant| !grant.is_over(now) && holds(grant)) {
-            Some(grant) => used.push(grant),
+        let row = session.row(&sql, values![key(id.as_str())]).await?;
+        let grant = row.as_ref().map(read_at).transpose()?;
+        match grant.filter(|(grant, now)| !grant.is_over(*now) && holds(grant)) {
+            Some(found) => used.push(found),
             None => gone.push(id.clone()),
         }
     }
     if !gone.is_empty() {
         return Ok(gone);
     }
-    for mut grant in used {
-        grant.count(now);
+    for (mut grant, now) in used {
+        grant.count(moment);
         if grant.is_over(now) {
             remove(session, &grant.id).await?;
             continue;
@@ -129,12 +150,11 @@ pub(crate) async fn remove(session: &mut Session, id: &GrantId) -> Result<Option
 
 /// Returns the grants that hold for a run of the service, the oldest first.
 pub(crate) async fn of(db: &Database, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
-    let sql = "SELECT content FROM grants WHERE owner = ANY ($1) ORDER BY number";
-    db.rows("list grants", sql, values![owners(owner)])
-        .await?
-        .iter()
-        .map(read)
-        .collect()
+    let sql = format!(
+        "SELECT {} FROM grants WHERE owner = ANY ($1) ORDER BY number",
+        content_and_now()
+    );
+    read_standing(&db.rows("list grants", &sql, values![owners(owner)]).await?)
 }
 
 /// Returns a grant.
@@ -158,12 +178,9 @@ pub(crate) async fn sweep(db: &Database, silent: Vec<String>) -> Result<(), Stor
         is_dead("grants.owner", "$1")
     );
     db.rows(what, &sql, values![silent]).await?;
-    let now = Timestamp::now();
-    for row in db
-        .rows(what, "SELECT content FROM grants ORDER BY number", values![])
-        .await?
-    {
-        let grant = read(&row)?;
+    let sql = format!("SELECT {} FROM grants ORDER BY number", content_and_now());
+    for row in db.rows(what, &sql, values![]).await? {
+        let (grant, now) = read_at(&row)?;
         let mut is_over = grant.is_over(now);
         let is_young = now.millis().saturating_sub(grant.created.millis()) < YOUNG_MILLIS;
         if !is_over && !is_young && grant.scope.reach == GrantReach::Session {

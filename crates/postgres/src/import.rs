@@ -65,6 +65,7 @@ pub async fn look(options: &PostgresOptions, export: &mut Export) -> Result<Impo
     has_tables(&db).await?;
     let mut session = db.session("look whether the database is empty").await?;
     import_check::expect_empty(&mut session).await?;
+    import_check::expect_room(&mut session, export.days()?).await?;
     let mut imported = expected(export)?;
     let mut last = 0;
     loop {
@@ -143,6 +144,7 @@ async fn import_in(
 ) -> Result<Imported, StoreError> {
     session.batch(ALONE).await?;
     import_check::expect_empty(session).await?;
+    import_check::expect_room(session, export.days()?).await?;
     let mut imported = expected(export)?;
     import_rows::calls(session, export).await?;
     import_rows::events(session, export).await?;

@@ -16,6 +16,9 @@ use crate::values::values;
 /// Records that are read at once to verify them.
 const RECORDS_PER_BATCH: i64 = 1_000;
 
+/// What is locked of one day: its two tables, and what belongs to them.
+const LOCKS_PER_DAY: u64 = 14;
+
 /// What an empty database has nothing of, and how it is called. An audit that only has its beginning is empty: to look at the
 /// database as a gateway does begins it.
 const TABLES: [(&str, &str); 13] = [
@@ -56,6 +59,25 @@ pub(crate) async fn expect_empty(session: &mut Session) -> Result<(), StoreError
         "the database is not empty, it has {}: a history can be brought only into a new one, before the first gateway uses it. Make another \
          database, name it in cluster.store, run `toolgate store migrate`, and import again",
         found.join(", ")
+    )))
+}
+
+/// Refuses a history of more days than the server can lock the tables of at once: to bring it takes all of them, and each list of calls
+/// does, too.
+pub(crate) async fn expect_room(session: &mut Session, days: u64) -> Result<(), StoreError> {
+    let sql = "SELECT current_setting('max_locks_per_transaction')::bigint,
+                   current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint";
+    let row = session.row(sql, values![]).await?;
+    let (each, connections) = row.map_or((0, 0), |row| (unsigned(row.get(0)), unsigned(row.get(1))));
+    let needed = days.saturating_mul(LOCKS_PER_DAY);
+    if needed <= each * connections {
+        return Ok(());
+    }
+    let enough = needed.div_ceil(connections.max(1));
+    Err(StoreError::Conflict(format!(
+        "the history has calls of {days} days, and the server can lock the tables of {} at once: set max_locks_per_transaction of the server to \
+         {enough} or more, start it again, and import again; or let retention.calls of the service that kept them delete old calls before",
+        each * connections / LOCKS_PER_DAY
     )))
 }
 

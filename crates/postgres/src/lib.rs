@@ -20,7 +20,7 @@
 //! - `bucket`, `bucket_objects`, `bucket_moves`, `bucket_uploads`: a bucket, what it has of outputs, how that comes there and goes, and
 //!   how others may put it there;
 //! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `outputs_for`: their outputs; `reaper`: what
-//!   the dead among them left;
+//!   the dead among them left; `lost_output`: what is missing of that;
 //! - `query`, `retention`: listings by pages, and how old calls go;
 //! - `import` with `import_rows` and `import_check`: the history of a data directory, brought into an empty database.
 
@@ -49,6 +49,7 @@ mod journal;
 mod ledger;
 mod listening;
 mod live;
+mod lost_output;
 mod notes;
 mod options;
 mod outputs;

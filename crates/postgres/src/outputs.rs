@@ -48,7 +48,10 @@ pub(crate) struct Origin {
 /// The columns that [`info`] takes, with the number that pages go by; `silent` as in [`is_dead`].
 pub(crate) fn columns(silent: &str) -> String {
     let dead = is_dead("instance", silent);
-    format!("number, id, origin, bytes, lines, sha256, complete OR {dead} AS is_complete, created")
+    format!(
+        "number, id, origin, bytes, lines, sha256, complete OR {dead} AS is_complete,
+         cut OR NOT complete AND {dead} AS is_cut, created"
+    )
 }
 
 pub(crate) fn info(row: &Row) -> Result<OutputInfo, StoreError> {
@@ -69,6 +72,7 @@ pub(crate) fn info(row: &Row) -> Result<OutputInfo, StoreError> {
         lines: row.get::<_, Option<i64>>("lines").map_or(0, unsigned),
         sha256: row.get::<_, Option<String>>("sha256").unwrap_or_default(),
         complete: row.get("is_complete"),
+        cut: row.get("is_cut"),
         created: Timestamp(row.get("created")),
     })
 }
@@ -89,6 +93,7 @@ impl Shared {
                 lines: 0,
                 sha256: String::new(),
                 complete: false,
+                cut: false,
                 created: live.created,
             }));
         }
@@ -135,14 +140,15 @@ impl Shared {
             offset += bytes.len() as u64;
         }
         (info.lines, info.sha256) = (lines.count(), hex::encode(digest.finalize()));
-        let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3 WHERE id = $1 AND bytes = $4";
+        let sql =
+            "UPDATE outputs SET complete = TRUE, cut = cut OR $5, lines = $2, sha256 = $3 WHERE id = $1 AND bytes = $4";
         let id = key(info.id.as_str());
         // Not if there is more by now: a run that counted as dead may come back.
         self.db
             .rows(
                 "complete an output",
                 sql,
-                values![id, signed(info.lines), info.sha256, signed(offset)],
+                values![id, signed(info.lines), info.sha256, signed(offset), info.cut],
             )
             .await?;
         Ok(info)
@@ -300,7 +306,7 @@ impl OutputWriter for Appender {
         let lines = self.unsure.is_none().then(|| self.lines.count());
         let silent = self.shared.instances.silent();
         let sql = format!(
-            "UPDATE outputs SET complete = TRUE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
+            "UPDATE outputs SET complete = TRUE, cut = FALSE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
             columns("$3")
         );
         let (id, lines) = (key(self.id.as_str()), lines.map(signed));

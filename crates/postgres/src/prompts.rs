@@ -45,7 +45,10 @@ use crate::{approvers, grants};
 /// Prompts of one workspace that may be open whose run has no database: all who answer look at all of them.
 const MAX_OPEN_PROMPTS: i64 = 1_000;
 
-/// Bytes of the open prompts of one workspace whose run has no database, and of a list of prompts.
+/// Those of one principal, however many workspaces it has.
+const MAX_OPEN_PROMPTS_OF_PRINCIPAL: i64 = 10_000;
+
+/// Bytes of the open prompts of one principal whose runs have no database, and of a list of prompts.
 const MAX_PROMPT_BYTES: u64 = 48 << 20;
 
 /// Holds a workspace's prompts until the transaction ends.
@@ -119,18 +122,24 @@ async fn is_stored(session: &mut Session, prompt: &Prompt, json: &str) -> Result
     }
 }
 
-/// Refuses one more open prompt of a workspace that has too many.
+/// Refuses one more open prompt of a workspace or a principal that has too many. Two that come at once do not see each other.
 async fn must_have_room(session: &mut Session, fence: &Fence, workspace: &str, next: usize) -> Result<(), StoreError> {
-    let sql = "SELECT count(*), coalesce(sum(octet_length(prompt)), 0)::bigint
-               FROM (SELECT prompt FROM prompts WHERE state = 'open' AND workspace = $1 LIMIT $2) AS few";
-    let row = session.row(sql, values![fence.workspace, MAX_OPEN_PROMPTS]).await?;
-    let (count, bytes) = row.map_or((0, 0), |row| (row.get::<_, i64>(0), unsigned(row.get(1))));
-    if count < MAX_OPEN_PROMPTS && bytes + next as u64 <= MAX_PROMPT_BYTES {
+    // Whose a workspace was last its prompts are, also when nobody has it now.
+    let sql = "SELECT count(*) FILTER (WHERE workspace = $1), count(*), coalesce(sum(bytes), 0)::bigint
+               FROM (SELECT workspace, octet_length(prompt) AS bytes FROM prompts JOIN workspaces ON workspaces.id = workspace
+                   WHERE state = 'open' AND principal = $2 LIMIT $3) AS few";
+    let values = values![fence.workspace, fence.principal, MAX_OPEN_PROMPTS_OF_PRINCIPAL];
+    let row = session.row(sql, values).await?;
+    let counted = |row: Row| (row.get::<_, i64>(0), row.get::<_, i64>(1), unsigned(row.get(2)));
+    let (here, all, bytes) = row.map_or((0, 0, 0), counted);
+    let fits = all < MAX_OPEN_PROMPTS_OF_PRINCIPAL && bytes + next as u64 <= MAX_PROMPT_BYTES;
+    if fits && here < MAX_OPEN_PROMPTS {
         return Ok(());
     }
     Err(StoreError::Full(format!(
-        "{count} prompts of workspace {workspace} are open, with {bytes} bytes (at most {MAX_OPEN_PROMPTS}, with {MAX_PROMPT_BYTES} \
-         bytes): reply to some of them, or cancel their calls"
+        "{here} prompts of workspace {workspace} are open (at most {MAX_OPEN_PROMPTS}), and {all} of all workspaces of its worker's \
+         identity, with {bytes} bytes (at most {MAX_OPEN_PROMPTS_OF_PRINCIPAL}, with {MAX_PROMPT_BYTES} bytes): reply to some of them, or \
+         cancel their calls"
     )))
 }
 

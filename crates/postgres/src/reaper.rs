@@ -19,7 +19,7 @@ use crate::query::within_bytes;
 use crate::store::Shared;
 use crate::text::plain;
 use crate::values::values;
-use crate::{calls, settling};
+use crate::{calls, lost_output, settling};
 
 /// So many calls are looked at in one transaction.
 const CALLS_PER_BATCH: i64 = 64;
@@ -119,7 +119,7 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
     let epoch: i64 = row.get(0);
     // A run without a database that still lives, because it has another workspace, has lost what it had here.
     let sql = format!(
-        "SELECT number, record FROM calls c WHERE ended IS NULL AND workspace = $1 AND number > $2
+        "SELECT number, record, day FROM calls c WHERE ended IS NULL AND workspace = $1 AND number > $2
              AND ({} OR EXISTS (SELECT FROM instances WHERE instances.id = c.owner AND is_bound))
          ORDER BY number LIMIT $4 FOR UPDATE OF c",
         is_dead("c.owner", "$3")
@@ -133,7 +133,7 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
     let (mut lost, mut has_unreadable) = (Vec::new(), from.has_unreadable);
     for row in &rows {
         match decode::<CallRecord>("a call", row.get(1)) {
-            Ok(record) => lost.push(record),
+            Ok(record) => lost.push(((row.get::<_, i64>(2), row.get::<_, i64>(0)), record)),
             Err(error) => {
                 has_unreadable = true;
                 if shared.instances.is_to_be_told(workspace) {
@@ -148,7 +148,9 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
             }
         }
     }
-    lost.retain(|record| !lost::only_waits(record));
+    lost.retain(|(_, record)| !lost::only_waits(record));
+    let (places, mut lost): (Vec<(i64, i64)>, Vec<CallRecord>) = lost.into_iter().unzip();
+    let missing = lost_output::missing(session, &places).await?;
     if !lost.is_empty() {
         let name = lost
             .first()
@@ -156,8 +158,9 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
         settling::withdraw(session, &name, &lost, lost::WITHDRAWN).await?;
     }
     let now = Timestamp::now();
-    for record in &mut lost {
-        let end = lost::end(record, now);
+    for ((_, number), record) in places.iter().zip(&mut lost) {
+        let missing = missing.get(number).copied().unwrap_or_default();
+        let end = lost::end_without(record, now, missing);
         calls::end_in(session, record.clone(), end).await?;
     }
     let found = rows.first().map_or(0, |row| row.get::<_, i64>("found"));

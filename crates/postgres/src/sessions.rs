@@ -1,6 +1,7 @@
 //! Sessions, as the calls that are stored tell of them.
 //!
-//! *Invariant:* nothing is stored for this but the moment at which a session was ended. A page goes on behind the number of the
+//! *Invariant:* nothing is stored for this but the moment at which a session was ended. A call waits for a person as long as one of its
+//! prompts is open: once it is answered the call only waits for its worker. A page goes on behind the number of the
 //! latest call of the last session that was listed.
 
 use serde_json::Value;
@@ -19,7 +20,8 @@ const CALLS: &str = "
         min(coalesce(full_session, session)) AS whole_session, array_agg(DISTINCT agent ORDER BY agent) AS agents,
         min(created) AS first, max(created) AS newest, greatest(max(created), coalesce(max(ended), 0)) AS active,
         count(*) AS calls, count(*) FILTER (WHERE ended IS NULL) AS unfinished,
-        count(*) FILTER (WHERE ended IS NULL AND state = 'waiting') AS waiting
+        count(*) FILTER (WHERE ended IS NULL AND state = 'waiting' AND EXISTS (SELECT FROM prompts
+            WHERE prompts.call = calls.id AND prompts.state = 'open')) AS waiting
     FROM calls WHERE TRUE";
 
 /// The sessions as one table, whose `number` is that of their latest call.

@@ -14,7 +14,8 @@
 //!   - `arrival`, `authority`, `coalesce`, `delegate`: connections: whose they are, names of Unix sockets, writing many
 //!     frames at once;
 //!   - [`grpc::auth`], [`grpc::limits`], `first_message`, `origins`, `measure`: who calls and may do what, how much may come and how
-//!     long it may take, which web pages may call, what is measured; `described`: what the contract says of each RPC;
+//!     long it may take, which web pages may call, what is measured; [`grpc::body`]: how one looks at
+//!     what passes; `described`: what the contract says of each RPC;
 //!   - `reflection`: what clients ask about the contract;
 //!   - `door`: what does not speak gRPC, taken out by its path;
 //!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,

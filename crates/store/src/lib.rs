@@ -344,7 +344,7 @@ pub trait Prompts: Send + Sync + 'static {
     ) -> Result<Settled, StoreError>;
 
     /// Counts a use of each grant at `now`, or of none: returns those that are not there or have ended, none if the uses
-    /// are counted. A grant whose last use it was is deleted. Two who use a grant at once never get more of it than there is.
+    /// are counted. A store that several machines share judges by a clock of its own whether one has ended. A grant whose last use it was is deleted. Two who use a grant at once never get more of it than there is.
     async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError>;
 
     /// Lists the grants that hold for a run of the service, its own and those that outlast any run, oldest first; some

@@ -16,6 +16,11 @@ pub const WITHDRAWN: &str = "the service ended while the call was running";
 
 /// Ends a call as lost, by what its record tells; returns the event.
 pub fn end(record: &mut CallRecord, now: Timestamp) -> CallEvent {
+    end_without(record, now, 0)
+}
+
+/// As [`end`], of a call of whose output so many bytes are missing that its log tells of.
+pub fn end_without(record: &mut CallRecord, now: Timestamp, missing: u64) -> CallEvent {
     // Who ends it may have a clock that is behind that of who ran it.
     let now = now.max(record.started.unwrap_or(record.created));
     // Before a tool starts, that is stored.
@@ -26,17 +31,28 @@ pub fn end(record: &mut CallRecord, now: Timestamp) -> CallEvent {
     } else {
         "The service ended before this call was started. Nothing was done: it can be repeated."
     };
-    end_as(record, text, now)
+    let text = match missing {
+        0 => text.to_owned(),
+        _ => format!("{text} Of what it printed, the last {missing} bytes or more are lost."),
+    };
+    end_told(record, &text, now, missing)
 }
 
 /// As [`end`], with a text of who knows more of it.
 pub fn end_as(record: &mut CallRecord, text: &str, now: Timestamp) -> CallEvent {
+    end_told(record, text, now, 0)
+}
+
+fn end_told(record: &mut CallRecord, text: &str, now: Timestamp, missing: u64) -> CallEvent {
     let has_started = record.started.is_some() || record.state != CallState::Pending;
     let mut ending = Ending::failed(EndReason::Lost, text);
     ending.title.clone_from(&record.title);
     ending.metadata.insert("interrupted".to_owned(), json!(true));
     if !has_started {
         ending.metadata.insert("started".to_owned(), json!(false));
+    }
+    if missing > 0 {
+        ending.metadata.insert("lost_output_bytes".to_owned(), json!(missing));
     }
     record.state = ending.state();
     record.ended = Some(now);

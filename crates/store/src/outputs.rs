@@ -46,8 +46,11 @@ pub struct OutputInfo {
     /// SHA-256, hexadecimal; empty while the output is being written, and until the first [`Outputs::stat`] after that:
     /// to compute it takes longer than to write the output.
     pub sha256: String,
-    /// Whether the writer finished.
+    /// Whether nothing is added any more.
     pub complete: bool,
+    /// Whether its writer died before it was done: what it had not stored is missing, and never comes.
+    #[serde(default)]
+    pub cut: bool,
     /// When it was begun.
     pub created: Timestamp,
 }

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::s3::S3;
 use super::setup::{Fleet, LEASE, Plan};
 use crate::gateway::setup::*;
-use crate::support::{collect, completed, eventually, failed, is_output, list_all, next_such, run_request, test};
+use crate::support::{self, collect, completed, eventually, failed, list_all, run_request, test};
 
 /// How far two times of one clock may be apart that are told of one thing.
 const SLACK: i64 = 120;
@@ -27,6 +27,7 @@ async fn fleet() -> Fleet {
         gateways: vec![Clock::Behind, Clock::Ahead],
         workers: vec![Clock::Ahead, Clock::Behind],
         bucket: None,
+        ..Plan::default()
     })
     .await
 }
@@ -146,10 +147,7 @@ fn calls_run_and_are_listed_whatever_the_clocks_say() {
         }
         for worker in 0..2 {
             let place = format!("w{}", fleet.names()[worker]);
-            let mut tools = fleet.tools(0, ANNA).await;
-            let running = tools.execute_tool(bash(&place, "echo begun; sleep 100")).await;
-            let mut running = running.unwrap().into_inner();
-            let begun = next_such(&mut running, is_output).await;
+            let (running, begun) = fleet.begin(0, &place).await;
             fleet.workers[worker].kill9().await;
             let killed = Instant::now();
             collect(running).await.unwrap();
@@ -243,6 +241,63 @@ fn the_next_run_of_a_worker_goes_on_with_what_is_left_of_the_time() {
     });
 }
 
+#[test]
+fn a_grant_ends_by_the_clock_of_the_database() {
+    test(async {
+        let fleet = fleet().await;
+        // The first gateway is behind, and takes any moment for one to come.
+        let allowed = async |place: &str, command: &str, seconds: i64| {
+            let id = format!("first-{place}-{seconds}");
+            let request = ExecuteToolRequest {
+                call_id: id.clone(),
+                on_disconnect: OnDisconnect::Keep.into(),
+                ..bash(place, command)
+            };
+            let call = start(&fleet, 0, run_request(request)).await;
+            let prompt = prompt_of(&fleet, 0, &id, PromptState::Open).await;
+            let scope = GrantScope {
+                reach: GrantReach::Workspace.into(),
+                expire_time: Some(prost_types::Timestamp {
+                    seconds: now() + seconds,
+                    nanos: 0,
+                }),
+                ..GrantScope::default()
+            };
+            let reply = ReplyPromptRequest {
+                reply: Some(PromptReply {
+                    scope: Some(scope),
+                    ..support::reply(&prompt, PromptDecision::Always)
+                }),
+                ..ReplyPromptRequest::default()
+            };
+            let taken = fleet.prompts(0, CARL).await.reply_prompt(reply).await.unwrap();
+            let taken = taken.into_inner().result.unwrap();
+            assert_eq!(taken.result(), ReplyResult::Accepted, "{taken:?}");
+            completed(&call.await.unwrap().unwrap());
+        };
+        // The clock of the first worker says that they are over, that of the second that none is.
+        for place in ["wa", "wb"] {
+            allowed(place, "echo ask once >once", -1_800).await;
+            let id = format!("again-{place}");
+            let request = ExecuteToolRequest {
+                call_id: id.clone(),
+                on_disconnect: OnDisconnect::Keep.into(),
+                ..bash(place, "echo ask once >once")
+            };
+            let call = start(&fleet, 1, run_request(request)).await;
+            let prompt = prompt_of(&fleet, 1, &id, PromptState::Open).await;
+            fleet.allow(1, &prompt).await.unwrap();
+            completed(&call.await.unwrap().unwrap());
+            allowed(place, "echo ask me", 1_800).await;
+            for gateway in 0..2 {
+                let again = fleet.run(gateway, place, "echo ask me").await.unwrap();
+                assert_eq!(completed(&again).output, "ask me\n", "{place}");
+            }
+        }
+        fleet.assert_calm();
+    });
+}
+
 /// Reads an output as far as it can be read.
 async fn read(fleet: &Fleet, output: &str) -> Result<Vec<u8>, Status> {
     let mut outputs = OutputServiceClient::with_interceptor(fleet.channel(0).await, Shown(ANNA, None));
@@ -274,6 +329,7 @@ fn a_bucket_with_another_time_loses_nothing() {
             gateways: vec![Clock::Behind],
             workers: vec![Clock::Right],
             bucket: Some(s3.endpoint(None)),
+            ..Plan::default()
         })
         .await;
         let call = fleet.run(0, "wa", "seq 3000000").await.unwrap();

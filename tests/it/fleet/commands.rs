@@ -1,5 +1,6 @@
 //! `toolgate store`: what it says of a database, and what it makes of one.
 
+use std::path::Path;
 use std::process::Output;
 
 use tempfile::TempDir;
@@ -9,17 +10,16 @@ use super::server::Server;
 use crate::gateway::setup::put;
 use crate::support::test;
 
-async fn toolgate(folder: &TempDir, arguments: &[&str]) -> Output {
+/// Runs a command with the configuration of a folder.
+pub(super) async fn toolgate(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command.args(["--config", "toolgate.toml"]).args(arguments);
-    let command = command
-        .env_clear()
-        .env("HOME", folder.path())
-        .current_dir(folder.path());
+    let command = command.env_clear().env("HOME", folder).current_dir(folder);
     command.output().await.unwrap()
 }
 
-fn text(output: &Output) -> String {
+/// Returns all that it printed.
+pub(super) fn text(output: &Output) -> String {
     let all = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8(all).unwrap()
 }
@@ -38,7 +38,7 @@ fn tables_are_made_and_looked_at() {
         };
         configure(&server.url("fleet").replace("toolgate@", "toolgate:hunter2@"));
         let check = async |arguments: &[&str], code: i32, expected: &str| {
-            let output = toolgate(&folder, arguments).await;
+            let output = toolgate(folder.path(), arguments).await;
             let printed = text(&output);
             assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
             assert!(printed.contains(expected), "{arguments:?}: {printed}");

@@ -28,10 +28,7 @@ fn assert_lost(after: i64, events: &[CallEvent]) {
 fn a_call_of_a_worker_that_dies_is_lost_once_and_everywhere() {
     test(async {
         let mut fleet = Fleet::start().await;
-        let mut tools = fleet.tools(0, ANNA).await;
-        let running = tools.execute_tool(bash("wa", "echo begun; sleep 100")).await;
-        let mut running = running.unwrap().into_inner();
-        let begun = next_such(&mut running, is_output).await;
+        let (running, begun) = fleet.begin(0, "wa").await;
         let id = begun.call_id.clone();
         let mut elsewhere = fleet.tools(1, ANNA).await;
         let watched = elsewhere.watch_call(watch_request(&id, 0, OutputMode::Full)).await;

@@ -149,11 +149,14 @@ async fn killed_while_it_writes(fleet: &mut Fleet, round: usize, numbers: u64, d
     let (one, other) = (dice.roll(2), dice.roll(2));
     let mut reader = outputs(fleet, one).await;
     let output = output_of(&mut reader, &id).await.unwrap();
+    assert!(!output.complete, "its writer died");
     let kept = check(&mut reader, &output).await;
     println!("round {round}: killed at {bytes} of {whole}, {kept} are kept");
     assert_eq!(kept, output.total_bytes as u64);
     assert!((bytes..=whole).contains(&kept), "{kept}");
-    check_log_of(fleet, other, &id, kept, whole).await;
+    let lost = lost_bytes(&call);
+    assert!(kept + lost <= whole, "{kept} {lost}");
+    check_log_of(fleet, other, &id, (kept, lost)).await;
     // The next run adds nothing, and takes nothing away.
     let home = fleet.home();
     fleet.workers[0].run(&home).await;
@@ -162,38 +165,59 @@ async fn killed_while_it_writes(fleet: &mut Fleet, round: usize, numbers: u64, d
     assert_eq!(found.total_bytes, output.total_bytes);
 }
 
-/// Watches a call that was lost: its log has what is kept of the output, and then tells of what is missing that it knew of.
-async fn check_log_of(fleet: &Fleet, gateway: usize, call: &str, kept: u64, whole: u64) {
+/// Returns how much of its output a call that was lost says to be lost.
+fn lost_bytes(call: &Call) -> u64 {
+    let end = failed(call);
+    let metadata = end.metadata.as_ref().unwrap();
+    let Some(value) = metadata.fields.get("lost_output_bytes") else {
+        assert!(!end.error.contains("bytes or more are lost"), "{}", end.error);
+        return 0;
+    };
+    let Some(prost_types::value::Kind::NumberValue(bytes)) = value.kind else {
+        panic!("{value:?}");
+    };
+    assert!(
+        end.error.contains(&format!("the last {bytes} bytes or more are lost")),
+        "{}",
+        end.error
+    );
+    bytes as u64
+}
+
+/// Watches a call that was lost: its log has what is kept of the output, and then tells of more, of which it has nothing.
+async fn check_log_of(fleet: &Fleet, gateway: usize, call: &str, (kept, lost): (u64, u64)) {
     let mut tools = fleet.tools(gateway, ANNA).await;
     let watched = tools.watch_call(watch_request(call, 0, OutputMode::Full)).await;
-    let (mut watched, mut numbers, mut missing, mut last) = (watched.unwrap().into_inner(), Numbers::default(), 0, 0);
+    let (mut watched, mut numbers, mut last) = (watched.unwrap().into_inner(), Numbers::default(), 0);
+    // Whether events were left out, and how many bytes of them the gateways have.
+    let (mut is_cut, mut left_out) = (false, 0);
     while let Some(response) = watched.message().await.unwrap() {
         let Some(event) = response.event.filter(|event| event.sequence > 0) else {
             continue;
         };
         match event.event.unwrap() {
             Event::Output(output) => {
-                let expected = (0, last + 1);
-                assert_eq!(
-                    (missing, event.sequence),
-                    expected,
-                    "what is missing is behind the rest"
-                );
+                let expected = (false, last + 1);
+                assert_eq!((is_cut, event.sequence), expected, "what is missing is behind the rest");
                 numbers.compare(&output.data);
             }
             Event::Gap(gap) => {
                 assert_eq!(gap.first_sequence, last + 1);
-                missing += gap.output_bytes as u64;
+                is_cut = true;
+                left_out += gap.output_bytes as u64;
             }
             _ => assert_eq!(event.sequence, last + 1),
         }
         last = event.sequence;
     }
-    println!("its log has {} of them, and misses {missing}", numbers.seen);
-    assert!(numbers.seen <= kept);
+    println!(
+        "its log has {} of them, {left_out} are beside it, and {lost} are lost",
+        numbers.seen
+    );
+    assert_eq!(is_cut, lost > 0);
+    assert!(numbers.seen + left_out <= kept);
     // The last event before may be kept in part.
-    assert!(missing == 0 || numbers.seen + (64 << 10) > kept);
-    assert!(numbers.seen + missing <= whole);
+    assert!(!is_cut || numbers.seen + left_out == kept && left_out < (64 << 10));
 }
 
 #[test]

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
 use toolgate_contract::*;
 
 use super::clock::Clock;
+use super::commands::{text, toolgate};
 use super::line::Line;
 use super::server::Server;
 use crate::gateway::setup::*;
-use crate::support::{self, connect_tcp, eventually};
+use crate::support::{self, connect_tcp, eventually, is_output, next_such};
 
 /// The lease of all fleets here: as short as may be, since tests wait for its end.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
@@ -43,6 +44,8 @@ pub(super) struct Plan {
     pub(super) workers: Vec<Clock>,
     /// Where the bucket of outputs is, if there is one.
     pub(super) bucket: Option<String>,
+    /// What else is in the configuration of the gateways, before its first table.
+    pub(super) settings: &'static str,
 }
 
 impl Default for Plan {
@@ -51,6 +54,7 @@ impl Default for Plan {
             gateways: vec![Clock::Right; 2],
             workers: vec![Clock::Right; 2],
             bucket: None,
+            settings: "",
         }
     }
 }
@@ -93,14 +97,37 @@ impl Fleet {
         (fleet, lines)
     }
 
+    /// Starts a fleet that goes on with the history of a data directory, which `fill` names.
+    pub(super) async fn importing(fill: impl AsyncFnOnce(&Self) -> PathBuf) -> Self {
+        let plan = Plan::default();
+        let mut fleet = Self::empty(plan.workers.len()).await;
+        let data = fill(&fleet).await;
+        let place = fleet.configure_gateway("gateway-0", &plan);
+        for command in [&["store", "migrate"][..], &["store", "import", data.to_str().unwrap()]] {
+            let output = toolgate(&place, command).await;
+            assert!(output.status.success(), "{}", text(&output));
+        }
+        fleet.start_gateways(&plan).await;
+        let gateways = fleet.gateway_addresses();
+        for (name, clock) in fleet.names.clone().iter().zip(plan.workers) {
+            fleet.start_worker(name, clock, &gateways, None).await;
+        }
+        fleet.ready().await;
+        fleet
+    }
+
     /// Starts the gateways of a fleet that has no workers yet.
     async fn with_gateways(plan: &Plan) -> Self {
         let mut fleet = Self::empty(plan.workers.len()).await;
+        fleet.start_gateways(plan).await;
+        fleet
+    }
+
+    async fn start_gateways(&mut self, plan: &Plan) {
         for (number, clock) in plan.gateways.iter().enumerate() {
             let name = format!("gateway-{number}");
-            fleet.start_gateway(&name, *clock, plan.bucket.as_deref()).await;
+            self.start_gateway(&name, *clock, plan).await;
         }
-        fleet
     }
 
     async fn empty(workers: usize) -> Self {
@@ -120,7 +147,7 @@ impl Fleet {
         &self.names
     }
 
-    fn tokens(&self) -> String {
+    pub(super) fn tokens(&self) -> String {
         let entry = |name: &str, token: &str, rest: &str| {
             format!("[[tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\n{rest}\n")
         };
@@ -156,7 +183,8 @@ impl Fleet {
         clock.library(self.folder.path())
     }
 
-    async fn start_gateway(&mut self, name: &str, clock: Clock, bucket: Option<&str>) {
+    /// Writes the configuration of a gateway; returns where.
+    fn configure_gateway(&self, name: &str, plan: &Plan) -> PathBuf {
         let place = self.path(name);
         fs::create_dir_all(&place).unwrap();
         put(&place.join("tokens"), &self.tokens());
@@ -166,8 +194,8 @@ impl Fleet {
             .iter()
             .map(|name| format!("\"token:worker-{name}\""))
             .collect();
-        let (workers, lease) = (workers.join(", "), LEASE.as_secs());
-        let bucket = bucket.map_or_else(String::new, |endpoint| {
+        let (workers, lease, settings) = (workers.join(", "), LEASE.as_secs(), plan.settings);
+        let bucket = plan.bucket.as_ref().map_or_else(String::new, |endpoint| {
             put(&place.join("bucket-keys"), "key:secret\n");
             format!(
                 "outputs = \"s3://outputs/fleet\"\noutputs_endpoint = \"{endpoint}\"\noutputs_region = \"us-east-1\"\n\
@@ -175,10 +203,15 @@ impl Fleet {
             )
         });
         let text = format!(
-            "telemetry.admin = \"127.0.0.1:0\"\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
+            "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
              [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}"
         );
         put(&place.join("toolgate.toml"), &text);
+        place
+    }
+
+    async fn start_gateway(&mut self, name: &str, clock: Clock, plan: &Plan) {
+        let place = self.configure_gateway(name, plan);
         let mut gateway = Process::at("127.0.0.1:0", place, "gateway");
         gateway.library = self.library(clock);
         gateway.run(&self.home()).await;
@@ -236,6 +269,15 @@ impl Fleet {
 
     pub(super) async fn prompts(&self, gateway: usize, token: &'static str) -> PermissionServiceClient<Authorized> {
         PermissionServiceClient::with_interceptor(self.channel(gateway).await, Shown(token, None))
+    }
+
+    /// Starts a command through a gateway that goes on until its worker is killed; returns its stream, and the event of its first output.
+    pub(super) async fn begin(&self, gateway: usize, workspace: &str) -> (Streaming<ExecuteToolResponse>, CallEvent) {
+        let mut tools = self.tools(gateway, ANNA).await;
+        let running = tools.execute_tool(bash(workspace, "echo begun; sleep 100")).await;
+        let mut running = running.unwrap().into_inner();
+        let begun = next_such(&mut running, is_output).await;
+        (running, begun)
     }
 
     /// Runs a command to its end.

@@ -7,11 +7,12 @@ use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::*;
 
 use super::setup::{Fleet, token_of};
 use crate::gateway::setup::*;
-use crate::support::{self, collect, completed, eventually, failed, is_output, next_such, refused, test, waiting};
+use crate::support::{self, collect, completed, eventually, failed, refused, test, waiting};
 use crate::telemetry;
 
 /// Much longer than the answer of a store takes, and much shorter than what is tried again.
@@ -116,10 +117,7 @@ fn what_the_store_knows_needs_no_worker() {
     test(async {
         let mut fleet = Fleet::start().await;
         let ended = fleet.run(0, "wa", "true").await.unwrap();
-        let mut tools = fleet.tools(0, ANNA).await;
-        let running = tools.execute_tool(bash("wa", "echo begun; sleep 100")).await;
-        let mut running = running.unwrap().into_inner();
-        let begun = next_such(&mut running, is_output).await;
+        let (running, begun) = fleet.begin(0, "wa").await;
         fleet.workers[0].kill9().await;
         let lost = collect(running).await.unwrap();
         assert!(!lost.is_empty());
@@ -149,6 +147,20 @@ fn what_is_answered_while_its_worker_is_away_waits_for_nobody() {
         let prompt = waiting(&mut asking).await;
         let waits_for = async |fleet: &Fleet| fleet.get(1, &prompt.call_id).await.unwrap().waiting_for;
         assert!(waits_for(&fleet).await.starts_with("permission bash"));
+        let waiting_calls = async |fleet: &Fleet, gateway: usize| {
+            let mut sessions = SessionServiceClient::with_interceptor(fleet.channel(gateway).await, Shown(ANNA, None));
+            let request = ListSessionsRequest {
+                workspace: "wa".to_owned(),
+                ..ListSessionsRequest::default()
+            };
+            let listed = sessions.list_sessions(request).await.unwrap().into_inner().sessions;
+            let counts: Vec<_> = listed
+                .iter()
+                .map(|one| (one.unfinished_calls, one.waiting_calls))
+                .collect();
+            counts
+        };
+        assert_eq!(waiting_calls(&fleet, 1).await, [(1, 1)]);
         fleet.workers[0].kill9().await;
         fleet.allow(1, &prompt).await.unwrap();
         eventually("the call is read from the store", async || {
@@ -164,6 +176,11 @@ fn what_is_answered_while_its_worker_is_away_waits_for_nobody() {
             let listed = prompts.list_prompts(open.clone()).await.unwrap().into_inner().prompts;
             let is_open = |one: &&Prompt| one.state() == PromptState::Open;
             assert_eq!(listed.iter().filter(is_open).count(), 0, "{listed:?}");
+            assert_eq!(
+                waiting_calls(&fleet, gateway).await,
+                [(1, 0)],
+                "it waits for its worker"
+            );
         }
         let home = fleet.home();
         fleet.workers[0].run(&home).await;
@@ -189,6 +206,38 @@ fn a_call_that_is_run_to_its_end_ends_with_its_worker_and_not_before() {
         let call = run.await.unwrap().unwrap().into_inner().call.unwrap();
         assert_eq!(failed(&call).reason(), FailureReason::Lost);
         assert_eq!(call, fleet.get(1, &id).await.unwrap());
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_call_that_is_run_to_its_end_goes_on_in_the_next_run_of_its_worker() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let request = RunToolRequest {
+            call_id: "run".to_owned(),
+            ..support::run_request(bash("wa", "echo ask 1"))
+        };
+        let mut tools = fleet.tools(0, ANNA).await;
+        let run = tokio::spawn(async move { tools.run_tool(request).await });
+        let list = ListPromptsRequest {
+            filter: Some(support::everybody()),
+            ..ListPromptsRequest::default()
+        };
+        let (mut prompts, mut prompt) = (fleet.prompts(1, CARL).await, None);
+        eventually("it asks", async || {
+            let listed = prompts.list_prompts(list.clone()).await.unwrap().into_inner().prompts;
+            let call = fleet.get(1, "run").await;
+            prompt = listed.into_iter().next();
+            prompt.is_some() && call.is_ok_and(|call| call.state() == CallState::Waiting)
+        })
+        .await;
+        fleet.workers[0].kill9().await;
+        fleet.allow(1, &prompt.unwrap()).await.unwrap();
+        let home = fleet.home();
+        fleet.workers[0].run(&home).await;
+        let call = run.await.unwrap().unwrap().into_inner().call.unwrap();
+        assert_eq!(completed(&call).output, "ask 1\n");
         fleet.assert_calm();
     });
 }

@@ -271,6 +271,10 @@ keys! { |layers|
         max_streams_per_principal: Option<u32> = count(1).optional(), None;
         /// RPCs under way on one connection; the client's library holds more back.
         max_streams_per_connection: u32 = count(1), 1024;
+        /// Records that one worker may store through a gateway with a database, on average: calls, parts of their logs, prompts, notes.
+        max_worker_records_per_second: u32 = count(1), 20_000;
+        /// Bytes that it may store, on average.
+        max_worker_bytes_per_second: u64 = size(), 256 << 20;
         /// Workspaces that are open, configured ones included: how many there may be when another one is opened.
         max_workspaces: u32 = count(1), 100;
         /// Prompts that wait for an answer.

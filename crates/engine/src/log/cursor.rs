@@ -48,7 +48,7 @@ pub enum Item {
         first: u64,
         /// The last event left out.
         last: u64,
-        /// Bytes of output left out.
+        /// Bytes of output left out that are kept: what was lost with its run is told of by the end of the call.
         bytes: u64,
         /// When the last of them happened.
         time: Timestamp,
@@ -102,6 +102,8 @@ pub struct Cursor {
     next: u64,
     mode: OutputMode,
     gap: Option<(u64, u64, u64, Timestamp)>,
+    /// How long the output is that was last left out of the log of a call which has ended.
+    kept: Option<(OutputId, u64)>,
     held: Option<LoggedEvent>,
     heartbeat: Duration,
     ended: bool,
@@ -161,6 +163,7 @@ impl Cursor {
             next: after + 1,
             mode,
             gap: None,
+            kept: None,
             held: None,
             heartbeat,
             // A reader that has the terminal event already is at the end.
@@ -197,7 +200,7 @@ impl Cursor {
                     None => return Ok(self.take_gap().or_else(|| self.heartbeat())),
                 },
             };
-            if self.leaves_out(&recorded) {
+            if self.leaves_out(&recorded).await? {
                 // To the client, output that it does not get is silence too.
                 if Instant::now() >= deadline {
                     return Ok(self.take_gap());
@@ -210,7 +213,7 @@ impl Cursor {
             }
             match self.bytes_of(&recorded).await? {
                 Some(data) => return Ok(Some(Item::Event(recorded.event, data))),
-                None => self.leave_out(&recorded),
+                None => self.leave_out(&recorded).await?,
             }
         }
     }
@@ -345,9 +348,9 @@ impl Cursor {
     }
 
     /// Returns whether the mode leaves this event out, and notes it in the gap then.
-    fn leaves_out(&mut self, recorded: &LoggedEvent) -> bool {
+    async fn leaves_out(&mut self, recorded: &LoggedEvent) -> Result<bool, WatchError> {
         let EventKind::Output { offset, length, .. } = recorded.event.kind else {
-            return false;
+            return Ok(false);
         };
         let skip = match self.mode {
             OutputMode::Full => false,
@@ -357,17 +360,38 @@ impl Cursor {
                 .is_some_and(|total| offset + length + TAIL_BYTES <= total),
         };
         if skip {
-            self.leave_out(recorded);
+            self.leave_out(recorded).await?;
         }
-        skip
+        Ok(skip)
     }
 
     /// Adds an event to the gap that is delivered before the next event.
-    fn leave_out(&mut self, recorded: &LoggedEvent) {
-        let length = recorded.output_bytes();
+    async fn leave_out(&mut self, recorded: &LoggedEvent) -> Result<(), WatchError> {
+        let length = self.kept_of(recorded).await?;
         let sequence = recorded.event.sequence;
         let (_, last, bytes, time) = self.gap.get_or_insert((sequence, sequence, 0, recorded.event.time));
         (*last, *bytes, *time) = (sequence, *bytes + length, recorded.event.time);
+        Ok(())
+    }
+
+    /// Returns how much is kept of the output that an event tells of. While its call goes on, all of it is, or will be.
+    async fn kept_of(&mut self, recorded: &LoggedEvent) -> Result<u64, WatchError> {
+        let EventKind::Output { output, offset, length } = &recorded.event.kind else {
+            return Ok(0);
+        };
+        if self.live.is_some() || !self.is_over() {
+            return Ok(*length);
+        }
+        let known = self.kept.take().filter(|(of, _)| of == output);
+        let (of, bytes) = match known {
+            Some(known) => known,
+            None => {
+                let found = self.store.look(output).await?;
+                (output.clone(), found.map_or(0, |found| found.bytes))
+            }
+        };
+        self.kept = Some((of, bytes));
+        Ok(bytes.saturating_sub(*offset).min(*length))
     }
 
     /// Returns how much output the log has announced by now, where that is known without reading it all.

@@ -16,17 +16,6 @@ pub(crate) struct LoggedEvent {
     pub(crate) data: Option<Bytes>,
 }
 
-impl LoggedEvent {
-    /// Returns how many bytes of output the event announces.
-    pub(crate) fn output_bytes(&self) -> u64 {
-        if let EventKind::Output { length, .. } = self.event.kind {
-            length
-        } else {
-            0
-        }
-    }
-}
-
 /// Makes the event that the tool of a call starts.
 pub(crate) fn running_event(record: &CallRecord, redactor: &Redactor) -> EventKind {
     EventKind::Running {

@@ -70,7 +70,16 @@ impl OutputWriter for Arriving {
     }
 
     async fn finish(self: Box<Self>) -> Result<OutputInfo, StoreError> {
-        self.writer.finish().await.map(without_place)
+        let Self { writer, gateway, .. } = *self;
+        let id = writer.id().clone();
+        let info = writer.finish().await?;
+        // What is late goes on behind that.
+        let begun = Instant::now();
+        while gateway.look(&id).await?.is_none_or(|info| !info.complete) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the end does not arrive");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(without_place(info))
     }
 }
 

@@ -217,6 +217,10 @@ async fn nothing_is_lost_while_the_bucket_is_away() {
     let next = writer.id().clone();
     grow(&mut *writer, 0, 20 * MIB).await;
     writer.finish().await.unwrap();
+    until("the gateway has all of that", async || {
+        scene.bytes(&next).await == 20 * MIB
+    })
+    .await;
     check(&scene.gateway.store, &next, 0, 20 * MIB).await;
     scene.end().await;
 }
@@ -235,6 +239,11 @@ async fn without_a_bucket_all_is_appended() {
     let id = writer.id().clone();
     grow(&mut *writer, 0, 20 * MIB).await;
     assert_eq!(writer.finish().await.unwrap().bytes, 20 * MIB);
+    until("the gateway has all of it", async || {
+        let found = gateway.store.look(&id).await.unwrap();
+        found.is_some_and(|info| info.bytes == 20 * MIB)
+    })
+    .await;
     check(&gateway.store, &id, 0, 20 * MIB).await;
     worker.close().await.unwrap();
     gateway.stop().await;

@@ -83,6 +83,37 @@ async fn so_many_prompts_of_a_workspace_are_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_workspaces_are_no_way_to_more_prompts() {
+    let scene = Scene::new(LEASE).await;
+    let (store, run) = (&scene.store, InstanceId::generate());
+    let (hold, other) = (scene.bound(&run, "main").await, scene.bound(&run, "other").await);
+    let (call, elsewhere) = (created(store, &hold, "c").await, created(store, &other, "d").await);
+    store
+        .open_for(&hold, asked("p", &call), None, None, false)
+        .await
+        .unwrap();
+    // Ten workspaces that the same identity had before have a thousand each.
+    let sql = format!(
+        "INSERT INTO workspaces (id, principal) SELECT 'w' || place, '{PRINCIPAL}' FROM generate_series(0, 9) AS many (place);
+         INSERT INTO prompts (id, call, owner, session, workspace, state, prompt)
+             SELECT 'many-' || place, call, owner, session, 'w' || place % 10, state, prompt
+             FROM prompts, generate_series(1, 9998) AS many (place) WHERE id = 'p'"
+    );
+    scene.server.run(&scene.name, &sql).await;
+    let open = async |id: &str| store.open_for(&other, asked(id, &elsewhere), None, None, false).await;
+    open("q").await.unwrap();
+    is_full(
+        open("r").await,
+        "1 prompts of workspace other are open (at most 1000), and 10000 of all",
+    );
+    // Those of somebody else are not counted.
+    let sql = "UPDATE workspaces SET principal = 'token:another' WHERE id = 'w0'";
+    scene.server.run(&scene.name, sql).await;
+    open("r").await.unwrap();
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prompts_are_long_together_to_a_point() {
     let scene = Scene::new(LEASE).await;
     let (store, run) = (&scene.store, InstanceId::generate());

@@ -342,3 +342,56 @@ async fn what_cannot_go_on_is_not_brought() {
     assert!(!folder.path().join("nothing").exists());
     assert_eq!(rows(server, &name).await, 0);
 }
+
+/// Fills a data directory with a call of each of so many days.
+async fn fill_days(folder: &TempDir, days: i64) {
+    let instance = InstanceId::generate();
+    let store = open_local(folder, &instance).await;
+    let today = Timestamp::now().millis();
+    for day in 0..days {
+        let mut call = record(&format!("of-day-{day}"), &instance);
+        call.created = Timestamp(today - day * 86_400_000);
+        let mut call = create(&store, call).await;
+        let logged = end(&mut call, Timestamp(today));
+        store.append(call, logged).await.unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_a_year_comes_at_once_and_what_is_too_much_is_told() {
+    let (server, folder) = (server().await, TempDir::new().unwrap());
+    let name = database(server).await;
+    fill_days(&folder, 400).await;
+    let mut export = Export::open(folder.path()).unwrap();
+    assert_eq!(export.days().unwrap(), 400);
+    let imported = import(&options(server, &name), &mut export, Vec::new()).await.unwrap();
+    assert_eq!(imported.counts.calls, 400);
+    let store = PostgresStore::open(options(server, &name), InstanceId::generate()).await;
+    let store = store.unwrap();
+    for day in [0, 399] {
+        let id = format!("of-day-{day}");
+        assert_eq!(store.get(&id.as_str().into()).await.unwrap().unwrap().id.as_str(), id);
+    }
+    store.close().await.unwrap();
+
+    // As many days as this server can lock the tables of, and one more.
+    let folder = TempDir::new().unwrap();
+    let name = database(server).await;
+    let sql =
+        "SELECT current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint";
+    let row = server
+        .connect(&name)
+        .await
+        .unwrap()
+        .query_typed(sql, &[])
+        .await
+        .unwrap();
+    let most: i64 = row[0].get::<_, i64>(0) / 14;
+    fill_days(&folder, most + 1).await;
+    let mut export = Export::open(folder.path()).unwrap();
+    let says =
+        format!("can lock the tables of {most} at once: set max_locks_per_transaction of the server to 65 or more");
+    refused(look(&options(server, &name), &mut export).await, &says);
+    refused(import(&options(server, &name), &mut export, Vec::new()).await, &says);
+}

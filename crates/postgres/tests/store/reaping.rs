@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use toolgate_model::{
-    CallRecord, CallState, EndReason, EventKind, InstanceId, Outcome, Prompt, PromptId, PromptOutcome, PromptState,
+    CallEvent, CallRecord, CallState, EndReason, EventKind, InstanceId, Outcome, OutputId, Prompt, PromptId,
+    PromptOutcome, PromptState, Timestamp,
 };
 use toolgate_postgres::PostgresStore;
 use toolgate_store::ledger::{Hold, Ledger as _};
@@ -69,13 +70,31 @@ async fn what_runs_is_lost_and_what_waits_goes_on() {
     let own_row =
         "INSERT INTO instances (id, lease_until, noted) VALUES ('own', clock_timestamp() + interval '1 hour', 0)";
     scene.server.run(&scene.name, own_row).await;
-    let id = "tool_0123456789abABCDEFGHIJKLMN".into();
+    let id = OutputId::from("tool_0123456789abABCDEFGHIJKLMN");
     store
         .begin_output_for(&hold, &id, OutputOwner::from(&runs), runs.created)
         .await
         .unwrap();
 
+    // Its log tells of more than it has stored.
+    store
+        .append_output_for(&hold, &id, 0, "x".repeat(40).into())
+        .await
+        .unwrap();
+    runs.last_sequence += 1;
+    let event = CallEvent {
+        sequence: runs.last_sequence,
+        time: Timestamp::now(),
+        kind: EventKind::Output {
+            output: id.clone(),
+            offset: 0,
+            length: 100,
+        },
+    };
+    store.append_for(&hold, runs.clone(), vec![event], false).await.unwrap();
+
     assert_eq!(store.reap().await.unwrap(), [], "all live");
+    assert!(!store.look(&id).await.unwrap().unwrap().cut);
     scene.kill(&dead).await;
     let orphans = store.adopt_orphans(&InstanceId::generate()).await.unwrap();
     assert_eq!(orphans, [], "they are for the next one that holds the workspace");
@@ -109,7 +128,20 @@ async fn what_runs_is_lost_and_what_waits_goes_on() {
         matches!(event.kind, toolgate_model::ServiceEventKind::PromptResolved { .. })
     };
     assert_eq!(journal.iter().filter(|(_, event)| resolved(event)).count(), 1);
-    assert!(store.look(&id).await.unwrap().unwrap().complete);
+    let lost = |call: &CallRecord| {
+        let ended = ended.iter().find(|one| one.id == call.id);
+        ended.and_then(|one| one.ending.clone()).unwrap()
+    };
+    assert_eq!(lost(&runs).metadata["lost_output_bytes"], 60);
+    assert!(format!("{:?}", lost(&runs)).contains("the last 60 bytes or more are lost"));
+    assert!(!lost(&pending).metadata.contains_key("lost_output_bytes"));
+    // Nothing is added to it, and it is not all.
+    for _ in 0..2 {
+        let info = store.look(&id).await.unwrap().unwrap();
+        assert_eq!((info.bytes, info.complete, info.cut), (40, true, true));
+        let info = store.stat(&id).await.unwrap().unwrap();
+        assert_eq!((info.sha256.len(), info.complete, info.cut), (64, true, true));
+    }
     assert_eq!(store.reap().await.unwrap(), [], "once");
 
     // The dead one is told, should it come back; the next one goes on with what waits.

@@ -234,6 +234,26 @@ async fn so_many_parts_of_a_workspace_are_on_their_way() {
         .run("UPDATE objects SET due = '-infinity' WHERE name = 'many-255-7'")
         .await;
     scene.presign(&part).await;
+    // Eight workspaces with 256 are those of one identity.
+    scene.place.run("DELETE FROM objects").await;
+    scene
+        .place
+        .run(
+            "INSERT INTO workspaces (id, principal) SELECT 'w' || place, 'p' FROM generate_series(0, 7) AS many (place);
+             INSERT INTO outputs (id, instance, call, session, workspace, origin, created, written)
+                 SELECT 'o' || place, instance, call, session, 'w' || place, origin, created, written
+                 FROM outputs, generate_series(0, 7) AS many (place) WHERE outputs.number = (SELECT min(number) FROM outputs);
+             INSERT INTO objects (name, output, start, bytes, due)
+                 SELECT 'of-' || outputs.id || '-' || place, number, place, 1, clock_timestamp() + interval '1 hour'
+                 FROM outputs, generate_series(1, 256) AS many (place) WHERE outputs.id LIKE 'o_'",
+        )
+        .await;
+    conflict(scene.store.presign_part(&scene.hold, scene.id(), &part).await);
+    scene
+        .place
+        .run("UPDATE workspaces SET principal = 'another' WHERE id = 'w3'")
+        .await;
+    scene.presign(&part).await;
     drop(other);
     scene.store.close().await.unwrap();
 }

@@ -505,7 +505,8 @@ pub(crate) fn output(info: OutputInfo, retention: Duration) -> proto::Output {
         total_bytes: int(info.bytes),
         total_lines: int(info.lines),
         sha256: info.sha256,
-        complete: info.complete,
+        // Of one that was cut off there is a digest all the same: nothing is added to it.
+        complete: info.complete && !info.cut,
         create_time: Some(timestamp(info.created)),
         expire_time: Some(timestamp(info.created.after(retention))),
     }

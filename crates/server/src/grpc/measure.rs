@@ -6,18 +6,15 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use toolgate_contract as proto;
 use toolgate_telemetry::{self as telemetry, Rpc, Rpcs, Telemetry};
 use tower::{Layer, Service};
 
-use super::described;
+use super::{body, described};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -89,9 +86,9 @@ where
             let response = answer.await?;
             // An RPC that fails at once has its status here.
             let at_once = record_status(&mut rpc, response.headers());
-            Ok(response.map(|body| match at_once {
-                true => body,
-                false => Body::new(Measured { body, rpc: Some(rpc) }),
+            Ok(response.map(|answer| match at_once {
+                true => answer,
+                false => until_trailers(answer, rpc),
             }))
         })
     }
@@ -105,35 +102,18 @@ fn record_status(rpc: &mut Rpc, headers: &HeaderMap) -> bool {
     })
 }
 
-/// A body whose trailers say how the RPC ended.
-struct Measured {
-    body: Body,
-    /// None when it is over.
-    rpc: Option<Rpc>,
-}
-
-impl http_body::Body for Measured {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(trailers) = frame.trailers_ref()
-            && let Some(mut rpc) = self.rpc.take()
+/// Returns a body whose trailers say how the RPC ended.
+fn until_trailers(answer: Body, rpc: Rpc) -> Body {
+    // None when it is over.
+    let mut rpc = Some(rpc);
+    body::watched(answer, move |frame| {
+        if let Some(trailers) = frame.trailers_ref()
+            && let Some(mut rpc) = rpc.take()
         {
             record_status(&mut rpc, trailers);
         }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

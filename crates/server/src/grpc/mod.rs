@@ -7,6 +7,7 @@ pub mod arrival;
 mod audit_service;
 pub mod auth;
 mod authority;
+pub mod body;
 mod coalesce;
 pub(crate) mod console;
 pub(crate) mod convert;

@@ -212,6 +212,16 @@ impl Export {
         &self.end
     }
 
+    /// Returns how many days there are on which calls were admitted.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn days(&self) -> Result<u64, StoreError> {
+        let sql = "SELECT count(DISTINCT created / 86400000) FROM calls";
+        let count = self.db.query_row(sql, [], |row| row.get(0));
+        count.map(unsigned).doing(&self.db, "count the days with calls")
+    }
+
     /// Returns the number of the last event that was ever in the journal.
     pub fn journal_end(&self) -> u64 {
         self.journal

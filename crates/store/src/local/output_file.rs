@@ -148,6 +148,7 @@ impl Live {
             lines: ended.map_or(0, Lines::count),
             sha256: String::new(),
             complete: ended.is_some(),
+            cut: false,
             created: self.created,
         }
     }

@@ -103,6 +103,7 @@ impl Spool {
             lines: stored.lines.unwrap_or(0),
             sha256: stored.sha256.unwrap_or_default(),
             complete: stored.complete,
+            cut: false,
             created: stored.created,
         }))
     }

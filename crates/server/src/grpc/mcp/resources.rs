@@ -204,7 +204,7 @@ fn contents(uri: &str, mut data: Vec<u8>, start: u64, is_last: bool, info: &Outp
     let mut meta = MetaObject::default();
     meta.insert("offset".to_owned(), json!(start));
     meta.insert("bytes".to_owned(), json!(info.bytes));
-    meta.insert("complete".to_owned(), json!(info.complete));
+    meta.insert("complete".to_owned(), json!(info.complete && !info.cut));
     if !is_last || next < info.bytes {
         meta.insert("nextOffset".to_owned(), json!(next));
     }
