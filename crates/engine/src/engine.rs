@@ -42,6 +42,7 @@ use crate::restart::{self, Recovered};
 use crate::run::edited;
 use crate::screen::Picture;
 use crate::stdin::{InputError, InputState};
+use crate::suspend::{self, Rested};
 use crate::{lookup, subagent};
 
 /// What an engine gets from the rest of the service.
@@ -311,7 +312,11 @@ impl Engine {
     /// # Errors
     /// The store failed; nothing is decided.
     pub async fn reply(&self, given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
-        edited::reply(&self.parts, given).await
+        let outcome = edited::reply(&self.parts, given).await?;
+        if let ReplyOutcome::Accepted(prompt) = &outcome {
+            self.parts.catalogs.rouse(&prompt.workspace);
+        }
+        Ok(outcome)
     }
 
     /// Returns the rights of an agent that works on behalf of a call, or by itself. None if there is no such call.
@@ -454,6 +459,44 @@ impl Engine {
         }
         parts.inbox.end_workspace(name, by).await?;
         Ok(calls.len())
+    }
+
+    /// Suspends a workspace: its calls that run are cancelled, and what they left running is ended. Those that only wait for a
+    /// person go on waiting, and standing approvals are kept. `rests` stands for the workspace from now on.
+    ///
+    /// # Errors
+    /// The store failed; what runs is ended all the same.
+    pub async fn suspend_workspace(
+        &self,
+        place: &Arc<WorkspaceRuntime>,
+        rests: WorkspaceRuntime,
+    ) -> Result<Rested, StoreError> {
+        let rested = suspend::suspend(&self.parts, place, rests).await?;
+        let name = place.workspace.name();
+        for call in self.with_left(|origin| origin.workspace == name).await? {
+            self.parts.programs.end(&call).await;
+        }
+        Ok(rested)
+    }
+
+    /// Goes on with the calls that waited for a person while their workspace was suspended, or was not there yet.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn take_up_calls(&self, workspace: &str) -> Result<Recovered, StoreError> {
+        suspend::take_up(&self.parts, workspace).await?;
+        self.recover().await
+    }
+
+    /// Cancels the calls that wait for a person in a suspended workspace, and takes its standing approvals back. Returns how
+    /// many calls these were.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_suspended(&self, workspace: &str, by: &str) -> Result<usize, StoreError> {
+        let cancelled = suspend::cancel_left(&self.parts, workspace).await?;
+        self.parts.inbox.end_workspace(workspace, by).await?;
+        Ok(cancelled)
     }
 
     /// Stops in order: refuses new calls and tells watchers so, gives running ones `grace`, cancels the rest and waits until

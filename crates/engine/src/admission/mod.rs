@@ -191,7 +191,7 @@ impl Admission {
 
     /// Finds out where a call would run, on whose behalf, and what it may do there.
     async fn standing(&self, origin: &mut Origin) -> Result<Standing, AdmitError> {
-        let place = self.parts.catalogs.expect(&origin.workspace)?;
+        let place = self.parts.catalogs.expect(&origin.workspace).await?;
         place.usable()?;
         let agents = place.now().agents.clone();
         if agents.get(&origin.agent).is_none() {
