@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use toolgate_contract::{
-    GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
+    Feature, GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
     ListWorkspacesResponse, WorkspaceInfo,
 };
 use toolgate_model::InstanceId;
@@ -420,7 +420,7 @@ impl Facts {
 struct Answer {
     info: GetServerInfoResponse,
     workspaces: Vec<WorkspaceInfo>,
-    roots: Vec<String>,
+    rest: ListWorkspacesResponse,
 }
 
 /// Asks a worker what it is and has.
@@ -434,7 +434,7 @@ async fn learn(worker: &Worker) {
         Ok(Ok(Answer {
             info,
             workspaces,
-            roots,
+            rest,
         })) => {
             let refused = versions::problem(versions::OWN, &info.version);
             if !facts.is_there {
@@ -452,7 +452,9 @@ async fn learn(worker: &Worker) {
                 is_there: true,
                 was_told: false,
                 workspaces: workspaces.into(),
-                roots: roots.into(),
+                roots: rest.roots.into(),
+                templates: rest.templates.into(),
+                creates: info.features.contains(&Feature::CreateWorkspaces.into()),
                 version: info.version.into(),
                 refused: refused.map(Into::into),
                 away: None,
@@ -487,31 +489,32 @@ async fn answer(worker: &Worker) -> Result<Answer, Status> {
     let info = worker
         .ask_about_itself(GET_SERVER_INFO, GetServerInfoRequest {}, Some(entry))
         .await?;
-    let (workspaces, roots) = workspaces(worker).await?;
+    let (workspaces, rest) = workspaces(worker).await?;
     Ok(Answer {
         info,
         workspaces,
-        roots,
+        rest,
     })
 }
 
-/// Returns the workspaces of a worker, its default one first, and the folders below which it opens others.
-async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>), Status> {
+/// Returns the workspaces of a worker, its default one first, and what else it says of workspaces.
+async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, ListWorkspacesResponse), Status> {
     let (mut workspaces, mut page_token) = (Vec::new(), String::new());
     let entry = &OnBehalf::entry_of_gateway();
-    let roots = loop {
+    let rest = loop {
         let question = ListWorkspacesRequest {
             page_size: PAGE,
             page_token,
         };
-        let page: ListWorkspacesResponse = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await?;
-        workspaces.extend(page.workspaces);
+        let asked = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await;
+        let mut page: ListWorkspacesResponse = asked?;
+        workspaces.append(&mut page.workspaces);
         if workspaces.len() > MAX_WORKSPACES {
             return Err(Status::failed_precondition("it has too many workspaces"));
         }
-        page_token = page.next_page_token;
+        page_token = std::mem::take(&mut page.next_page_token);
         if page_token.is_empty() {
-            break page.roots;
+            break page;
         }
     };
     let known = worker.facts.read().workspaces.clone();
@@ -530,7 +533,7 @@ async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>)
         None => String::new(),
     };
     workspaces.sort_by_key(|one| one.name != default);
-    Ok((workspaces, roots))
+    Ok((workspaces, rest))
 }
 
 fn away(facts: &mut Facts, worker: &Worker, why: &str) {
