@@ -245,6 +245,8 @@ impl Engine {
     pub async fn cancel(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
         if let Some(call) = self.parts.calls.find(id) {
             stop_and_wait(&[call], EndReason::Cancelled).await;
+        } else {
+            suspend::cancel_one(&self.parts, id).await?;
         }
         self.parts.programs.end(id).await;
         self.get(id).await
@@ -391,18 +393,19 @@ impl Engine {
         let parts = &self.parts;
         let calls = parts.calls.in_session(session);
         stop_and_wait(&calls, EndReason::Cancelled).await;
+        let cancelled = calls.len() + suspend::cancel_left(parts, &session.workspace, Some(session)).await?;
         for call in self.with_left(|origin| origin.is_of(session)).await? {
             parts.programs.end(&call).await;
         }
         let forgotten = parts.store.forget(session).await?;
         parts.inbox.end_session(session).await?;
         parts.loop_guard.forget(session);
-        if forgotten > 0 || !calls.is_empty() || lookup::has_calls(parts, session).await? {
+        if forgotten > 0 || cancelled > 0 || lookup::has_calls(parts, session).await? {
             let event = ServiceEvent::in_session(session.clone(), ServiceEventKind::SessionEnded);
             parts.store.record(event);
             parts.store.remember(session, ENDED, json!(Timestamp::now().millis()));
         }
-        Ok(calls.len())
+        Ok(cancelled)
     }
 
     /// Tells watchers what became of a workspace.
@@ -494,7 +497,7 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn end_suspended(&self, workspace: &str, by: &str) -> Result<usize, StoreError> {
-        let cancelled = suspend::cancel_left(&self.parts, workspace).await?;
+        let cancelled = suspend::cancel_left(&self.parts, workspace, None).await?;
         self.parts.inbox.end_workspace(workspace, by).await?;
         Ok(cancelled)
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, CallState, EndReason, Ending, EventKind, PromptState, Timestamp, WorkspaceSet,
+    CallEvent, CallId, CallRecord, CallState, EndReason, Ending, EventKind, PromptState, SessionKey, Timestamp,
+    WorkspaceSet,
 };
 use toolgate_store::{CallFilter, PageRequest, PromptFilter, StoreError};
 
@@ -99,14 +100,39 @@ pub(crate) async fn take_up(parts: &Parts, workspace: &str) -> Result<(), StoreE
     Ok(())
 }
 
-/// Cancels what waits in a suspended workspace; returns how many calls that were.
-pub(crate) async fn cancel_left(parts: &Parts, workspace: &str) -> Result<usize, StoreError> {
-    let left = left_in(parts, workspace).await?;
+/// Cancels what waits in a suspended workspace, or in one session of it; returns how many calls that were.
+pub(crate) async fn cancel_left(
+    parts: &Parts,
+    workspace: &str,
+    session: Option<&SessionKey>,
+) -> Result<usize, StoreError> {
+    if !is_held(parts, workspace) {
+        return Ok(0);
+    }
+    let mut left = left_in(parts, workspace).await?;
+    left.retain(|record| session.is_none_or(|session| record.origin.is_of(session)));
     let count = left.len();
     for record in left {
         cancel(parts, record).await?;
     }
     Ok(count)
+}
+
+/// Cancels a call, if it waits in a suspended workspace.
+pub(crate) async fn cancel_one(parts: &Parts, id: &CallId) -> Result<(), StoreError> {
+    let record = parts.store.get(id).await?.filter(|record| {
+        let is_own = record.owner == parts.calls.instance && record.ended.is_none();
+        is_own && is_held(parts, &record.origin.workspace) && parts.calls.find(id).is_none()
+    });
+    match record {
+        Some(record) => cancel(parts, record).await,
+        None => Ok(()),
+    }
+}
+
+fn is_held(parts: &Parts, workspace: &str) -> bool {
+    let place = parts.catalogs.find(workspace).filter(|_| !workspace.is_empty());
+    place.is_some_and(|place| place.gate.hold().is_some())
 }
 
 async fn cancel(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {
@@ -117,11 +143,11 @@ async fn cancel(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError>
         ..PromptFilter::default()
     };
     for prompt in parts.store.prompts(&filter, usize::MAX).await? {
-        let why = "the workspace of the call was deleted";
+        let why = "the call was stopped while its workspace was suspended";
         parts.prompts.withdraw(&prompt.id, why).await?;
     }
     let now = Timestamp::now().max(record.started.unwrap_or(record.created));
-    let text = "The call was cancelled while it waited for a person, because its workspace was deleted.";
+    let text = "The call was cancelled while it waited for a person and its workspace was suspended.";
     let mut ending = Ending::failed(EndReason::Cancelled, text);
     ending.title.clone_from(&record.title);
     ending.metadata.insert("interrupted".to_owned(), json!(true));

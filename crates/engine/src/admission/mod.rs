@@ -191,7 +191,12 @@ impl Admission {
 
     /// Finds out where a call would run, on whose behalf, and what it may do there.
     async fn standing(&self, origin: &mut Origin) -> Result<Standing, AdmitError> {
-        let place = self.parts.catalogs.expect(&origin.workspace).await?;
+        let place = tokio::select! {
+            biased;
+            place = self.parts.catalogs.expect(&origin.workspace) => place?,
+            // It may wait for its workspace, and the service must not wait for that.
+            () = self.parts.calls.drain_notice().due() => return Err(AdmitError::Draining),
+        };
         place.usable()?;
         let agents = place.now().agents.clone();
         if agents.get(&origin.agent).is_none() {

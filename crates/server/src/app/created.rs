@@ -283,7 +283,7 @@ impl Inner {
     /// Notes that a workspace could not be made.
     async fn failed(self: &Arc<Self>, record: Record, problem: String) {
         let name = record.name.clone();
-        tracing::error!(workspace = name, "a workspace could not be created: {problem}");
+        tracing::warn!(workspace = name, "a workspace could not be created: {problem}");
         let record = Record {
             stage: Stage::Failed(problem),
             ..record

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,12 +58,14 @@ pub(super) async fn clone(
     let way = folders.network.way_to(&parsed).await;
     let way = way.map_err(|error| ProvisionError::Failed(format!("the repository cannot be reached: {error}")))?;
     let (sandbox, folder) = (folders.sandbox.clone(), aside.to_path_buf());
+    let authorities = folders.authorities.iter().map(PathBuf::from).collect();
     let confined = tokio::task::spawn_blocking(move || {
         sandbox.confine(&Demand {
             network: true,
             walls: true,
             // What it writes is nobody's workspace yet: it may have any names.
             approved: vec![folder.clone()],
+            readable: authorities,
             ..Demand::new(Mode::ReadOnly, folder)
         })
     });
