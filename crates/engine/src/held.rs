@@ -33,7 +33,9 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Creating => f.write_str("is not ready yet: try again in a moment"),
-            Self::Suspended { by_calls: true } => f.write_str("is suspended, and could not be resumed yet: try again in a moment"),
+            Self::Suspended { by_calls: true } => {
+                f.write_str("is suspended, and could not be resumed yet: try again in a moment")
+            }
             Self::Suspended { by_calls: false } => f.write_str("is suspended: resume it first"),
             Self::Failed(problem) => write!(f, "could not be created: {problem}"),
             Self::Deleting => f.write_str("is being deleted"),

@@ -84,7 +84,8 @@ async fn left_in(parts: &Parts, workspace: &str) -> Result<Vec<CallRecord>, Stor
     let mut found = Vec::new();
     loop {
         let calls = parts.store.list_calls(&filter, &page).await?;
-        let is_left = |record: &CallRecord| record.owner == parts.calls.instance && parts.calls.find(&record.id).is_none();
+        let is_left =
+            |record: &CallRecord| record.owner == parts.calls.instance && parts.calls.find(&record.id).is_none();
         found.extend(calls.items.into_iter().filter(is_left));
         match calls.next {
             Some(next) => page.after = Some(next),
@@ -96,7 +97,11 @@ async fn left_in(parts: &Parts, workspace: &str) -> Result<Vec<CallRecord>, Stor
 /// Says which calls are to be looked after, now that their workspace is back.
 pub(crate) async fn take_up(parts: &Parts, workspace: &str) -> Result<(), StoreError> {
     let left = left_in(parts, workspace).await?;
-    parts.calls.adopted.lock().extend(left.into_iter().map(|record| record.id));
+    parts
+        .calls
+        .adopted
+        .lock()
+        .extend(left.into_iter().map(|record| record.id));
     Ok(())
 }
 

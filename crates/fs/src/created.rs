@@ -87,7 +87,9 @@ impl Created {
     }
 
     fn real_root(&self) -> Result<PathBuf, CreateError> {
-        self.root.canonicalize().map_err(io_error("find the folder", &self.root))
+        self.root
+            .canonicalize()
+            .map_err(io_error("find the folder", &self.root))
     }
 
     /// Removes what an earlier run has not removed to its end. Blocking.
@@ -238,7 +240,9 @@ fn sync_tree(folder: &Path) {
 /// Returns the names in a folder that are text, in their order; none if it cannot be read. Blocking.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.sort_unstable();
     names
 }
@@ -319,7 +323,9 @@ impl Copy<'_> {
 
 /// Says whether a link in a folder below a root leads to something below it, by its text.
 fn stays_below(root: &Path, folder: &Path, leads: &Path) -> bool {
-    let Ok(at) = folder.strip_prefix(root) else { return false };
+    let Ok(at) = folder.strip_prefix(root) else {
+        return false;
+    };
     let mut depth = at.components().count();
     for part in leads.components() {
         match part {
@@ -420,7 +426,13 @@ mod tests {
         copy_template(&template, &to, 3).unwrap();
         assert_eq!(fs::read_link(to.join("src/deep/link")).unwrap(), Path::new("../run"));
         let mode = fs::metadata(to.join("src/run")).unwrap().permissions().mode();
-        assert_eq!((fs::read_to_string(to.join("src/deep/link")).unwrap().as_str(), mode & 0o777), ("run", 0o755));
+        assert_eq!(
+            (
+                fs::read_to_string(to.join("src/deep/link")).unwrap().as_str(),
+                mode & 0o777
+            ),
+            ("run", 0o755)
+        );
         assert_eq!(measure(&template), 3 + "../run".len() as u64);
         let check = |links: &str, bytes, expected: &str| {
             let to = tempfile::tempdir().unwrap();

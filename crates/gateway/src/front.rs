@@ -22,8 +22,8 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_config::Config;
 use toolgate_contract::{
-    ErrorReason, ExecuteToolRequest, ReportInvocationRequest, ReportInvocationResponse,
-    RevokeGrantRequest, RevokeGrantResponse,
+    ErrorReason, ExecuteToolRequest, ReportInvocationRequest, ReportInvocationResponse, RevokeGrantRequest,
+    RevokeGrantResponse,
 };
 use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::StoreFront;

@@ -197,11 +197,7 @@ impl NewWorkspace {
 
 /// Finds the worker that opens or creates a workspace: whose it is already, else the first that may open the folder, or creates
 /// any.
-pub(crate) async fn opener(
-    parts: &Parts,
-    caller: &OnBehalf,
-    question: NewWorkspace,
-) -> Result<Arc<Worker>, Status> {
+pub(crate) async fn opener(parts: &Parts, caller: &OnBehalf, question: NewWorkspace) -> Result<Arc<Worker>, Status> {
     if let Some(owner) = parts.registry.owner(&question.workspace) {
         return Ok(owner);
     }

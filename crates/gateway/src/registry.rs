@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use toolgate_contract::{
-    Feature, GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
-    ListWorkspacesResponse, WorkspaceInfo,
+    Feature, GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse,
+    ListWorkspacesRequest, ListWorkspacesResponse, WorkspaceInfo,
 };
 use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
@@ -416,12 +416,8 @@ impl Facts {
     }
 }
 
-/// What a worker says of itself.
-struct Answer {
-    info: GetServerInfoResponse,
-    workspaces: Vec<WorkspaceInfo>,
-    rest: ListWorkspacesResponse,
-}
+/// What a worker says of itself, and of its workspaces: these, its default one first, and the rest of the list.
+type Answer = (GetServerInfoResponse, Vec<WorkspaceInfo>, ListWorkspacesResponse);
 
 /// Asks a worker what it is and has.
 async fn learn(worker: &Worker) {
@@ -431,11 +427,7 @@ async fn learn(worker: &Worker) {
     let answer = timeout(ASK_TIMEOUT, answer(worker)).await;
     let mut facts = worker.facts.write();
     match answer {
-        Ok(Ok(Answer {
-            info,
-            workspaces,
-            rest,
-        })) => {
+        Ok(Ok((info, workspaces, rest))) => {
             let refused = versions::problem(versions::OWN, &info.version);
             if !facts.is_there {
                 tracing::info!(worker = worker.name, workspaces = workspaces.len(), "a worker is there");
@@ -490,11 +482,7 @@ async fn answer(worker: &Worker) -> Result<Answer, Status> {
         .ask_about_itself(GET_SERVER_INFO, GetServerInfoRequest {}, Some(entry))
         .await?;
     let (workspaces, rest) = workspaces(worker).await?;
-    Ok(Answer {
-        info,
-        workspaces,
-        rest,
-    })
+    Ok((info, workspaces, rest))
 }
 
 /// Returns the workspaces of a worker, its default one first, and what else it says of workspaces.

@@ -1,7 +1,7 @@
 //! Where workspaces that clients create come from: a seam, since it differs from one operator to the other whether that is a
 //! folder, a machine or a pod.
 //!
-//! Whoever keeps track of created workspaces knows what is wanted, and asks a [`Provisioner`] for it as often as it takes: after
+//! Whoever keeps track of created workspaces knows what is wanted, and asks a [`Provisioner`] (`provision/seam`) for it as often as it takes: after
 //! a failure, after a restart, from several processes. In `provision/`: `source`, what may be asked for; `folders`, below a root on
 //! this machine, filled by `git` and `archive`.
 //!
@@ -11,81 +11,9 @@
 mod archive;
 mod folders;
 mod git;
+mod seam;
 mod source;
 
-use async_trait::async_trait;
-use toolgate_model::WorkspaceSource;
-
 pub(crate) use self::folders::Folders;
+pub use self::seam::{Observed, ProvisionError, Provisioner, Wanted};
 pub use self::source::problem_of;
-
-/// What is to be there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The name of the workspace.
-    pub workspace: String,
-    /// What is in it at first.
-    pub source: WorkspaceSource,
-    /// An id of the request that stays the same when it is tried again.
-    pub request: String,
-}
-
-/// What there is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Observed {
-    /// Nothing.
-    Absent,
-    /// It will be there, and nothing needs to be done for that: look again.
-    Coming,
-    /// All that is wanted.
-    Ready,
-    /// It is kept, and nothing runs.
-    Resting,
-    /// It cannot be used, and does not get better by itself.
-    Broken(String),
-}
-
-/// Why what was asked for is not done.
-#[derive(Debug, thiserror::Error)]
-pub enum ProvisionError {
-    /// It will not be done, however often it is asked for; the text is for whoever wants the workspace.
-    #[error("{0}")]
-    Refused(String),
-    /// It may be done the next time.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// Makes places for workspaces, and takes them away.
-#[async_trait]
-pub trait Provisioner: Send + Sync + 'static {
-    /// Makes the place of a workspace, or begins to. What is there already is left as it is.
-    ///
-    /// # Errors
-    /// See [`ProvisionError`]. Nothing half made is in the way of the next attempt.
-    async fn ensure(&self, wanted: &Wanted) -> Result<Observed, ProvisionError>;
-
-    /// Lets nothing run there any more, and keeps what is stored.
-    ///
-    /// # Errors
-    /// See [`ProvisionError`].
-    async fn suspend(&self, wanted: &Wanted) -> Result<Observed, ProvisionError>;
-
-    /// Undoes [`Self::suspend`], or begins to.
-    ///
-    /// # Errors
-    /// See [`ProvisionError`].
-    async fn resume(&self, wanted: &Wanted) -> Result<Observed, ProvisionError>;
-
-    /// Takes the place away with all that is stored there. What is not there is taken away.
-    ///
-    /// # Errors
-    /// See [`ProvisionError`].
-    async fn delete(&self, wanted: &Wanted) -> Result<Observed, ProvisionError>;
-
-    /// Looks what is there.
-    ///
-    /// # Errors
-    /// It cannot be looked.
-    async fn observe(&self, wanted: &Wanted) -> Result<Observed, ProvisionError>;
-}

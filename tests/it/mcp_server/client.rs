@@ -27,8 +27,8 @@ use toolgate_model::Timestamp;
 use toolgate_server::grpc::auth::Authenticator;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::{
-    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts, Services, Shared,
-    WantedCreation, WantedWorkspace, Workspaces,
+    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts, Services,
+    Shared, WantedCreation, WantedWorkspace, Workspaces,
 };
 
 use crate::support::{Inside, Server};

@@ -86,7 +86,10 @@ fn one_is_created_from_a_template_and_deleted_with_its_files() {
         symlink("src/main", server.folder().join("templates/web/link")).unwrap();
         let made = create(&server, "acme/one", template("web")).await.unwrap();
         let info = made.workspace.unwrap();
-        assert!(made.created && info.state() == WorkspaceState::Ready && info.problem.is_empty(), "{info:?}");
+        assert!(
+            made.created && info.state() == WorkspaceState::Ready && info.problem.is_empty(),
+            "{info:?}"
+        );
         assert_eq!(info.directory, real(&server, "made/acme/one").display().to_string());
         assert_eq!(info.source.unwrap().source, Some(template("web")));
         let told = call(&server, "acme/one", bash("cat link; echo x > new")).await.unwrap();
@@ -123,7 +126,9 @@ fn one_is_created_from_a_template_and_deleted_with_its_files() {
         refused(delete(&server, "acme/one").await, Code::NotFound, "NOT_FOUND");
         assert_eq!(failed(&server.get("runs").await).reason(), FailureReason::Cancelled);
         // The name is free, for anything.
-        let anew = create(&server, "acme/one", Source::Empty(EmptySource {})).await.unwrap();
+        let anew = create(&server, "acme/one", Source::Empty(EmptySource {}))
+            .await
+            .unwrap();
         assert!(anew.created && !server.folder().join("made/acme/one/src").exists());
         server.stop().await;
     });
@@ -140,9 +145,17 @@ fn what_may_not_be_created_is_refused_in_words() {
                 reference: String::new(),
             })
         };
-        refused(create(&server, "a", template("none")).await, Code::NotFound, "TEMPLATE_MISSING");
+        refused(
+            create(&server, "a", template("none")).await,
+            Code::NotFound,
+            "TEMPLATE_MISSING",
+        );
         for bad in ["../web", "", ".", "web/src"] {
-            refused(create(&server, "a", template(bad)).await, Code::NotFound, "TEMPLATE_MISSING");
+            refused(
+                create(&server, "a", template(bad)).await,
+                Code::NotFound,
+                "TEMPLATE_MISSING",
+            );
         }
         for url in ["http://git.example/a", "ext::sh", "https://u:p@git.example/a"] {
             let refusal = create(&server, "a", git(url)).await;
@@ -153,7 +166,11 @@ fn what_may_not_be_created_is_refused_in_words() {
             refused(refusal, Code::InvalidArgument, "INVALID_FIELD");
         }
         // What cannot be made is there with its problem, and can be tried again or deleted.
-        let bad = create(&server, "bad", template("empty")).await.unwrap().workspace.unwrap();
+        let bad = create(&server, "bad", template("empty"))
+            .await
+            .unwrap()
+            .workspace
+            .unwrap();
         assert_eq!(bad.state(), WorkspaceState::Failed);
         assert!(bad.problem.contains("leads out of the template"), "{bad:?}");
         refused(
@@ -161,7 +178,11 @@ fn what_may_not_be_created_is_refused_in_words() {
             Code::FailedPrecondition,
             "WORKSPACE_BROKEN",
         );
-        refused(suspend(&server, "bad").await, Code::FailedPrecondition, "WORKSPACE_BROKEN");
+        refused(
+            suspend(&server, "bad").await,
+            Code::FailedPrecondition,
+            "WORKSPACE_BROKEN",
+        );
         refused(
             create(&server, "more", template("web")).await,
             Code::ResourceExhausted,
@@ -169,7 +190,9 @@ fn what_may_not_be_created_is_refused_in_words() {
         );
         // A server of a network of its own is not reached.
         delete(&server, "bad").await.unwrap();
-        let private = create(&server, "bad", git("https://127.0.0.1:8443/a.git")).await.unwrap();
+        let private = create(&server, "bad", git("https://127.0.0.1:8443/a.git"))
+            .await
+            .unwrap();
         let private = private.workspace.unwrap();
         assert_eq!(private.state(), WorkspaceState::Failed);
         assert!(private.problem.contains("network.allow"), "{private:?}");
@@ -201,13 +224,13 @@ fn one_that_is_suspended_keeps_what_waits_and_is_resumed_by_calls() {
         setup.config = Some(json!({"permission": {"bash": {"*": "allow", "make *": "ask"}}}));
         let mut server = Server::with(setup).await;
         create(&server, "one", template("web")).await.unwrap();
-        let begin = async |id: &str, command: &str| {
+        let begin = async |server: &Server, id: &str, command: &str| {
             let request = within("one", kept(id, bash(command)));
             server.tools().execute_tool(request).await.unwrap().into_inner()
         };
-        let mut running = begin("runs", "echo begun; sleep 86330").await;
+        let mut running = begin(&server, "runs", "echo begun; sleep 86330").await;
         next_such(&mut running, is_output).await;
-        let mut asks = begin("asks", "make it || echo made").await;
+        let mut asks = begin(&server, "asks", "make it || echo made").await;
         let prompt = waiting(&mut asks).await;
         let suspended = suspend(&server, "one").await.unwrap();
         assert_eq!((suspended.cancelled_calls, suspended.waiting_calls), (1, 1));
@@ -226,6 +249,7 @@ fn one_that_is_suspended_keeps_what_waits_and_is_resumed_by_calls() {
 
         // The reply resumes it, and the call goes on.
         let request = ReplyPromptRequest {
+            name: "p".to_owned(),
             reply: Some(reply(&prompt, PromptDecision::Once)),
         };
         server.permissions().reply_prompt(request).await.unwrap();
@@ -245,10 +269,19 @@ fn one_that_is_suspended_keeps_what_waits_and_is_resumed_by_calls() {
             workspace: "one".to_owned(),
             ..Default::default()
         };
-        assert!(!server.tools().list_tools(tools).await.unwrap().into_inner().tools.is_empty());
+        assert!(
+            !server
+                .tools()
+                .list_tools(tools)
+                .await
+                .unwrap()
+                .into_inner()
+                .tools
+                .is_empty()
+        );
 
         // What waits can be cancelled there.
-        let mut asks = begin("asks-no-more", "make nothing").await;
+        let mut asks = begin(&server, "asks-no-more", "make nothing").await;
         waiting(&mut asks).await;
         suspend(&server, "one").await.unwrap();
         let cancelled = server.cancel("asks-no-more").await;
@@ -256,7 +289,7 @@ fn one_that_is_suspended_keeps_what_waits_and_is_resumed_by_calls() {
         assert_eq!(state(&server, "one").await, WorkspaceState::Suspended);
 
         // What waits in one that is deleted ends.
-        let mut asks = begin("asks-too", "make that").await;
+        let mut asks = begin(&server, "asks-too", "make that").await;
         let prompt = waiting(&mut asks).await;
         suspend(&server, "one").await.unwrap();
         assert_eq!(delete(&server, "one").await.unwrap().cancelled_calls, 1);
@@ -355,7 +388,10 @@ fn fill(site: &Path) {
     run_git(&site.join("a.git"), &["update-server-info"]);
     fs::create_dir(site.join("inner")).unwrap();
     fs::copy(source.join("file"), site.join("inner/file")).unwrap();
-    let packed = std::process::Command::new("tar").args(["-czf", "a.tar.gz", "inner"]).current_dir(site).status();
+    let packed = std::process::Command::new("tar")
+        .args(["-czf", "a.tar.gz", "inner"])
+        .current_dir(site)
+        .status();
     assert!(packed.unwrap().success());
     fs::write(site.join("bad.tar.gz"), "no archive").unwrap();
 }
@@ -367,7 +403,10 @@ fn one_is_created_from_a_repository_and_from_an_archive() {
         let authority = site_folder.path().join("authority.pem");
         fill(site_folder.path());
         let site = serve(site_folder.path().to_path_buf(), &authority).await;
-        let config = format!("{CONFIG}timeout = \"20s\"\n[network]\nallow = [\"localhost:{}\"]\n", site.port);
+        let config = format!(
+            "{CONFIG}timeout = \"20s\"\n[network]\nallow = [\"localhost:{}\"]\n",
+            site.port
+        );
         let setup = setup_with(&config).env("SSL_CERT_FILE", &authority.display().to_string());
         let mut server = Server::with(setup).await;
         let url = |path: &str| format!("https://localhost:{}/{path}", site.port);
@@ -393,18 +432,26 @@ fn one_is_created_from_a_repository_and_from_an_archive() {
         assert_eq!(read("archive/inner/file"), "later\n");
 
         let (state, problem) = made("none", git("none.git", "")).await;
-        assert!(state == WorkspaceState::Failed && problem.contains("git could not clone"), "{problem}");
+        assert!(
+            state == WorkspaceState::Failed && problem.contains("git could not clone"),
+            "{problem}"
+        );
         let (state, problem) = made("no-tag", git("a.git", "v2")).await;
         assert!(state == WorkspaceState::Failed && problem.contains("v2"), "{problem}");
         let (state, problem) = made("bad", archive("bad.tar.gz")).await;
-        assert!(state == WorkspaceState::Failed && problem.contains("cannot be used"), "{problem}");
+        assert!(
+            state == WorkspaceState::Failed && problem.contains("cannot be used"),
+            "{problem}"
+        );
         // Nothing is left of what failed.
         let making = server.folder().join("made/+making");
         assert_eq!(fs::read_dir(&making).unwrap().count(), 0);
 
         // While one is being made it can be seen, and deleted.
         let slow = git("slow/a.git", "");
-        let begun = create_and_wait(&server, "slow", slow.clone(), Duration::ZERO).await.unwrap();
+        let begun = create_and_wait(&server, "slow", slow.clone(), Duration::ZERO)
+            .await
+            .unwrap();
         assert_eq!(begun.workspace.unwrap().state(), WorkspaceState::Creating);
         refused(suspend(&server, "slow").await, Code::Unavailable, "WORKSPACE_NOT_READY");
         eventually("git runs", async || !processes("slow/a.git").is_empty()).await;
@@ -438,7 +485,10 @@ fn commands_create_suspend_resume_and_delete() {
         let mut server = service_with(CONFIG).await;
         let check = async |arguments: &[&str], expected: i32, part: &str| {
             let (code, out, err) = server.cli(&[&["workspaces"], arguments].concat()).await;
-            assert!(code == expected && format!("{out}{err}").contains(part), "{arguments:?}: {out}{err}");
+            assert!(
+                code == expected && format!("{out}{err}").contains(part),
+                "{arguments:?}: {out}{err}"
+            );
         };
         check(&["create", "one", "--template", "web", "--wait"], 0, "created one at").await;
         check(&["create", "one", "--template", "web"], 0, "there already: one").await;

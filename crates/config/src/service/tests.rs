@@ -507,12 +507,20 @@ fn what_needs_something_else_says_so() {
             .unix
             .is_some()
     );
-    check("[created_workspaces]\ntemplates = \"/t\"", "created_workspaces.directory");
+    check(
+        "[created_workspaces]\ntemplates = \"/t\"",
+        "created_workspaces.directory",
+    );
     check("[created_workspaces]\ndirectory = \"/\"", "below /");
     let roots = "[[workspace_roots]]\ndirectory = \"/a\"\n[created_workspaces]\n";
     check(&format!("{roots}directory = \"/a/b\""), "a folder of their own");
     check(&format!("{roots}directory = \"/nowhere/w\""), "a folder of their own");
-    assert!(plain(&format!("{roots}directory = \"/b\"")).created_workspaces.directory.is_some());
+    assert!(
+        plain(&format!("{roots}directory = \"/b\""))
+            .created_workspaces
+            .directory
+            .is_some()
+    );
     check("[permission]\nself_approval = false", "needs authentication");
     check("[permission]\nsecond_approver = [\"bash\"]", "needs authentication");
     let config = plain(

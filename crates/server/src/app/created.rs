@@ -65,7 +65,9 @@ impl Creating {
         (programs, network, sandbox): (&Programs, &Network, &Arc<Sandbox>),
     ) -> anyhow::Result<Option<Self>> {
         let rules = &config.created_workspaces;
-        let Some(directory) = rules.directory.clone() else { return Ok(None) };
+        let Some(directory) = rules.directory.clone() else {
+            return Ok(None);
+        };
         let created = Created::new(directory.clone());
         let (data_dir, root) = (config.data_dir.clone(), created.clone());
         let opened = tokio::task::spawn_blocking(move || {
@@ -126,7 +128,10 @@ impl Inner {
 
     /// Returns the record of a workspace that was created, and its place.
     fn created_one(&self, name: &str) -> Result<(&Creating, Record), CreatedError> {
-        let record = self.created.as_ref().and_then(|created| Some((created, created.records.get(name)?)));
+        let record = self
+            .created
+            .as_ref()
+            .and_then(|created| Some((created, created.records.get(name)?)));
         match record {
             Some(found) => Ok(found),
             None if !name.is_empty() && self.engine.catalogs().find(name).is_some() => {
@@ -223,7 +228,10 @@ impl Inner {
     }
 
     async fn held_place(self: &Arc<Self>, record: &Record) -> anyhow::Result<WorkspaceRuntime> {
-        let by_calls = self.created.as_ref().is_some_and(|created| created.resume == ResumeBy::Calls);
+        let by_calls = self
+            .created
+            .as_ref()
+            .is_some_and(|created| created.resume == ResumeBy::Calls);
         let held = match &record.stage {
             Stage::Creating | Stage::Ready => Held::Creating,
             Stage::Suspended => Held::Suspended { by_calls },
@@ -266,7 +274,9 @@ impl Inner {
             let Some(made) = made else { return };
             let _changing = inner.changing.lock().await;
             let current = creating.records.get(&record.name);
-            let Some(record) = current.filter(|record| record.stage == Stage::Creating) else { return };
+            let Some(record) = current.filter(|record| record.stage == Stage::Creating) else {
+                return;
+            };
             creating.making.lock().remove(&record.name);
             let opened = match made {
                 Ok(Observed::Ready) => inner.open_created(record.clone(), true).await,
@@ -293,7 +303,10 @@ impl Inner {
             tracing::error!(workspace = name, %error, "that a workspace could not be created could not be stored");
         }
         if let Err(error) = self.hold(&record).await {
-            tracing::error!(workspace = name, "a workspace that could not be created is not shown so: {error:#}");
+            tracing::error!(
+                workspace = name,
+                "a workspace that could not be created is not shown so: {error:#}"
+            );
         }
     }
 
@@ -339,7 +352,11 @@ impl Inner {
         self.tell(&name, change);
         if let Err(error) = self.engine.take_up_calls(&name).await {
             let error: &(dyn std::error::Error + 'static) = &error;
-            tracing::error!(workspace = name, error, "calls that wait for a person could not be taken up; it is tried again");
+            tracing::error!(
+                workspace = name,
+                error,
+                "calls that wait for a person could not be taken up; it is tried again"
+            );
         }
         Ok(())
     }
@@ -431,7 +448,11 @@ impl Inner {
         creating.folders.delete(&record.wanted()).await.map_err(internal)?;
         let _changing = self.changing.lock().await;
         let name = &record.name;
-        if creating.records.get(name).is_none_or(|current| current.request != record.request) {
+        if creating
+            .records
+            .get(name)
+            .is_none_or(|current| current.request != record.request)
+        {
             // Somebody else was faster.
             return Ok(());
         }
@@ -447,7 +468,9 @@ impl Inner {
 
     /// Takes up what an earlier run has left; returns the names.
     pub(super) async fn restore_created(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
-        let Some(creating) = &self.created else { return Ok(Vec::new()) };
+        let Some(creating) = &self.created else {
+            return Ok(Vec::new());
+        };
         let created = creating.folders.created.clone();
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || created.clean()).await {
             tracing::warn!(%error, "what was left of deleted workspaces is still there");
@@ -470,7 +493,11 @@ impl Inner {
                     let broken = record.clone();
                     if let Err(error) = self.open_created(record, false).await {
                         let problem = format!("{error:#}: mend that and resume the workspace, or delete it");
-                        self.hold(&Record { stage: Stage::Failed(problem), ..broken }).await?;
+                        self.hold(&Record {
+                            stage: Stage::Failed(problem),
+                            ..broken
+                        })
+                        .await?;
                     }
                 }
                 Stage::Suspended | Stage::Failed(_) => self.hold(&record).await?,
@@ -552,7 +579,9 @@ impl Waker for ForCalls {
 impl Inner {
     /// Resumes a workspace, if calls and replies may do that.
     fn resume_for_calls(self: &Arc<Self>, name: &str) -> Option<JoinHandle<()>> {
-        self.created.as_ref().filter(|created| created.resume == ResumeBy::Calls)?;
+        self.created
+            .as_ref()
+            .filter(|created| created.resume == ResumeBy::Calls)?;
         let (inner, name) = (self.clone(), name.to_owned());
         // Whoever wants it may be gone before it is there.
         Some(self.tasks.spawn(async move {

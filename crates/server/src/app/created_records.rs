@@ -160,7 +160,10 @@ mod tests {
         };
         records.keep(record("a", Stage::Creating)).await.unwrap();
         records.keep(record("b/c", Stage::Suspended)).await.unwrap();
-        records.keep(record("a", Stage::Failed("why".to_owned()))).await.unwrap();
+        records
+            .keep(record("a", Stage::Failed("why".to_owned())))
+            .await
+            .unwrap();
         let again = Records::open(folder.path()).unwrap();
         assert_eq!(again.all(), records.all());
         assert_eq!(again.get("a").unwrap().stage, Stage::Failed("why".to_owned()));

@@ -34,8 +34,8 @@ use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
 use crate::grpc::auth::OnBehalf;
 use crate::grpc::{
-    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared, StoreHealth,
-    WantedCreation, WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
+    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared,
+    StoreHealth, WantedCreation, WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
 };
 
 /// What an id names.

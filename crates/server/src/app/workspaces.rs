@@ -161,7 +161,9 @@ impl Workspaces for AtRunTime {
 
     fn templates(&self) -> Vec<String> {
         let created = self.0.created.as_ref();
-        created.map(|created| created.folders.template_names()).unwrap_or_default()
+        created
+            .map(|created| created.folders.template_names())
+            .unwrap_or_default()
     }
 
     async fn create(&self, wanted: WantedCreation) -> Result<(Arc<WorkspaceRuntime>, bool), CreatedError> {

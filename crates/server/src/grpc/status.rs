@@ -480,9 +480,12 @@ pub(crate) fn created_workspace(error: CreatedError) -> Status {
         CreatedError::Fixed => precondition(ErrorReason::WorkspacesFixed, "created_workspaces.directory", message),
         CreatedError::BadName(problem) => bad_field("workspace", problem),
         CreatedError::BadSource { field, problem } => bad_field(field, problem),
-        CreatedError::NoTemplate { name, .. } => {
-            resource((Code::NotFound, ErrorReason::TemplateMissing), "template", &name, message)
-        }
+        CreatedError::NoTemplate { name, .. } => resource(
+            (Code::NotFound, ErrorReason::TemplateMissing),
+            "template",
+            &name,
+            message,
+        ),
         CreatedError::NameTaken { name, .. } => resource(
             (Code::AlreadyExists, ErrorReason::WorkspaceNameTaken),
             "workspace",

@@ -145,7 +145,9 @@ pub enum CreatedError {
     #[error("there is no workspace {0}")]
     Unknown(String),
     /// It was not created.
-    #[error("the workspace {0:?} was not created by CreateWorkspace, and is not suspended, resumed or deleted: close it, if it was opened")]
+    #[error(
+        "the workspace {0:?} was not created by CreateWorkspace, and is not suspended, resumed or deleted: close it, if it was opened"
+    )]
     NotCreated(String),
     /// It is not in a state for that.
     #[error("the workspace {name:?} {held}")]

@@ -9,8 +9,8 @@ use toolgate_fs::entries;
 use toolgate_web::header::HeaderMap;
 use toolgate_web::{Request, RequestError, Url};
 
-use super::ProvisionError;
 use super::folders::Folders;
+use super::seam::ProvisionError;
 
 const MAX_REDIRECTS: usize = 5;
 
@@ -36,7 +36,9 @@ async fn download(folders: &Folders, url: &str, most: u64) -> Result<bytes::Byte
     let failed = |error: RequestError| ProvisionError::Failed(format!("the archive cannot be got: {error}"));
     for _ in 0..=MAX_REDIRECTS {
         if url.scheme() != "https" {
-            return Err(ProvisionError::Refused("the archive is not at an https address".to_owned()));
+            return Err(ProvisionError::Refused(
+                "the archive is not at an https address".to_owned(),
+            ));
         }
         // The time for all of it is bounded by whoever asks for it.
         let request = Request::within(folders.timeout, url, HeaderMap::new());
@@ -47,10 +49,14 @@ async fn download(folders: &Folders, url: &str, most: u64) -> Result<bytes::Byte
         }
         if !reply.is_success() {
             let status = reply.status();
-            return Err(ProvisionError::Failed(format!("the archive cannot be got: the server answers {status}")));
+            return Err(ProvisionError::Failed(format!(
+                "the archive cannot be got: the server answers {status}"
+            )));
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         return reply.body(most).await.map_err(failed);
     }
-    Err(ProvisionError::Refused("the archive is behind too many redirects".to_owned()))
+    Err(ProvisionError::Refused(
+        "the archive is behind too many redirects".to_owned(),
+    ))
 }

@@ -19,7 +19,8 @@ use toolgate_process::Programs;
 use toolgate_process::sandbox::Sandbox;
 use toolgate_web::Network;
 
-use super::{Observed, ProvisionError, Provisioner, Wanted, archive, git};
+use super::seam::{Observed, ProvisionError, Provisioner, Wanted};
+use super::{archive, git};
 
 /// How many are filled at a time: each may take memory for an archive, or a program.
 const AT_ONCE: usize = 2;
@@ -145,7 +146,8 @@ impl Doing<'_> {
                     ProvisionError::Refused(format!("the operator has no template {name:?} any more"))
                 })?;
                 let max = folders.max_bytes;
-                self.blocking(move |_, _| created::copy_template(&template, &to, max)).await
+                self.blocking(move |_, _| created::copy_template(&template, &to, max))
+                    .await
             }
             WorkspaceSource::Git { url, reference } => {
                 folders.in_time(git::clone(folders, (url, reference), aside)).await

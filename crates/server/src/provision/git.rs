@@ -1,7 +1,7 @@
 //! Repositories of git.
 //!
-//! *Invariant:* git runs confined: it writes nothing but the folder that is filled, reads nothing of the service's, and gets no
-//! credentials, no settings and no hooks of anybody. It speaks https alone, to the addresses that the operator's rules allow, and
+//! *Invariant:* git runs within walls, as commands do that rules allow: it writes the folder that is filled, reads nothing of the
+//! service's, and gets no credentials, no settings and no hooks of anybody. It speaks https alone, to the addresses that the operator's rules allow, and
 //! follows no redirect. Where the kernel cannot confine it, it does not run.
 
 use std::ffi::OsString;
@@ -16,8 +16,8 @@ use toolgate_process::sandbox::{Demand, Mode};
 use toolgate_process::{Cause, Exit, Launch, Stdin};
 use toolgate_web::{Url, Way};
 
-use super::ProvisionError;
 use super::folders::Folders;
+use super::seam::ProvisionError;
 
 /// How often it is looked how much there is.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(500);
@@ -53,7 +53,8 @@ pub(super) async fn clone(
         )));
     }
     let program = folders.programs.find("git".as_ref(), aside);
-    let program = program.ok_or_else(|| ProvisionError::Refused("git is not installed where the service runs".to_owned()))?;
+    let program =
+        program.ok_or_else(|| ProvisionError::Refused("git is not installed where the service runs".to_owned()))?;
     let parsed = Url::parse(url).map_err(|error| ProvisionError::Refused(error.to_string()))?;
     let way = folders.network.way_to(&parsed).await;
     let way = way.map_err(|error| ProvisionError::Failed(format!("the repository cannot be reached: {error}")))?;
@@ -64,12 +65,14 @@ pub(super) async fn clone(
             network: true,
             walls: true,
             // What it writes is nobody's workspace yet: it may have any names.
-            approved: vec![folder.clone()],
+            opened: vec![folder.clone()],
             readable: authorities,
-            ..Demand::new(Mode::ReadOnly, folder)
+            ..Demand::new(Mode::WorkspaceWrite, folder)
         })
     });
-    let confined = confined.await.map_err(|error| ProvisionError::Failed(error.to_string()))?;
+    let confined = confined
+        .await
+        .map_err(|error| ProvisionError::Failed(error.to_string()))?;
     let confined = confined.map_err(|error| ProvisionError::Failed(format!("git cannot be confined: {error}")))?;
     let launch = Launch {
         call: format!("create:{}", aside.display()),
@@ -173,9 +176,9 @@ async fn run(folders: &Folders, launch: Launch, aside: &Path) -> Result<(), Prov
     }
     match ending.exit {
         Some(Exit::Code(0)) => Ok(()),
-        Some(Exit::Code(_) | Exit::Signal(_)) | None => {
-            Err(ProvisionError::Failed(format!("git could not clone the repository: {told}")))
-        }
+        Some(Exit::Code(_) | Exit::Signal(_)) | None => Err(ProvisionError::Failed(format!(
+            "git could not clone the repository: {told}"
+        ))),
     }
 }
 
@@ -198,6 +201,9 @@ mod tests {
         let arguments: Vec<&str> = arguments.iter().filter_map(|one| one.to_str()).collect();
         assert!(arguments.contains(&"http.curloptResolve=git.example:443:192.0.2.1,[2001:db8::1]"));
         assert!(arguments.contains(&"protocol.allow=never") && arguments.contains(&"--branch=v1"));
-        assert_eq!(arguments[arguments.len() - 3..], ["--", "https://git.example/a.git", "."]);
+        assert_eq!(
+            arguments[arguments.len() - 3..],
+            ["--", "https://git.example/a.git", "."]
+        );
     }
 }
