@@ -250,6 +250,11 @@ impl Catalogs {
         let _ = self.waker.set(waker);
     }
 
+    /// Says whether a workspace is one in which nothing can be done at the moment.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|place| place.gate.hold().is_some())
+    }
+
     /// Has a workspace resumed that is suspended, if there is somebody who does, and does not wait for it.
     pub(crate) fn rouse(&self, name: &str) {
         let place = self.find(name).filter(|place| place.gate.hold().is_some());

@@ -46,11 +46,12 @@ pub(crate) async fn suspend(
         .collect();
     let ids: BTreeSet<&CallId> = left.iter().map(|call| &call.id).collect();
     let running: Vec<Arc<LiveCall>> = calls.iter().filter(|call| !ids.contains(&call.id)).cloned().collect();
+    // From here on new calls find that it is suspended. What may be left was judged by the rules of before.
+    parts.catalogs.add(rests);
     stop_and_wait(&running, EndReason::Cancelled).await;
     for call in &left {
         is_gone(parts, &call.id).await;
     }
-    parts.catalogs.add(rests);
     Ok(Rested {
         cancelled: running.len(),
         waiting: left.len(),
@@ -111,7 +112,7 @@ pub(crate) async fn cancel_left(
     workspace: &str,
     session: Option<&SessionKey>,
 ) -> Result<usize, StoreError> {
-    if !is_held(parts, workspace) {
+    if !parts.catalogs.is_held(workspace) {
         return Ok(0);
     }
     let mut left = left_in(parts, workspace).await?;
@@ -127,17 +128,12 @@ pub(crate) async fn cancel_left(
 pub(crate) async fn cancel_one(parts: &Parts, id: &CallId) -> Result<(), StoreError> {
     let record = parts.store.get(id).await?.filter(|record| {
         let is_own = record.owner == parts.calls.instance && record.ended.is_none();
-        is_own && is_held(parts, &record.origin.workspace) && parts.calls.find(id).is_none()
+        is_own && parts.catalogs.is_held(&record.origin.workspace) && parts.calls.find(id).is_none()
     });
     match record {
         Some(record) => cancel(parts, record).await,
         None => Ok(()),
     }
-}
-
-fn is_held(parts: &Parts, workspace: &str) -> bool {
-    let place = parts.catalogs.find(workspace).filter(|_| !workspace.is_empty());
-    place.is_some_and(|place| place.gate.hold().is_some())
 }
 
 async fn cancel(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {

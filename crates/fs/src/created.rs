@@ -144,9 +144,9 @@ impl Created {
         if to.metadata().is_ok() {
             return Err(CreateError::Taken(folder));
         }
-        from.rename_new(&to).map_err(|source| match source.kind() {
-            ErrorKind::AlreadyExists => CreateError::Taken(folder.clone()),
-            _ => io_error("move to its place", &folder)(source),
+        from.rename_new(&to).map_err(|source| match source {
+            source if source.kind() == ErrorKind::AlreadyExists => CreateError::Taken(folder.clone()),
+            source => io_error("move to its place", &folder)(source),
         })?;
         to.folder().sync();
         Ok(folder)

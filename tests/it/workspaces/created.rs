@@ -239,6 +239,18 @@ fn one_that_is_suspended_keeps_what_waits_and_is_resumed_by_calls() {
         assert_eq!(suspend(&server, "one").await.unwrap().waiting_calls, 0);
         assert_eq!(failed(&server.get("runs").await).reason(), FailureReason::Cancelled);
         assert_eq!(server.get("asks").await.state(), CallState::Waiting);
+        // Its stream has ended, and who comes back to the call waits on.
+        let broken = async {
+            loop {
+                if let Err(status) = asks.message().await {
+                    return Err::<(), _>(status);
+                }
+            }
+        };
+        refused(broken.await, Code::Unavailable, "WORKSPACE_NOT_READY");
+        let mut again = begin(&server, "asks", "make it || echo made").await;
+        assert_eq!(waiting(&mut again).await.prompt_id, prompt.prompt_id);
+        assert_eq!(state(&server, "one").await, WorkspaceState::Suspended);
         assert_eq!(names(&server, 0).await, ["default", "one"]);
 
         // A restart changes nothing of that.

@@ -139,6 +139,12 @@ impl Admission {
         if parts.calls.is_draining() {
             return Err(AdmitError::Draining);
         }
+        if parts.catalogs.is_held(&call.origin.workspace)
+            && let Some(stored) = parts.store.get(&call.id).await?
+        {
+            // Whoever comes back to a call that waits resumes nothing.
+            return attach_stored(&stored, &digest);
+        }
         let standing = self.standing(&mut call.origin).await?;
         let Standing {
             place,

@@ -378,7 +378,7 @@ impl Inner {
             ..record
         };
         creating.records.keep(record.clone()).await.map_err(internal)?;
-        let rests = self.held_place(&record).await.map_err(|error| internal(error))?;
+        let rests = self.held_place(&record).await.map_err(internal)?;
         let rested = match self.engine.catalogs().find(name) {
             Some(place) => self.engine.suspend_workspace(&place, rests).await,
             None => Ok(Rested::default()),
@@ -414,7 +414,7 @@ impl Inner {
             Ok(Observed::Broken(problem)) => return Err(held(record.name, Held::Failed(problem))),
             Err(error) => return Err(internal(error)),
         }
-        self.open_created(record, false).await.map_err(|error| internal(error))
+        self.open_created(record, false).await.map_err(internal)
     }
 
     /// Deletes a workspace with its folder.
@@ -435,7 +435,7 @@ impl Inner {
                 Some(place) => self.engine.close_workspace(&place, by).await,
                 None => self.engine.end_suspended(name, by).await,
             };
-            self.hold(&record).await.map_err(|error| internal(error))?;
+            self.hold(&record).await.map_err(internal)?;
             (record, cancelled?)
         };
         self.remove(&record, by).await?;
