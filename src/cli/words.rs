@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
     CallCompleted, CallOutcome, CallState, FailureReason, FileKind, ListeningPort, PromptState, ReplyResult,
-    ToolEffect, ToolSource, ToolSourceState, WorkspaceChange,
+    ToolEffect, ToolSource, ToolSourceState, WorkspaceChange, WorkspaceState,
 };
 
 macro_rules! words {
@@ -29,6 +29,7 @@ words! {
     prompt_state: PromptState, "PROMPT_STATE_";
     reply_result: ReplyResult, "REPLY_RESULT_";
     workspace_change: WorkspaceChange, "WORKSPACE_CHANGE_";
+    workspace_state: WorkspaceState, "WORKSPACE_STATE_";
 }
 
 /// Says how a call that has a result ended: `completed`, `exit 7`, `timed out`, ...

@@ -1,6 +1,7 @@
 //! A gateway before three workers: every RPC through it as at a worker, on behalf of the one who calls.
 
 mod chaos;
+mod created;
 mod doors;
 mod encrypted;
 mod lists;

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod closing;
+mod created;
 mod directory;
 
 use std::fs;

@@ -1,10 +1,12 @@
-//! The folders in which tools work: listed, and opened and closed while the service runs.
+//! The folders in which tools work: listed, and opened, created and closed while the service runs.
 //!
 //! *Invariant:* a list has all pages.
 
 use toolgate_contract::{
-    CloseWorkspaceRequest, CloseWorkspaceResponse, GetWorkspaceRequest, ListWorkspacesRequest, ListWorkspacesResponse,
-    OpenWorkspaceRequest, OpenWorkspaceResponse, WorkspaceInfo,
+    CloseWorkspaceRequest, CloseWorkspaceResponse, CreateWorkspaceRequest, CreateWorkspaceResponse,
+    DeleteWorkspaceRequest, DeleteWorkspaceResponse, GetWorkspaceRequest, ListWorkspacesRequest,
+    ListWorkspacesResponse, OpenWorkspaceRequest, OpenWorkspaceResponse, ResumeWorkspaceRequest,
+    SuspendWorkspaceRequest, SuspendWorkspaceResponse, WorkspaceInfo,
 };
 
 use crate::client::{Client, unary};
@@ -23,6 +25,49 @@ impl Client {
         self.retry(request, None, |request| {
             let mut service = self.workspace_service();
             async move { service.close_workspace(request).await }
+        })
+        .await
+    }
+
+    /// Creates a workspace; the same name with the same source again returns what is there. It waits for the workspace as long as
+    /// the request says; its state says how far it is then.
+    pub async fn create_workspace(&self, request: CreateWorkspaceRequest) -> Result<CreateWorkspaceResponse, Error> {
+        // It takes as long as it waits.
+        self.retry(request, None, |request| {
+            let mut service = self.workspace_service();
+            async move { service.create_workspace(request).await }
+        })
+        .await
+    }
+
+    /// Suspends a workspace that was created, and returns when nothing of it runs. Its files are kept.
+    pub async fn suspend_workspace(&self, name: impl Into<String>) -> Result<SuspendWorkspaceResponse, Error> {
+        let request = SuspendWorkspaceRequest { workspace: name.into() };
+        // It takes as long as its calls take to end.
+        self.retry(request, None, |request| {
+            let mut service = self.workspace_service();
+            async move { service.suspend_workspace(request).await }
+        })
+        .await
+    }
+
+    /// Resumes a workspace that was suspended, and waits for it as long as the request says.
+    pub async fn resume_workspace(&self, request: ResumeWorkspaceRequest) -> Result<WorkspaceInfo, Error> {
+        // It takes as long as it waits.
+        let resumed = self.retry(request, None, |request| {
+            let mut service = self.workspace_service();
+            async move { service.resume_workspace(request).await }
+        });
+        resumed.await?.workspace.ok_or(Error::Protocol("workspace"))
+    }
+
+    /// Deletes a workspace that was created, with its files. Its records stay.
+    pub async fn delete_workspace(&self, name: impl Into<String>) -> Result<DeleteWorkspaceResponse, Error> {
+        let request = DeleteWorkspaceRequest { workspace: name.into() };
+        // It takes as long as its calls take to end, and its files to go.
+        self.retry(request, None, |request| {
+            let mut service = self.workspace_service();
+            async move { service.delete_workspace(request).await }
         })
         .await
     }

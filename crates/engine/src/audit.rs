@@ -78,6 +78,7 @@ fn refusal_word(error: &AdmitError) -> &'static str {
         AdmitError::Draining => "draining",
         AdmitError::BadDirectory(_) => "bad_directory",
         AdmitError::UnknownWorkspace { .. } | AdmitError::ClosedWorkspace(_) => "unknown_workspace",
+        AdmitError::HeldWorkspace { .. } => "held_workspace",
         AdmitError::BrokenWorkspace { .. } => "broken_workspace",
         AdmitError::UnknownAgent { .. } => "unknown_agent",
         AdmitError::UnknownParent(_) => "unknown_parent",

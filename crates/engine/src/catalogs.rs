@@ -7,12 +7,12 @@
 //! have the same name, and the first one stays.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
-use toolgate_model::{CallRecord, Definition, Delegation, Origin, Rule, Timestamp};
+use toolgate_model::{CallRecord, Definition, Delegation, Origin, Rule, Timestamp, WorkspaceSource};
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
 use toolgate_tool::Catalog;
@@ -20,6 +20,7 @@ use toolgate_tool::registry::{Entry, Registry};
 use toolgate_tool::{Offer, dialect};
 
 use crate::admission::refusal::AdmitError;
+use crate::held::{Held, Waker};
 use crate::in_force::{Current, InForce};
 use crate::stranded::Stranded;
 use crate::subagent::rights;
@@ -49,26 +50,44 @@ pub struct OpenedBy {
     pub by: String,
     /// When.
     pub time: Timestamp,
+    /// What it was created from; none if it was there, and only opened.
+    pub source: Option<WorkspaceSource>,
 }
 
 /// Whether a workspace takes calls. It is closed once, under the lock of the map of calls, so a call is either in that map
 /// then, or refused.
 #[derive(Debug, Default)]
-pub struct Gate(CancellationToken);
+pub struct Gate {
+    closing: CancellationToken,
+    held: Option<Held>,
+}
 
 impl Gate {
+    /// Makes the gate of a workspace that is known, and that nothing can be done in.
+    pub fn held(held: Held) -> Self {
+        Self {
+            closing: CancellationToken::new(),
+            held: Some(held),
+        }
+    }
+
+    /// Returns why nothing can be done in the workspace, if that is so from the beginning.
+    pub fn hold(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
     pub(crate) fn close(&self) {
-        self.0.cancel();
+        self.closing.cancel();
     }
 
     /// Returns what is cancelled when the workspace is closed, for whoever looks at it for long.
     pub(crate) fn closing(&self) -> &CancellationToken {
-        &self.0
+        &self.closing
     }
 
     /// Says whether the workspace is closed, or about to be.
     pub fn is_closed(&self) -> bool {
-        self.0.is_cancelled()
+        self.closing.is_cancelled()
     }
 }
 
@@ -132,6 +151,12 @@ impl WorkspaceRuntime {
         if self.gate.is_closed() {
             return Err(AdmitError::ClosedWorkspace(self.workspace.name().to_owned()));
         }
+        if let Some(held) = self.gate.hold().filter(|held| !matches!(held, Held::Failed(_))) {
+            return Err(AdmitError::HeldWorkspace {
+                name: self.workspace.name().to_owned(),
+                held: held.clone(),
+            });
+        }
         self.problem().map_or(Ok(()), |problem| {
             Err(AdmitError::BrokenWorkspace {
                 name: self.workspace.name().to_owned(),
@@ -142,6 +167,11 @@ impl WorkspaceRuntime {
 
     /// Returns why the workspace takes no calls, if it is broken.
     pub fn problem(&self) -> Option<String> {
+        match self.gate.hold() {
+            Some(Held::Failed(problem)) => return Some(problem.clone()),
+            Some(Held::Creating | Held::Suspended { .. } | Held::Deleting) => return None,
+            None => {}
+        }
         if let Some(problem) = &self.now().broken {
             return Some(problem.clone());
         }
@@ -201,6 +231,8 @@ pub(crate) struct Restart {
 pub struct Catalogs {
     /// In the order in which they were opened. Replaced as a whole.
     places: RwLock<Arc<[Arc<WorkspaceRuntime>]>>,
+    /// Who resumes those that are suspended, if anybody does.
+    waker: OnceLock<Arc<dyn Waker>>,
 }
 
 impl Catalogs {
@@ -208,6 +240,39 @@ impl Catalogs {
     pub(crate) fn new(places: Vec<WorkspaceRuntime>) -> Self {
         Self {
             places: RwLock::new(places.into_iter().map(Arc::new).collect()),
+            waker: OnceLock::new(),
+        }
+    }
+
+    /// Lets somebody resume workspaces that are suspended. Once; whoever comes later is not asked.
+    pub fn wake_with(&self, waker: Arc<dyn Waker>) {
+        // There is one service to an engine.
+        let _ = self.waker.set(waker);
+    }
+
+    /// Says whether a workspace is one in which nothing can be done at the moment.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|place| place.gate.hold().is_some())
+    }
+
+    /// Has a workspace resumed that is suspended, if there is somebody who does, and does not wait for it.
+    pub(crate) fn rouse(&self, name: &str) {
+        let place = self.find(name).filter(|place| place.gate.hold().is_some());
+        if let (Some(place), Some(waker)) = (place, self.waker.get()) {
+            waker.rouse(place.workspace.name());
+        }
+    }
+
+    /// Finds a workspace, and waits a moment for one that is about to be there. One that is suspended is resumed for it.
+    pub async fn awake(&self, name: &str) -> Option<Arc<WorkspaceRuntime>> {
+        let place = self.find(name)?;
+        match (place.gate.hold(), self.waker.get()) {
+            (Some(held), Some(waker)) if held.may_pass() => {
+                let name = place.workspace.name();
+                waker.wait(name).await;
+                self.find(name)
+            }
+            (Some(_) | None, _) => Some(place),
         }
     }
 
@@ -229,7 +294,7 @@ impl Catalogs {
     }
 
     /// Takes a workspace away.
-    pub(crate) fn remove(&self, place: &Arc<WorkspaceRuntime>) {
+    pub fn remove(&self, place: &Arc<WorkspaceRuntime>) {
         let mut places = self.places.write();
         let left = places.iter().filter(|other| !Arc::ptr_eq(other, place));
         let left = left.cloned().collect();
@@ -246,8 +311,8 @@ impl Catalogs {
     }
 
     /// Finds the workspace in which a call is to be made.
-    pub(crate) fn expect(&self, name: &str) -> Result<Arc<WorkspaceRuntime>, AdmitError> {
-        self.find(name).ok_or_else(|| AdmitError::UnknownWorkspace {
+    pub(crate) async fn expect(&self, name: &str) -> Result<Arc<WorkspaceRuntime>, AdmitError> {
+        self.awake(name).await.ok_or_else(|| AdmitError::UnknownWorkspace {
             name: name.to_owned(),
             known: self
                 .all()
@@ -323,6 +388,14 @@ impl Catalogs {
         let place = place
             .filter(|place| !place.gate.is_closed())
             .ok_or(Stranded::NoWorkspace)?;
+        self.restart_in(place, record)
+    }
+
+    /// As [`Self::restart`], in a workspace of the call's that may be closed.
+    ///
+    /// # Errors
+    /// It could not, and why.
+    pub(crate) fn restart_in(&self, place: Arc<WorkspaceRuntime>, record: &CallRecord) -> Result<Restart, Stranded> {
         place.agent(&record.origin.agent).ok_or(Stranded::NoAgent)?;
         let rights = self.rights_of(&place, record).of_requesters(&record.origin);
         let registry = place.tools.current();

@@ -24,6 +24,11 @@ impl DrainNotice {
         !self.is_informed && self.draining.is_cancelled()
     }
 
+    /// Returns whether the service is stopping, whether the reader knows or not.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
     /// Returns when the service begins to stop; never if the reader knows.
     pub fn due(&self) -> impl Future<Output = ()> + Send + use<> {
         let draining = (!self.is_informed).then(|| self.draining.clone());

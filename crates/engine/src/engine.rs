@@ -42,6 +42,7 @@ use crate::restart::{self, Recovered};
 use crate::run::edited;
 use crate::screen::Picture;
 use crate::stdin::{InputError, InputState};
+use crate::suspend::{self, Rested};
 use crate::{lookup, subagent};
 
 /// What an engine gets from the rest of the service.
@@ -271,6 +272,8 @@ impl Engine {
     pub async fn cancel(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
         if let Some(call) = self.parts.calls.find(id) {
             stop_and_wait(&[call], EndReason::Cancelled).await;
+        } else {
+            suspend::cancel_one(&self.parts, id).await?;
         }
         self.parts.programs.end(id).await;
         self.get(id).await
@@ -338,7 +341,11 @@ impl Engine {
     /// # Errors
     /// The store failed; nothing is decided.
     pub async fn reply(&self, given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
-        edited::reply(&self.parts, given).await
+        let outcome = edited::reply(&self.parts, given).await?;
+        if let ReplyOutcome::Accepted(prompt) = &outcome {
+            self.parts.catalogs.rouse(&prompt.workspace);
+        }
+        Ok(outcome)
     }
 
     /// Returns the rights of an agent that works on behalf of a call, or by itself. None if there is no such call.
@@ -413,18 +420,19 @@ impl Engine {
         let parts = &self.parts;
         let calls = parts.calls.in_session(session);
         stop_and_wait(&calls, EndReason::Cancelled).await;
+        let cancelled = calls.len() + suspend::cancel_left(parts, &session.workspace, Some(session)).await?;
         for call in self.with_left(|origin| origin.is_of(session)).await? {
             parts.programs.end(&call).await;
         }
         let forgotten = parts.store.forget(session).await?;
         parts.inbox.end_session(session).await?;
         parts.loop_guard.forget(session);
-        if forgotten > 0 || !calls.is_empty() || lookup::has_calls(parts, session).await? {
+        if forgotten > 0 || cancelled > 0 || lookup::has_calls(parts, session).await? {
             let event = ServiceEvent::in_session(session.clone(), ServiceEventKind::SessionEnded);
             parts.store.record(event);
             parts.store.remember(session, ENDED, json!(Timestamp::now().millis()));
         }
-        Ok(calls.len())
+        Ok(cancelled)
     }
 
     /// Tells watchers what became of a workspace.
@@ -481,6 +489,44 @@ impl Engine {
         }
         parts.inbox.end_workspace(name, by).await?;
         Ok(calls.len())
+    }
+
+    /// Suspends a workspace: its calls that run are cancelled, and what they left running is ended. Those that only wait for a
+    /// person go on waiting, and standing approvals are kept. `rests` stands for the workspace from now on.
+    ///
+    /// # Errors
+    /// The store failed; what runs is ended all the same.
+    pub async fn suspend_workspace(
+        &self,
+        place: &Arc<WorkspaceRuntime>,
+        rests: WorkspaceRuntime,
+    ) -> Result<Rested, StoreError> {
+        let rested = suspend::suspend(&self.parts, place, rests).await?;
+        let name = place.workspace.name();
+        for call in self.with_left(|origin| origin.workspace == name).await? {
+            self.parts.programs.end(&call).await;
+        }
+        Ok(rested)
+    }
+
+    /// Goes on with the calls that waited for a person while their workspace was suspended, or was not there yet.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn take_up_calls(&self, workspace: &str) -> Result<Recovered, StoreError> {
+        suspend::take_up(&self.parts, workspace).await?;
+        self.recover().await
+    }
+
+    /// Cancels the calls that wait for a person in a suspended workspace, and takes its standing approvals back. Returns how
+    /// many calls these were.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_suspended(&self, workspace: &str, by: &str) -> Result<usize, StoreError> {
+        let cancelled = suspend::cancel_left(&self.parts, workspace, None).await?;
+        self.parts.inbox.end_workspace(workspace, by).await?;
+        Ok(cancelled)
     }
 
     /// Stops in order: refuses new calls and tells watchers so, gives running ones `grace`, cancels the rest and waits until

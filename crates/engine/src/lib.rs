@@ -21,9 +21,11 @@
 //!   `asking`: judges, opens prompts and waits (`standing`, `attendance`, `presence`). `inbox`: takes replies, by what the store
 //!   has (`asker`, `approvals`, `second_approver`), and works out what else they decide (`cascade`). `board`: what this process
 //!   knows of open prompts and of `grants`, and whom it tells; `looking`: how it learns what other processes did.
-//! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
+//! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one; `held`: those in
+//!   which nothing can be done yet.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
-//! - `restart`: what one run of the service leaves to the next; `stranded`: why that one cannot take a call up.
+//! - `restart`: what one run of the service leaves to the next; `stranded`: why that one cannot take a call up;
+//!   `suspend`: what a suspended workspace keeps until it is resumed.
 //! - `doom_loop`, `call_programs`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `lossy` (bytes that are not UTF-8),
 //!   `drain_notice`, `elsewhere` (other processes): one small theme each.
 
@@ -43,6 +45,7 @@ mod engine;
 mod evaluate;
 mod glance;
 mod handover;
+mod held;
 mod in_force;
 mod input;
 mod live;
@@ -63,6 +66,7 @@ mod screen;
 mod stdin;
 mod stranded;
 mod subagent;
+mod suspend;
 
 pub use admission::refusal::AdmitError;
 pub use admission::started::Started;
@@ -76,6 +80,7 @@ pub use elsewhere::Elsewhere;
 pub use engine::{Engine, EngineDeps};
 pub use evaluate::{Evaluated, Evaluation};
 pub use glance::{Glance, Unseen};
+pub use held::{Held, Waker};
 pub use in_force::{Current, InForce};
 pub use input::digest_of;
 pub use live::Attached;
@@ -88,3 +93,4 @@ pub use run::truncate;
 pub use scheduler::RunLimits;
 pub use screen::Picture;
 pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
+pub use suspend::Rested;

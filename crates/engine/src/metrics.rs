@@ -42,6 +42,7 @@ pub(crate) fn count_refusal(metrics: &Metrics, error: &AdmitError) {
         | AdmitError::UnknownWorkspace { .. }
         | AdmitError::BadDirectory(_)
         | AdmitError::ClosedWorkspace(_)
+        | AdmitError::HeldWorkspace { .. }
         | AdmitError::BrokenWorkspace { .. }
         | AdmitError::UnknownAgent { .. }
         | AdmitError::UnknownParent(_)

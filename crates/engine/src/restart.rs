@@ -14,7 +14,8 @@ use toolgate_model::{CallId, CallRecord, EndReason, Prompt, PromptState, Timesta
 use toolgate_store::lost::{self, only_waits};
 use toolgate_store::{PromptFilter, StoreError};
 
-use crate::catalogs::Restart;
+use crate::catalogs::{Restart, WorkspaceRuntime};
+use crate::held::Held;
 use crate::live::LiveCall;
 use crate::parts::Parts;
 use crate::prompts::exchange::DOOM_LOOP;
@@ -79,6 +80,10 @@ async fn look_after(
     let Some(orphan) = stored.filter(|record| record.ended.is_none()) else {
         return Ok(());
     };
+    if only_waits(&orphan) && is_held(parts, &orphan) {
+        // It is looked after when its workspace is back.
+        return Ok(());
+    }
     let mut why = None;
     if only_waits(&orphan) {
         why = match resume_later(parts, children, &orphan) {
@@ -96,6 +101,14 @@ async fn look_after(
     end_as_lost(parts, orphan, why).await?;
     recovered.lost += 1;
     Ok(())
+}
+
+fn is_held(parts: &Parts, record: &CallRecord) -> bool {
+    let place = parts.catalogs.find(&record.origin.workspace);
+    place.is_some_and(|place| match place.gate.hold() {
+        Some(Held::Creating | Held::Suspended { .. } | Held::Deleting) => true,
+        Some(Held::Failed(_)) | None => false,
+    })
 }
 
 /// Takes a call up later if its tool comes from a source that is still being connected to; returns whether it does.
@@ -278,9 +291,17 @@ fn leave(parts: &Parts, calls: &[Arc<LiveCall>]) -> usize {
 }
 
 fn may_be_left(parts: &Parts, call: &LiveCall) -> bool {
-    if !parts.calls.has_successor() || call.stop_reason().is_some() || !call.handover.could_be_left() {
-        return false;
-    }
-    let record = call.record();
-    only_waits(&record) && parts.catalogs.restart(&record).is_ok()
+    could_be_left(parts, call) && parts.catalogs.restart(&call.record()).is_ok()
+}
+
+fn could_be_left(parts: &Parts, call: &LiveCall) -> bool {
+    let has_reason_to_stay =
+        !parts.calls.has_successor() || call.stop_reason().is_some() || !call.handover.could_be_left();
+    !has_reason_to_stay && only_waits(&call.record())
+}
+
+/// Leaves a call of a workspace that is being suspended, if it could go on in there later; returns whether it is left.
+pub(crate) fn leave_in(parts: &Parts, call: &LiveCall, place: &Arc<WorkspaceRuntime>) -> bool {
+    let could_go_on = || parts.catalogs.restart_in(place.clone(), &call.record()).is_ok();
+    could_be_left(parts, call) && could_go_on() && call.handover.leave()
 }

@@ -7,7 +7,8 @@
 //!
 //! - [`error`]: why something could not be done, in sentences for a model.
 //! - [`path`], `workspace`: paths with every link followed, and the folder that they are inside of or not.
-//! - [`roots`]: folders that others name, below those that the operator allows.
+//! - [`roots`]: folders that others name, below those that the operator allows. [`created`]: folders that the service makes and
+//!   takes away as a whole.
 //! - `beneath`, `place`, [`open`]: opening without following links that changed meanwhile; a file by its folder and name.
 //! - [`kind`], [`text`], [`document`], [`marks`]: what a file is, its encoding, and what of it a session has read.
 //! - [`locks`], `version`, `snapshot`, [`atomic`], [`files`]: one file, changed under its lock: looked at, compared,
@@ -19,7 +20,7 @@
 //!   what is found.
 //! - [`search`], [`view`], [`window`], [`instructions`]: searching and reading contents.
 //! - [`tree`], [`watch`], [`reader`], [`uploads`]: what front ends show, entries with their facts and contents by ranges of
-//!   bytes; what happens to them; and the contents that front ends send. [`archive`]: many files as one content.
+//!   bytes; what happens to them; and the contents that front ends send. [`archive`]: many files as one content, [`compressed`] or not.
 //! - [`guarded`], [`named`]: files that programs obey, and the paths that a text names.
 //! - `blocking`: where work that may block is done.
 
@@ -30,6 +31,8 @@ pub mod atomic;
 mod beneath;
 mod blocking;
 pub mod changes;
+pub mod compressed;
+pub mod created;
 pub mod diff;
 pub mod document;
 pub mod edit;

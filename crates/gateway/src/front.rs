@@ -22,8 +22,8 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_config::Config;
 use toolgate_contract::{
-    ErrorReason, ExecuteToolRequest, OpenWorkspaceRequest, ReportInvocationRequest, ReportInvocationResponse,
-    RevokeGrantRequest, RevokeGrantResponse,
+    ErrorReason, ExecuteToolRequest, ReportInvocationRequest, ReportInvocationResponse, RevokeGrantRequest,
+    RevokeGrantResponse,
 };
 use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::StoreFront;
@@ -138,13 +138,16 @@ impl Parts {
             Way::OfOne => return self.of_one(caller, whole(messages, &[]), about).await,
             Way::Own(Own::Info) => return own::info(&self, &caller).await,
             Way::Own(Own::Workspaces) => return own::workspaces(&self, &caller, decode(&first)?).await,
-            Way::Own(Own::OpenWorkspace) => {
-                let question: OpenWorkspaceRequest = decode(&first)?;
+            Way::Own(own @ (Own::OpenWorkspace | Own::CreateWorkspace)) => {
+                let wanted = match own {
+                    Own::CreateWorkspace => own::NewWorkspace::created(decode(&first)?),
+                    Own::OpenWorkspace | Own::Info | Own::Workspaces => own::NewWorkspace::opened(decode(&first)?),
+                };
                 // Others learn nothing of a tenant: the worker refuses them.
-                if caller.sees(&question.workspace) {
-                    self.tenants.open(&self.registry, &question.workspace)?;
+                if caller.sees(&wanted.workspace) {
+                    self.tenants.open(&self.registry, &wanted.workspace)?;
                 }
-                let worker = own::opener(&self, &caller, question).await?;
+                let worker = own::opener(&self, &caller, wanted).await?;
                 let answer = self.pass(worker, caller, whole(messages, &[]), about).await;
                 self.registry.refresh().await;
                 return answer;

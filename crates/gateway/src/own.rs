@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* a worker that is away is told, never left out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -139,7 +140,7 @@ pub(crate) async fn workspaces(
         Err(_) => return Err(status::bad_field("page_size", "expected 0 or more")),
     };
     parts.registry.refresh().await;
-    let (mut found, mut roots) = (Vec::new(), Vec::new());
+    let (mut found, mut roots, mut templates) = (Vec::new(), Vec::new(), BTreeSet::new());
     for worker in parts.registry.workers_for(caller) {
         let facts = worker.facts.read().clone();
         if !facts.is_there && facts.workspaces.is_empty() {
@@ -156,6 +157,7 @@ pub(crate) async fn workspaces(
             one
         }));
         roots.extend(facts.roots.iter().cloned());
+        templates.extend(facts.templates.iter().cloned());
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found.retain(|one| one.name > question.page_token);
@@ -166,15 +168,36 @@ pub(crate) async fn workspaces(
         next_page_token: last.unwrap_or_default(),
         workspaces: found,
         roots,
+        templates: templates.into_iter().collect(),
     }))
 }
 
-/// Finds the worker that opens a workspace: whose it is already, else the first that may open the folder.
-pub(crate) async fn opener(
-    parts: &Parts,
-    caller: &OnBehalf,
-    question: OpenWorkspaceRequest,
-) -> Result<Arc<Worker>, Status> {
+/// A workspace that is to be at some worker.
+pub(crate) struct NewWorkspace {
+    pub(crate) workspace: String,
+    /// The folder that is opened; none if one is created.
+    directory: Option<String>,
+}
+
+impl NewWorkspace {
+    pub(crate) fn opened(question: OpenWorkspaceRequest) -> Self {
+        Self {
+            workspace: question.workspace,
+            directory: Some(question.directory),
+        }
+    }
+
+    pub(crate) fn created(question: CreateWorkspaceRequest) -> Self {
+        Self {
+            workspace: question.workspace,
+            directory: None,
+        }
+    }
+}
+
+/// Finds the worker that opens or creates a workspace: whose it is already, else the first that may open the folder, or creates
+/// any.
+pub(crate) async fn opener(parts: &Parts, caller: &OnBehalf, question: NewWorkspace) -> Result<Arc<Worker>, Status> {
     if let Some(owner) = parts.registry.owner(&question.workspace) {
         return Ok(owner);
     }
@@ -188,9 +211,13 @@ pub(crate) async fn opener(
         is_there && worker.may_have(&question.workspace) && !worker.is_draining()
     };
     let may_open = |worker: &&Arc<Worker>| {
-        let roots = worker.facts.read().roots.clone();
-        let is_below = |root: &String| std::path::Path::new(&question.directory).starts_with(root);
-        let is_relative = !question.directory.starts_with('/');
+        let facts = worker.facts.read().clone();
+        let Some(directory) = &question.directory else {
+            return facts.creates;
+        };
+        let roots = facts.roots;
+        let is_below = |root: &String| std::path::Path::new(directory).starts_with(root);
+        let is_relative = !directory.starts_with('/');
         roots.iter().any(|root| is_relative || is_below(root))
     };
     let workers = parts.registry.workers_for(caller);

@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use toolgate_contract::{
-    GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest,
-    ListWorkspacesResponse, WorkspaceInfo,
+    Feature, GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse,
+    ListWorkspacesRequest, ListWorkspacesResponse, WorkspaceInfo,
 };
 use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
@@ -416,12 +416,8 @@ impl Facts {
     }
 }
 
-/// What a worker says of itself.
-struct Answer {
-    info: GetServerInfoResponse,
-    workspaces: Vec<WorkspaceInfo>,
-    roots: Vec<String>,
-}
+/// What a worker says of itself, and of its workspaces: these, its default one first, and the rest of the list.
+type Answer = (GetServerInfoResponse, Vec<WorkspaceInfo>, ListWorkspacesResponse);
 
 /// Asks a worker what it is and has.
 async fn learn(worker: &Worker) {
@@ -431,11 +427,7 @@ async fn learn(worker: &Worker) {
     let answer = timeout(ASK_TIMEOUT, answer(worker)).await;
     let mut facts = worker.facts.write();
     match answer {
-        Ok(Ok(Answer {
-            info,
-            workspaces,
-            roots,
-        })) => {
+        Ok(Ok((info, workspaces, rest))) => {
             let refused = versions::problem(versions::OWN, &info.version);
             if !facts.is_there {
                 tracing::info!(worker = worker.name, workspaces = workspaces.len(), "a worker is there");
@@ -452,7 +444,9 @@ async fn learn(worker: &Worker) {
                 is_there: true,
                 was_told: false,
                 workspaces: workspaces.into(),
-                roots: roots.into(),
+                roots: rest.roots.into(),
+                templates: rest.templates.into(),
+                creates: info.features.contains(&Feature::CreateWorkspaces.into()),
                 version: info.version.into(),
                 refused: refused.map(Into::into),
                 away: None,
@@ -487,31 +481,28 @@ async fn answer(worker: &Worker) -> Result<Answer, Status> {
     let info = worker
         .ask_about_itself(GET_SERVER_INFO, GetServerInfoRequest {}, Some(entry))
         .await?;
-    let (workspaces, roots) = workspaces(worker).await?;
-    Ok(Answer {
-        info,
-        workspaces,
-        roots,
-    })
+    let (workspaces, rest) = workspaces(worker).await?;
+    Ok((info, workspaces, rest))
 }
 
-/// Returns the workspaces of a worker, its default one first, and the folders below which it opens others.
-async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>), Status> {
+/// Returns the workspaces of a worker, its default one first, and what else it says of workspaces.
+async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, ListWorkspacesResponse), Status> {
     let (mut workspaces, mut page_token) = (Vec::new(), String::new());
     let entry = &OnBehalf::entry_of_gateway();
-    let roots = loop {
+    let rest = loop {
         let question = ListWorkspacesRequest {
             page_size: PAGE,
             page_token,
         };
-        let page: ListWorkspacesResponse = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await?;
-        workspaces.extend(page.workspaces);
+        let asked = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await;
+        let mut page: ListWorkspacesResponse = asked?;
+        workspaces.append(&mut page.workspaces);
         if workspaces.len() > MAX_WORKSPACES {
             return Err(Status::failed_precondition("it has too many workspaces"));
         }
-        page_token = page.next_page_token;
+        page_token = std::mem::take(&mut page.next_page_token);
         if page_token.is_empty() {
-            break page.roots;
+            break page;
         }
     };
     let known = worker.facts.read().workspaces.clone();
@@ -530,7 +521,7 @@ async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, Vec<String>)
         None => String::new(),
     };
     workspaces.sort_by_key(|one| one.name != default);
-    Ok((workspaces, roots))
+    Ok((workspaces, rest))
 }
 
 fn away(facts: &mut Facts, worker: &Worker, why: &str) {

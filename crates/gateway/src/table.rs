@@ -93,6 +93,8 @@ pub(crate) enum Own {
     Workspaces,
     /// Opening one, at the worker that may.
     OpenWorkspace,
+    /// Creating one, at a worker that may.
+    CreateWorkspace,
 }
 
 fn context(workspace: String) -> Option<CallContext> {
@@ -170,6 +172,21 @@ macro_rules! by_workspace {
             |message| Ok(Aim::Workspace(decode::<$request>(message)?.workspace)),
             |workspace| with!($request { workspace: workspace }),
             Merge::$merge,
+        )
+    };
+}
+
+/// Passed by `workspace`, and nothing is done to one that was not named.
+macro_rules! by_its_name {
+    ($request:ident) => {
+        Way::Passed(
+            |message| {
+                Ok(match decode::<$request>(message)?.workspace {
+                    workspace if workspace.is_empty() => Aim::Nothing,
+                    workspace => Aim::Workspace(workspace),
+                })
+            },
+            nothing,
         )
     };
 }
@@ -323,14 +340,11 @@ pub(crate) fn way(path: &str) -> Option<Way> {
         "ToolService/RevertCall" => by_id!(RevertCallRequest, Call, call_id),
 
         "WorkspaceService/OpenWorkspace" => Way::Own(Own::OpenWorkspace),
-        "WorkspaceService/CloseWorkspace" => Way::Passed(
-            // Nothing is closed that was not named.
-            |message| Ok(match decode::<CloseWorkspaceRequest>(message)?.workspace {
-                workspace if workspace.is_empty() => Aim::Nothing,
-                workspace => Aim::Workspace(workspace),
-            }),
-            nothing,
-        ),
+        "WorkspaceService/CreateWorkspace" => Way::Own(Own::CreateWorkspace),
+        "WorkspaceService/CloseWorkspace" => by_its_name!(CloseWorkspaceRequest),
+        "WorkspaceService/SuspendWorkspace" => by_its_name!(SuspendWorkspaceRequest),
+        "WorkspaceService/ResumeWorkspace" => by_its_name!(ResumeWorkspaceRequest),
+        "WorkspaceService/DeleteWorkspace" => by_its_name!(DeleteWorkspaceRequest),
         "WorkspaceService/GetWorkspace" => by_workspace!(GetWorkspaceRequest, Nothing),
         "WorkspaceService/ListWorkspaces" => Way::Own(Own::Workspaces),
 

@@ -82,6 +82,10 @@ pub(crate) struct Facts {
     pub(crate) workspaces: Arc<[WorkspaceInfo]>,
     /// The folders below which it opens others.
     pub(crate) roots: Arc<[String]>,
+    /// The templates that it creates others from.
+    pub(crate) templates: Arc<[String]>,
+    /// Whether it creates others.
+    pub(crate) creates: bool,
     /// The version of its program.
     pub(crate) version: Arc<str>,
     /// Why the gateway does not use it although it is there.
@@ -112,9 +116,10 @@ pub(crate) struct Registration {
 }
 
 /// What starts a call, or something else that a worker which stops does not take.
-const STARTING: [&str; 3] = [
+const STARTING: [&str; 4] = [
     "/toolgate.v1.ToolService/ExecuteTool",
     "/toolgate.v1.ToolService/RunTool",
+    "/toolgate.v1.WorkspaceService/CreateWorkspace",
     "/toolgate.v1.WorkspaceService/OpenWorkspace",
 ];
 

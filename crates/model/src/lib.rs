@@ -8,7 +8,8 @@
 //! - `ids`: the ids of calls, prompts, grants, sessions, outputs and runs of the service.
 //! - `time`, `json`, `durability`: points in time as they are stored, free JSON maps, and what stored changes survive.
 //! - `origin`: in whose name a call is made; `names`: what names a session or a call beside its id; `principal`: who
-//!   somebody is; `workspaces`: names of workspaces and sets of them, such as those that somebody may see.
+//!   somebody is; `workspaces`: names of workspaces and sets of them, such as those that somebody may see; `created`: what they
+//!   are created from.
 //! - `tool`: where tools come from, how they are described, what they return.
 //! - `call`: a call from its request to its record; `ending`: how it ends; `result`: what a tool knows of its
 //!   result, for programs; `event`: its log; `invalid`: calls that were
@@ -25,6 +26,7 @@
 pub mod audit_key;
 mod call;
 mod change;
+mod created;
 mod durability;
 mod ending;
 mod event;
@@ -50,6 +52,7 @@ mod workspaces;
 
 pub use call::{CallRecord, CallState, OnDisconnect, RawInput, ToolCall};
 pub use change::{BackgroundProcess, FileChange, FileVersion, ListeningPort};
+pub use created::WorkspaceSource;
 pub use durability::Durability;
 pub use ending::{Attachment, AttachmentContent, EndReason, Ending, Outcome, Resources, Timing, Truncation};
 pub use event::{CallEvent, EventKind, Queued, WarningKind};

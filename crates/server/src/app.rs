@@ -6,6 +6,8 @@
 //! store closed.
 
 mod call_programs;
+mod created;
+mod created_records;
 pub mod entrance;
 #[cfg(feature = "javascript")]
 mod extensions;
@@ -62,6 +64,7 @@ use toolgate_tools::skills::remote::FirstFetch;
 use toolgate_web::Network;
 
 use self::call_programs::ProgramsOfCalls;
+use self::created::Creating;
 use self::entrance::{Addresses, Entrance};
 use self::extensions::Extensions;
 pub use self::ledger::Unwelcome;
@@ -230,7 +233,15 @@ impl App {
         };
         let limits = settings::limits(config);
         let engine = Engine::new(store.clone(), broker, instance, places, limits, beside);
-        let workspaces = AtRunTime::new(opener, engine.clone(), store.clone(), rules.clone(), network.clone());
+        let created = Creating::open(config, environment, (&programs, &network, &sandbox)).await?;
+        let workspaces = AtRunTime::new(
+            opener,
+            engine.clone(),
+            store.clone(),
+            rules.clone(),
+            network.clone(),
+            created,
+        );
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             workspaces: Arc::new(workspaces.clone()),

@@ -108,6 +108,15 @@ enum Route {
     Proxied,
 }
 
+/// How a program that brings a client of its own may reach one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// At these addresses, and at no others that the name of the server may lead to.
+    Direct(Vec<IpAddr>),
+    /// By way of this proxy, which resolves the name. The address may hold a password.
+    Proxy(Url),
+}
+
 impl Network {
     /// Makes the way to other servers; nothing is connected to yet.
     pub fn new(settings: Settings) -> Self {
@@ -139,6 +148,42 @@ impl Network {
             self.check_peer(&reply)?;
         }
         Ok(reply)
+    }
+
+    /// Says how a server that a client of the service has named may be reached by a program that is given the addresses: it must not
+    /// look for others, and must follow no redirects.
+    ///
+    /// # Errors
+    /// The server may not be reached, or its name leads nowhere.
+    pub async fn way_to(&self, url: &Url) -> Result<Way, RequestError> {
+        let route = self.route(url)?;
+        let host = host_of(url).ok_or(RequestError::Scheme)?;
+        if route == Route::Proxied
+            && let Some(proxy) = self.0.proxy.of(url)
+        {
+            return Ok(Way::Proxy(proxy));
+        }
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(Way::Direct(vec![address]));
+        }
+        let unreachable = |cause: String| RequestError::Unreachable {
+            host: host.clone(),
+            cause,
+        };
+        let found = tokio::time::timeout(CONNECT_LIMIT, (self.0.lookup)(host.clone())).await;
+        let found = found.map_err(|_| RequestError::TimedOut)?;
+        let found = found.map_err(|error| unreachable(error.to_string()))?;
+        let kept = match route {
+            Route::Public => resolve::public(&self.0.allow, found).map_err(|misled| RequestError::Refused {
+                host: host.clone(),
+                kind: misled.kind,
+            })?,
+            Route::Listed | Route::Proxied => found,
+        };
+        match kept.is_empty() {
+            true => Err(unreachable("the name leads nowhere".to_owned())),
+            false => Ok(Way::Direct(kept)),
+        }
     }
 
     /// Asks a server that the operator named in the configuration. A redirect is an answer, too.

@@ -38,6 +38,14 @@ impl Proxy {
         })
     }
 
+    /// Returns the proxy for a URL that goes through one.
+    pub(super) fn of(&self, url: &Url) -> Option<Url> {
+        match url.scheme() {
+            "https" => self.https.clone(),
+            _ => self.http.clone(),
+        }
+    }
+
     /// Returns the proxies for `http` and `https`, for a client that asks only for what [`Gate::takes`].
     pub(super) fn client_rules(&self) -> Result<Vec<reqwest::Proxy>, reqwest::Error> {
         let http = self.http.clone().map(reqwest::Proxy::http);

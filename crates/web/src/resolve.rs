@@ -83,7 +83,7 @@ impl Resolve for Resolver {
 }
 
 /// Leaves out what may not be reached.
-fn public(allow: &Allow, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Misled> {
+pub(super) fn public(allow: &Allow, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Misled> {
     let refused = found.iter().find_map(|address| allow.refuses(*address));
     let kept: Vec<IpAddr> = found.into_iter().filter(|it| allow.refuses(*it).is_none()).collect();
     match (kept.is_empty(), refused) {

@@ -16,7 +16,7 @@ import (
 
 // Keys of `toolgate.toml` that the chart decides, so that `config` has no place for them.
 var decided = []string{
-	"data_dir", "listen.", "auth.", "workspaces", "workspace_roots", "tenants", "audit.key_file", "search.key_file", "redact.files", "telemetry.", "cluster.",
+	"data_dir", "listen.", "auth.", "workspaces", "workspace_roots", "created_workspaces.", "tenants", "audit.key_file", "search.key_file", "redact.files", "telemetry.", "cluster.",
 }
 
 // understood gives a rendered configuration to the program, once for each of the environments of its pods. What it would find in a pod

@@ -517,6 +517,34 @@ impl WorkspaceService for Older {
         Err(Status::unimplemented("it only says what it is"))
     }
 
+    async fn create_workspace(
+        &self,
+        _: Request<CreateWorkspaceRequest>,
+    ) -> Result<Response<CreateWorkspaceResponse>, Status> {
+        Err(Status::unimplemented("it only says what it is"))
+    }
+
+    async fn suspend_workspace(
+        &self,
+        _: Request<SuspendWorkspaceRequest>,
+    ) -> Result<Response<SuspendWorkspaceResponse>, Status> {
+        Err(Status::unimplemented("it only says what it is"))
+    }
+
+    async fn resume_workspace(
+        &self,
+        _: Request<ResumeWorkspaceRequest>,
+    ) -> Result<Response<ResumeWorkspaceResponse>, Status> {
+        Err(Status::unimplemented("it only says what it is"))
+    }
+
+    async fn delete_workspace(
+        &self,
+        _: Request<DeleteWorkspaceRequest>,
+    ) -> Result<Response<DeleteWorkspaceResponse>, Status> {
+        Err(Status::unimplemented("it only says what it is"))
+    }
+
     async fn get_workspace(&self, _: Request<GetWorkspaceRequest>) -> Result<Response<GetWorkspaceResponse>, Status> {
         Err(Status::unimplemented("it only says what it is"))
     }

@@ -84,7 +84,8 @@ impl Door {
         let socket = place.join("s").display().to_string();
         let mut text = format!(
             "data_dir = \"data\"\nlisten.unix = \"s\"\n[cluster]\ngateways = [\"{gateway}\"]\nidentity = \"identity\"\n\
-             name = \"{name}\"\nadvertise = \"unix:{socket}\"\n[[workspace_roots]]\ndirectory = \"roots\"\n"
+             name = \"{name}\"\nadvertise = \"unix:{socket}\"\n[[workspace_roots]]\ndirectory = \"roots\"\n\
+             [created_workspaces]\ndirectory = \"made\"\n"
         );
         for workspace in workspaces {
             let folder = place.join(workspace.replace('/', "-"));

@@ -22,13 +22,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{AuthConfig, DEFAULT_MESSAGE_BYTES, SandboxMode, SandboxNetwork};
-use toolgate_engine::WorkspaceRuntime;
+use toolgate_engine::{Rested, WorkspaceRuntime};
 use toolgate_model::Timestamp;
 use toolgate_server::grpc::auth::Authenticator;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::{
-    CloseError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts, Services, Shared,
-    WantedWorkspace, Workspaces,
+    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts, Services,
+    Shared, WantedCreation, WantedWorkspace, Workspaces,
 };
 
 use crate::support::{Inside, Server};
@@ -279,6 +279,30 @@ impl Workspaces for Fixed {
 
     async fn close(&self, name: &str, _by: &str) -> Result<usize, CloseError> {
         Err(CloseError::Configured(name.to_owned()))
+    }
+
+    fn can_create(&self) -> bool {
+        false
+    }
+
+    fn templates(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn create(&self, _wanted: WantedCreation) -> Result<(Arc<WorkspaceRuntime>, bool), CreatedError> {
+        Err(CreatedError::Fixed)
+    }
+
+    async fn suspend(&self, name: &str) -> Result<(Arc<WorkspaceRuntime>, Rested), CreatedError> {
+        Err(CreatedError::NotCreated(name.to_owned()))
+    }
+
+    async fn resume(&self, name: &str, _wait: Duration) -> Result<Arc<WorkspaceRuntime>, CreatedError> {
+        Err(CreatedError::NotCreated(name.to_owned()))
+    }
+
+    async fn delete(&self, name: &str, _by: &str) -> Result<usize, CreatedError> {
+        Err(CreatedError::NotCreated(name.to_owned()))
     }
 }
 

@@ -17,10 +17,11 @@ const ELSEWHERE: &str = "limits.";
 
 /// The keys, and the parts, that the chart sets from other values, or that a list of tables could not be given for: a variable
 /// does. The chart has no gateway.
-const SET_BY_CHART: [&str; 11] = [
+const SET_BY_CHART: [&str; 12] = [
     "data_dir",
     "workspaces",
     "workspace_roots",
+    "created_workspaces.",
     "tenants",
     "listen.",
     "auth.",

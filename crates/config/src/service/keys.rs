@@ -126,6 +126,23 @@ keys! { |layers|
         tenants: Vec<TenantConfig> = cluster::tenants(), Vec::new();
     }
 
+    /// Workspaces that are created while the service runs.
+    pub created_workspaces: CreatedConfig in "created_workspaces." {
+        /// The folder in which workspaces get folders of their own that clients create while the service runs; see
+        /// [Created workspaces](../operate/workspaces.md#created-workspaces). Without it, none are created.
+        directory: Option<PathBuf> = path().optional(), None;
+        /// The folder whose folders are the templates, by their names, that workspaces are created from.
+        templates: Option<PathBuf> = path().optional(), None;
+        /// Run the code that created workspaces bring.
+        trust: bool = switch(), false;
+        /// What resumes a suspended workspace: the first call or reply, `calls`, or only a request for just that, `requests`.
+        resume: ResumeBy = word(ResumeBy::WORDS), ResumeBy::Calls;
+        /// Bytes of what a workspace is created from, on the disk.
+        max_bytes: u64 = size(), 2 << 30;
+        /// How long it may take to create one.
+        timeout: Duration = more_than_nothing(""), Duration::from_secs(600);
+    }
+
     /// Custom tools and plugins.
     pub(super) extensions: ExtensionsConfig in "extensions." {
         /// The JavaScript runtime for custom tools and plugins: a name in `PATH` or a path. By itself the service takes the

@@ -42,6 +42,8 @@ pub struct Config {
     pub workspaces: Vec<WorkspaceConfig>,
     /// The folders below which workspaces may be opened while the service runs.
     pub workspace_roots: Vec<WorkspaceRoot>,
+    /// How workspaces are created while the service runs.
+    pub created_workspaces: CreatedConfig,
     /// Bounds on what everybody and each may use.
     pub limits: LimitsConfig,
     /// How prompts are treated.
@@ -187,6 +189,8 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         directory: root.directory,
         trust: root.trust.unwrap_or(general.trust),
     });
+    let workspace_roots: Vec<WorkspaceRoot> = workspace_roots.collect();
+    check_created(&layers, &keys.created_workspaces, &workspace_roots, &workspaces)?;
     // Inside a workspace it is a file like others, and hiding it would be in the way of every command.
     let is_outside = |path: &PathBuf| {
         !workspaces
@@ -223,7 +227,8 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         tls,
         console: general.console,
         auth,
-        workspace_roots: workspace_roots.collect(),
+        workspace_roots,
+        created_workspaces: keys.created_workspaces,
         workspaces,
         limits: keys.limits,
         permission,
@@ -254,6 +259,40 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         warnings: layers.warnings,
         settings: layers.settings,
     })
+}
+
+/// Checks that nobody else names folders where workspaces are created.
+fn check_created(
+    layers: &Layers<'_>,
+    created: &CreatedConfig,
+    roots: &[WorkspaceRoot],
+    workspaces: &[WorkspaceConfig],
+) -> Result<(), ConfigError> {
+    let Some(directory) = &created.directory else {
+        let key = "created_workspaces.templates";
+        let message = "it is not said where workspaces are created: set created_workspaces.directory";
+        return match created.templates {
+            Some(_) => Err(layers.conflict(key, message)),
+            None => Ok(()),
+        };
+    };
+    let key = "created_workspaces.directory";
+    if directory.parent().is_none() {
+        return Err(layers.conflict(key, "expected a folder below /, found / itself"));
+    }
+    let others = roots.iter().map(|root| &root.directory);
+    let others = others.chain(workspaces.iter().map(|workspace| &workspace.directory));
+    let others = others.chain(&created.templates);
+    for other in others {
+        if other.starts_with(directory) || directory.starts_with(other) {
+            let message = format!(
+                "it lies in, around or at {}, where other workspaces or the templates are: give created workspaces a folder of their own",
+                other.display()
+            );
+            return Err(layers.conflict(key, message));
+        }
+    }
+    Ok(())
 }
 
 fn paths<T>(files: &[(PathBuf, T)]) -> Vec<PathBuf> {

@@ -70,7 +70,7 @@ pub(super) fn check(
             return Err(layers.conflict(key, message));
         }
     }
-    for key in ["workspaces", "workspace_roots"] {
+    for key in ["workspaces", "workspace_roots", "created_workspaces.directory"] {
         if layers.has(key) {
             let message = "a gateway works in no folder: name the workspaces in the configuration of the workers";
             return Err(layers.conflict(key, message));

@@ -132,6 +132,13 @@ calls = "2d"
 journal = "3h"
 [[workspace_roots]]
 directory = "/roots"
+[created_workspaces]
+directory = "/created"
+templates = "/templates"
+trust = true
+resume = "requests"
+max_bytes = "1MiB"
+timeout = "1m"
 [audit]
 key_file = "none"
 retention = "1d"
@@ -317,6 +324,12 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_SANDBOX_SOCKETS", "/s"),
         ("TOOLGATE_SHELL_ENVIRONMENT_CALLERS", "PATH"),
         ("TOOLGATE_WORKSPACE_ROOTS", "/roots"),
+        ("TOOLGATE_CREATED_WORKSPACES_DIRECTORY", "/created"),
+        ("TOOLGATE_CREATED_WORKSPACES_TEMPLATES", "/templates"),
+        ("TOOLGATE_CREATED_WORKSPACES_TRUST", "true"),
+        ("TOOLGATE_CREATED_WORKSPACES_RESUME", "calls"),
+        ("TOOLGATE_CREATED_WORKSPACES_MAX_BYTES", "1GiB"),
+        ("TOOLGATE_CREATED_WORKSPACES_TIMEOUT", "1m"),
         ("TOOLGATE_LIMITS_MAX_WORKSPACES", "7"),
         ("TOOLGATE_EXTENSIONS_RUNTIME", "bun"),
         ("TOOLGATE_LSP_DIAGNOSTICS_WAIT", "0s"),
@@ -494,6 +507,20 @@ fn what_needs_something_else_says_so() {
         plain(&format!("[auth]\ntokens_file = \"t\"\n{group}"))
             .auth
             .unix
+            .is_some()
+    );
+    check(
+        "[created_workspaces]\ntemplates = \"/t\"",
+        "created_workspaces.directory",
+    );
+    check("[created_workspaces]\ndirectory = \"/\"", "below /");
+    let roots = "[[workspace_roots]]\ndirectory = \"/a\"\n[created_workspaces]\n";
+    check(&format!("{roots}directory = \"/a/b\""), "a folder of their own");
+    check(&format!("{roots}directory = \"/nowhere/w\""), "a folder of their own");
+    assert!(
+        plain(&format!("{roots}directory = \"/b\""))
+            .created_workspaces
+            .directory
             .is_some()
     );
     check("[permission]\nself_approval = false", "needs authentication");

@@ -56,6 +56,13 @@ words! {
         /// Whoever can, as in a network that containers share.
         Any = "any",
     }
+    /// What resumes a suspended workspace.
+    ResumeBy {
+        /// The first call or reply.
+        Calls = "calls",
+        /// Only who asks for just that.
+        Requests = "requests",
+    }
     /// Whether a client must have a certificate.
     ClientAuth {
         /// No connection without one.

@@ -146,6 +146,12 @@ impl Admission {
         if parts.calls.is_draining() {
             return Err(AdmitError::Draining);
         }
+        if parts.catalogs.is_held(&call.origin.workspace)
+            && let Some(stored) = parts.store.get(&call.id).await?
+        {
+            // Whoever comes back to a call that waits resumes nothing.
+            return attach_stored(&stored, &digest);
+        }
         let standing = self.standing(&mut call.origin).await?;
         let Standing {
             place,
@@ -198,7 +204,12 @@ impl Admission {
 
     /// Finds out where a call would run, on whose behalf, and what it may do there.
     async fn standing(&self, origin: &mut Origin) -> Result<Standing, AdmitError> {
-        let place = self.parts.catalogs.expect(&origin.workspace)?;
+        let place = tokio::select! {
+            biased;
+            place = self.parts.catalogs.expect(&origin.workspace) => place?,
+            // It may wait for its workspace, and the service must not wait for that.
+            () = self.parts.calls.drain_notice().due() => return Err(AdmitError::Draining),
+        };
         place.usable()?;
         let agents = place.now().agents.clone();
         if agents.get(&origin.agent).is_none() {

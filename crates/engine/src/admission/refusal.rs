@@ -5,6 +5,7 @@
 use toolgate_model::CallId;
 use toolgate_store::StoreError;
 
+use crate::held::Held;
 use crate::scheduler::Limit;
 
 /// Why a call was not admitted. No record of it exists.
@@ -27,8 +28,16 @@ pub enum AdmitError {
     /// The workspace was closed meanwhile.
     #[error("the workspace {0:?} is closed")]
     ClosedWorkspace(String),
+    /// Nothing can be done in the workspace at the moment.
+    #[error("the workspace {name:?} {held}")]
+    HeldWorkspace {
+        /// The workspace.
+        name: String,
+        /// Why.
+        held: Held,
+    },
     /// The configuration of the workspace cannot be used.
-    #[error("the workspace {name:?} refuses calls until its configuration is mended: {problem}")]
+    #[error("the workspace {name:?} refuses calls until this is mended: {problem}")]
     BrokenWorkspace {
         /// The workspace.
         name: String,

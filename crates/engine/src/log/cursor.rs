@@ -89,6 +89,9 @@ pub enum WatchError {
     /// The service has stopped; the call has not ended.
     #[error("the service is stopping, and the call goes on when it is back")]
     Draining,
+    /// The workspace of the call was suspended; the call has not ended.
+    #[error("the workspace of the call is suspended, and the call goes on when it is resumed")]
+    Suspended,
 }
 
 /// A reader of one call's log.
@@ -324,7 +327,8 @@ impl Cursor {
         let more = progress.wait_for(|progress| progress.last >= next || progress.ended);
         match tokio::time::timeout_at(deadline, more).await {
             Ok(Ok(progress)) if progress.last >= next => Ok(true),
-            Ok(Ok(progress)) if progress.left => Err(WatchError::Draining),
+            Ok(Ok(progress)) if progress.left && self.draining.is_stopping() => Err(WatchError::Draining),
+            Ok(Ok(progress)) if progress.left => Err(WatchError::Suspended),
             Ok(_) => Err(WatchError::Abandoned),
             Err(_) => Ok(false),
         }

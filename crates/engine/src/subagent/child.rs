@@ -134,6 +134,7 @@ fn refused(error: AdmitError) -> ToolError {
         }
         AdmitError::UnknownWorkspace { .. }
         | AdmitError::BadDirectory(_)
+        | AdmitError::HeldWorkspace { .. }
         | AdmitError::BrokenWorkspace { .. }
         | AdmitError::UnknownAgent { .. }
         | AdmitError::UnknownParent(_)

@@ -20,7 +20,7 @@ use toolgate_config::Config;
 use toolgate_config::service::{SandboxMode, SandboxNetwork};
 pub use toolgate_engine::Elsewhere;
 use toolgate_engine::prompts::broker::Broker;
-use toolgate_engine::{Engine, EngineDeps, WorkspaceRuntime};
+use toolgate_engine::{Engine, EngineDeps, Rested, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_fs::uploads::Uploads;
 use toolgate_model::{InstanceId, OutputId, PromptId, Timestamp};
@@ -34,8 +34,8 @@ use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
 use crate::grpc::auth::OnBehalf;
 use crate::grpc::{
-    CloseError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared, StoreHealth,
-    WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
+    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared,
+    StoreHealth, WantedCreation, WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
 };
 
 /// What an id names.
@@ -302,6 +302,30 @@ impl Workspaces for NoWorkspaces {
 
     async fn close(&self, name: &str, _: &str) -> Result<usize, CloseError> {
         Err(CloseError::Unknown(name.to_owned()))
+    }
+
+    fn can_create(&self) -> bool {
+        false
+    }
+
+    fn templates(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn create(&self, _: WantedCreation) -> Result<(Arc<WorkspaceRuntime>, bool), CreatedError> {
+        Err(CreatedError::Fixed)
+    }
+
+    async fn suspend(&self, name: &str) -> Result<(Arc<WorkspaceRuntime>, Rested), CreatedError> {
+        Err(CreatedError::Unknown(name.to_owned()))
+    }
+
+    async fn resume(&self, name: &str, _: Duration) -> Result<Arc<WorkspaceRuntime>, CreatedError> {
+        Err(CreatedError::Unknown(name.to_owned()))
+    }
+
+    async fn delete(&self, name: &str, _: &str) -> Result<usize, CreatedError> {
+        Err(CreatedError::Unknown(name.to_owned()))
     }
 }
 

@@ -11,12 +11,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::logins::LoginFile;
-use toolgate_engine::{Engine, OpenedBy, WorkspaceRuntime};
+use toolgate_config::service::WorkspaceRoot;
+use toolgate_engine::{Engine, OpenedBy, Rested, WorkspaceRuntime};
 use toolgate_fs::Workspace;
 use toolgate_fs::path::follow;
 use toolgate_fs::roots::{BelowError, BelowRoot, find, overlap};
@@ -24,27 +26,31 @@ use toolgate_model::{Timestamp, WorkspaceChange, workspace_name_problem};
 use toolgate_store::{OpenedWorkspace, Store};
 use toolgate_web::Network;
 
+use super::created::{Creating, ForCalls};
 use super::places::{Opened, Opener, Wanted};
 use super::rules::Rules;
 use super::upkeep::fetch_skills;
-use crate::grpc::{CloseError, OpenError, WantedWorkspace, Workspaces};
+use crate::grpc::{CloseError, CreatedError, OpenError, WantedCreation, WantedWorkspace, Workspaces};
 
 /// Opens and closes workspaces. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct AtRunTime(Arc<Inner>);
 
-struct Inner {
-    opener: Arc<Opener>,
-    engine: Arc<Engine>,
-    store: Arc<dyn Store>,
+/// What both opening and creating need.
+pub(super) struct Inner {
+    pub(super) opener: Arc<Opener>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) store: Arc<dyn Store>,
     rules: Arc<Rules>,
     network: Network,
+    /// Those that are created, if any may be.
+    pub(super) created: Option<Creating>,
     /// Whether one was ever opened here, or by a run before.
-    has_opened: AtomicBool,
+    pub(super) has_opened: AtomicBool,
     /// Held while one is opened or closed.
-    changing: tokio::sync::Mutex<()>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    pub(super) changing: tokio::sync::Mutex<()>,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
 }
 
 impl AtRunTime {
@@ -54,18 +60,23 @@ impl AtRunTime {
         store: Arc<dyn Store>,
         rules: Arc<Rules>,
         network: Network,
+        created: Option<Creating>,
     ) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             opener: Arc::new(opener),
             engine,
             store,
             rules,
             network,
+            created,
             has_opened: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-        }))
+        });
+        let for_calls = ForCalls(Arc::downgrade(&inner));
+        inner.engine.catalogs().wake_with(Arc::new(for_calls));
+        Self(inner)
     }
 
     /// Opens what an earlier run had open. What cannot be opened any more is there and takes no calls.
@@ -75,7 +86,11 @@ impl AtRunTime {
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
         let inner = &self.0;
         let _changing = inner.changing.lock().await;
+        let created = inner.restore_created().await?;
         for opened in inner.store.workspaces().await? {
+            if created.contains(&opened.name) {
+                continue;
+            }
             if inner.engine.catalogs().find(&opened.name).is_some() {
                 tracing::warn!(
                     workspace = %opened.name,
@@ -113,7 +128,8 @@ impl AtRunTime {
 impl Workspaces for AtRunTime {
     fn are_fixed(&self) -> bool {
         let inner = &self.0;
-        inner.opener.config.workspace_roots.is_empty() && !inner.has_opened.load(Ordering::Relaxed)
+        let is_none_wanted = inner.opener.config.workspace_roots.is_empty() && inner.created.is_none();
+        is_none_wanted && !inner.has_opened.load(Ordering::Relaxed)
     }
 
     fn roots(&self) -> Vec<String> {
@@ -138,6 +154,44 @@ impl Workspaces for AtRunTime {
         let closing = async move { inner.close(&name, &by).await };
         self.to_its_end(closing).await.map_err(CloseError::Internal)?
     }
+
+    fn can_create(&self) -> bool {
+        self.0.created.is_some()
+    }
+
+    fn templates(&self) -> Vec<String> {
+        let created = self.0.created.as_ref();
+        created
+            .map(|created| created.folders.template_names())
+            .unwrap_or_default()
+    }
+
+    async fn create(&self, wanted: WantedCreation) -> Result<(Arc<WorkspaceRuntime>, bool), CreatedError> {
+        let (inner, name, wait) = (self.0.clone(), wanted.name.clone(), wanted.wait);
+        let creating = async move { inner.create(wanted).await };
+        let is_new = self.to_its_end(creating).await.map_err(CreatedError::Internal)??;
+        Ok((self.0.settled(&name, wait).await?, is_new))
+    }
+
+    async fn suspend(&self, name: &str) -> Result<(Arc<WorkspaceRuntime>, Rested), CreatedError> {
+        let (inner, called) = (self.0.clone(), name.to_owned());
+        let suspending = async move { inner.suspend(&called).await };
+        let rested = self.to_its_end(suspending).await.map_err(CreatedError::Internal)??;
+        Ok((self.0.settled(name, Duration::ZERO).await?, rested))
+    }
+
+    async fn resume(&self, name: &str, wait: Duration) -> Result<Arc<WorkspaceRuntime>, CreatedError> {
+        let (inner, called) = (self.0.clone(), name.to_owned());
+        let resuming = async move { inner.resume(&called).await };
+        self.to_its_end(resuming).await.map_err(CreatedError::Internal)??;
+        self.0.settled(name, wait).await
+    }
+
+    async fn delete(&self, name: &str, by: &str) -> Result<usize, CreatedError> {
+        let (inner, name, by) = (self.0.clone(), name.to_owned(), by.to_owned());
+        let deleting = async move { inner.delete(&name, &by).await };
+        self.to_its_end(deleting).await.map_err(CreatedError::Internal)?
+    }
 }
 
 impl Inner {
@@ -154,7 +208,7 @@ impl Inner {
         }
         let there = self.engine.catalogs().find(&wanted.name);
         if let Some(place) = &there {
-            if !is_in(place, &wanted.directory) {
+            if place.gate.hold().is_some() || !is_in(place, &wanted.directory) {
                 return Err(OpenError::NameTaken {
                     name: wanted.name,
                     directory: place.workspace.directory().to_path_buf(),
@@ -199,7 +253,11 @@ impl Inner {
         let wanted = Wanted {
             workspace,
             trusted,
-            opened: Some(OpenedBy { by: by.clone(), time }),
+            opened: Some(OpenedBy {
+                by: by.clone(),
+                time,
+                source: None,
+            }),
             problem: None,
         };
         let opener = self.opener.clone();
@@ -224,8 +282,10 @@ impl Inner {
         let place = place
             .filter(|_| !name.is_empty())
             .ok_or_else(|| CloseError::Unknown(name.to_owned()))?;
-        if place.opened.is_none() {
-            return Err(CloseError::Configured(name.to_owned()));
+        match &place.opened {
+            None => return Err(CloseError::Configured(name.to_owned())),
+            Some(OpenedBy { source: Some(_), .. }) => return Err(CloseError::Created(name.to_owned())),
+            Some(OpenedBy { source: None, .. }) => {}
         }
         // Whatever happens then, the next run does not open it.
         self.store.drop_workspace(name, by).await?;
@@ -236,7 +296,7 @@ impl Inner {
     }
 
     /// Lets calls into a workspace, and begins to look after it.
-    fn let_in(&self, opened: Opened) -> Arc<WorkspaceRuntime> {
+    pub(super) fn let_in(&self, opened: Opened) -> Arc<WorkspaceRuntime> {
         let Opened {
             place, fetch, watched, ..
         } = opened;
@@ -262,6 +322,7 @@ impl Inner {
         let by = OpenedBy {
             by: opened.by.clone(),
             time: opened.time,
+            source: None,
         };
         let (workspace, trusted, problem) = match self.find(&opened.name, directory, false) {
             Ok((workspace, trusted)) => (workspace, trusted, None),
@@ -284,6 +345,16 @@ impl Inner {
         if roots.is_empty() {
             return Err(OpenError::Fixed);
         }
+        self.find_below(name, roots, (directory, create))
+    }
+
+    /// The same below other roots. Blocking.
+    pub(super) fn find_below(
+        &self,
+        name: &str,
+        roots: &[WorkspaceRoot],
+        (directory, create): (&Path, bool),
+    ) -> Result<(Workspace, bool), OpenError> {
         let folders: Vec<PathBuf> = roots.iter().map(|root| root.directory.clone()).collect();
         let found = find(&folders, directory)?;
         self.check(name, &found.folder)?;
@@ -306,7 +377,7 @@ impl Inner {
     }
 
     /// Checks that a folder, links followed, is nobody else's.
-    fn check(&self, name: &str, folder: &Path) -> Result<(), OpenError> {
+    pub(super) fn check(&self, name: &str, folder: &Path) -> Result<(), OpenError> {
         let own = self.own_files();
         let is_reserved = overlap(folder, &self.opener.data_dir) || own.iter().any(|file| file.starts_with(folder));
         if is_reserved {

@@ -94,6 +94,41 @@ same_values!(Signal <=> Signal, "signal" { Int Term Hup Quit Usr1 Usr2 });
 same_values!(WorkspaceChange => WorkspaceChange { Opened Closed Changed });
 same_values!(Source => ToolSource { Builtin Custom Plugin Mcp Hosted });
 
+/// Reads what a workspace is to be created from; without anything it is empty.
+pub(crate) fn workspace_source(source: Option<proto::WorkspaceSource>) -> call::WorkspaceSource {
+    use proto::workspace_source::Source;
+    match source.and_then(|source| source.source) {
+        None | Some(Source::Empty(_)) => call::WorkspaceSource::Empty,
+        Some(Source::Template(name)) => call::WorkspaceSource::Template(name),
+        Some(Source::Git(git)) => call::WorkspaceSource::Git {
+            url: git.url,
+            reference: git.reference,
+        },
+        Some(Source::Archive(archive)) => call::WorkspaceSource::Archive { url: archive.url },
+    }
+}
+
+/// The same, back.
+pub(crate) fn shown_source(source: &call::WorkspaceSource) -> proto::WorkspaceSource {
+    use proto::workspace_source::Source;
+    let source = match source.clone() {
+        call::WorkspaceSource::Empty => Source::Empty(proto::EmptySource {}),
+        call::WorkspaceSource::Template(name) => Source::Template(name),
+        call::WorkspaceSource::Git { url, reference } => Source::Git(proto::GitSource { url, reference }),
+        call::WorkspaceSource::Archive { url } => Source::Archive(proto::ArchiveSource { url }),
+    };
+    proto::WorkspaceSource { source: Some(source) }
+}
+
+/// Reads how long somebody waits; absent for not at all.
+pub(crate) fn wait(wait: Option<&prost_types::Duration>) -> Result<Duration, Status> {
+    match wait.map(|wait| Duration::try_from(*wait)) {
+        None => Ok(Duration::ZERO),
+        Some(Ok(wait)) => Ok(wait),
+        Some(Err(_)) => Err(bad_field("wait", "expected a time that is not negative")),
+    }
+}
+
 /// The longest time that a request may allow a tool.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 

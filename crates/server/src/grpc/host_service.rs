@@ -86,15 +86,18 @@ fn until_end(
 }
 
 impl HostedTools {
-    fn hello(&self, caller: &Caller, hello: Option<HostHello>) -> Result<(Hello, Arc<WorkspaceRuntime>), Status> {
+    async fn hello(&self, caller: &Caller, hello: Option<HostHello>) -> Result<(Hello, Arc<WorkspaceRuntime>), Status> {
         let hello = hello.ok_or_else(|| bad_field("hello", "say hello first"))?;
-        let place = caller.place(&self.0.engine, &hello.workspace)?;
+        let place = caller.awake(&self.0.engine, &hello.workspace).await?;
+        if place.gate.hold().is_some() {
+            place.usable().map_err(status::admit)?;
+        }
         let hello = wire::hello(caller, place.workspace.name(), hello)?;
         Ok((hello, place))
     }
 
     async fn serve(&self, caller: &Caller, hello: Option<HostHello>) -> Result<Serving, Status> {
-        let (hello, place) = self.hello(caller, hello)?;
+        let (hello, place) = self.hello(caller, hello).await?;
         let workspace = hello.workspace.clone();
         let welcomed = self.0.hosts.welcome(hello, place.tools.clone()).await;
         let (welcome, seat) = welcomed.map_err(|error| status::host(&error))?;
@@ -170,7 +173,7 @@ impl Listening {
     }
 
     async fn again(&self, hello: HostHello) -> Result<Option<HostEvent>, Status> {
-        let (hello, _) = self.service.hello(&self.caller, Some(hello))?;
+        let (hello, _) = self.service.hello(&self.caller, Some(hello)).await?;
         if hello.workspace != self.seat.host.workspace {
             return Err(bad_field("hello.workspace", "another workspace takes another stream"));
         }

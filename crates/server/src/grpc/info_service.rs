@@ -6,13 +6,13 @@ use tonic::{Request, Response, Status};
 use toolgate_config::service as config;
 use toolgate_contract::info_service_server::InfoService;
 use toolgate_contract::*;
-use toolgate_engine::WorkspaceRuntime;
+use toolgate_engine::{Held, WorkspaceRuntime};
 use toolgate_permission::agents::Mode;
 use toolgate_tool::SourceInfo;
 
 use super::auth::Caller;
 use super::console::IS_BUILT;
-use super::convert::{FromCore as _, IntoProto, duration, int, int32, timestamp};
+use super::convert::{FromCore as _, IntoProto, duration, int, int32, shown_source, timestamp};
 use super::{LanguageServerFacts, SandboxFacts, Shared, status};
 
 /// The service.
@@ -96,6 +96,7 @@ fn features(shared: &Shared) -> Vec<i32> {
         (Feature::Console, shared.console && IS_BUILT),
         (Feature::Sandbox, shared.sandbox.is_on),
         (Feature::OpenWorkspaces, !shared.workspaces.roots().is_empty()),
+        (Feature::CreateWorkspaces, shared.workspaces.can_create()),
     ];
     let there = known.into_iter().filter(|(_, is_there)| *is_there);
     there.map(|(feature, _)| feature.into()).collect()
@@ -165,6 +166,22 @@ pub(super) fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
             .map(|opened| opened.by.clone())
             .unwrap_or_default(),
         usage: None,
+        state: state(place).into(),
+        source: place
+            .opened
+            .as_ref()
+            .and_then(|opened| opened.source.as_ref())
+            .map(shown_source),
+    }
+}
+
+fn state(place: &WorkspaceRuntime) -> WorkspaceState {
+    match place.gate.hold() {
+        None => WorkspaceState::Ready,
+        Some(Held::Creating) => WorkspaceState::Creating,
+        Some(Held::Suspended { .. }) => WorkspaceState::Suspended,
+        Some(Held::Failed(_)) => WorkspaceState::Failed,
+        Some(Held::Deleting) => WorkspaceState::Deleting,
     }
 }
 

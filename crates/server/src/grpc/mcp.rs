@@ -112,16 +112,21 @@ impl Mcp {
     }
 
     async fn serve(self, mut request: Request<Body>) -> Response<Body> {
-        let (context, session) = match self.check(&request) {
-            Ok(checked) => checked,
+        let (context, caller) = match read(&request) {
+            Ok(read) => read,
             Err(response) => return *response,
         };
-        let caller = match Caller::from_extensions(request.extensions()) {
-            Ok(caller) => caller,
-            Err(status) => return refused(status),
+        let method = request.method().clone();
+        // What only listens, or leaves, resumes no workspace.
+        let checked = context.check(&caller, &self.shared.engine, method == Method::POST);
+        if let Err(status) = checked.await {
+            return refused(status);
+        }
+        let session = match self.session(&request, &caller) {
+            Ok(session) => session,
+            Err(response) => return *response,
         };
         request.extensions_mut().insert(context);
-        let method = request.method().clone();
         let mut response = self.sdk.handle(request).await.map(Body::new);
         if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
             // The session is gone by now. The SDK for Python takes any other answer for a failure, and says so.
@@ -144,29 +149,31 @@ impl Mcp {
         self.sessions.attach(&id, kind, response)
     }
 
-    /// Checks what a request says beside its body. Returns for whom tools are shown, and the session if it names one.
-    fn check(&self, request: &Request<Body>) -> Result<(McpContext, Option<String>), Box<Response<Body>>> {
-        if ![Method::POST, Method::GET, Method::DELETE].contains(request.method()) {
-            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "MCP uses POST, GET and DELETE\n");
-            let allowed = HeaderValue::from_static("GET, POST, DELETE");
-            response.headers_mut().insert(ALLOW, allowed);
-            return Err(response.into());
-        }
-        let caller = Caller::from_extensions(request.extensions()).map_err(|status| Box::new(refused(status)))?;
-        let context = McpContext::read(request.uri().query().unwrap_or_default(), request.headers())
-            .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
-        context
-            .check(&caller, &self.shared.engine)
-            .map_err(|status| Box::new(refused(status)))?;
+    /// Returns the session, if a request names one; a caller has only its own.
+    fn session(&self, request: &Request<Body>, caller: &Caller) -> Result<Option<String>, Box<Response<Body>>> {
         let session = text_of(request.headers(), &SESSION);
         match &session {
             Some(id) if !self.sessions.is_of(id, &caller.principal().id()) => {
                 Err(plain(StatusCode::NOT_FOUND, "there is no such session: initialize again\n").into())
             }
             None if request.method() == Method::POST && !self.sessions.make_room() => Err(full().into()),
-            Some(_) | None => Ok((context, session)),
+            Some(_) | None => Ok(session),
         }
     }
+}
+
+/// Reads what a request says beside its body: for whom tools are shown, and who asks.
+fn read(request: &Request<Body>) -> Result<(McpContext, Arc<Caller>), Box<Response<Body>>> {
+    if ![Method::POST, Method::GET, Method::DELETE].contains(request.method()) {
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "MCP uses POST, GET and DELETE\n");
+        let allowed = HeaderValue::from_static("GET, POST, DELETE");
+        response.headers_mut().insert(ALLOW, allowed);
+        return Err(response.into());
+    }
+    let caller = Caller::from_extensions(request.extensions()).map_err(|status| Box::new(refused(status)))?;
+    let context = McpContext::read(request.uri().query().unwrap_or_default(), request.headers())
+        .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
+    Ok((context, caller))
 }
 
 fn full() -> Response<Body> {

@@ -94,7 +94,7 @@ use self::origins::OnlyOrigins;
 pub use self::session_service::EVENTS_BEGIN;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 pub use self::watches::Watches;
-pub use self::workspaces::{CloseError, OpenError, WantedWorkspace, Workspaces};
+pub use self::workspaces::{CloseError, CreatedError, OpenError, WantedCreation, WantedWorkspace, Workspaces};
 
 /// What a gateway needs to pass on what does not speak gRPC: MCP clients, and opened ports.
 pub mod doors {

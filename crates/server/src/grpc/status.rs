@@ -10,14 +10,14 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use toolgate_contract::{self as proto, ErrorReason};
-use toolgate_engine::{AdmitError, InputError, NotRunning, ProgramError, WatchError};
+use toolgate_engine::{AdmitError, Held, InputError, NotRunning, ProgramError, WatchError};
 use toolgate_extensions::hosted::HostError;
 use toolgate_fs::FileError;
 use toolgate_fs::roots::BelowError;
 use toolgate_store::StoreError;
 use toolgate_tools::ports::{ConnectError, MAX_CONNECTIONS};
 
-use super::workspaces::{CloseError, OpenError};
+use super::workspaces::{CloseError, CreatedError, OpenError};
 
 const DOMAIN: &str = "toolgate";
 
@@ -379,6 +379,7 @@ pub(crate) fn admit(error: AdmitError) -> Status {
         AdmitError::UnknownWorkspace { name, .. } | AdmitError::ClosedWorkspace(name) => {
             resource((Code::NotFound, ErrorReason::NotFound), "workspace", &name, message)
         }
+        AdmitError::HeldWorkspace { name, held } => held_workspace(&name, &held, message),
         AdmitError::BrokenWorkspace { name, .. } => precondition(ErrorReason::WorkspaceBroken, &name, message),
         AdmitError::BadDirectory(_) => bad_field("context.directory", message),
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
@@ -459,11 +460,61 @@ pub(crate) fn open_workspace(error: OpenError) -> Status {
     }
 }
 
+/// Nothing can be done in a workspace at the moment, or that cannot.
+fn held_workspace(name: &str, held: &Held, message: String) -> Status {
+    match held {
+        Held::Suspended { by_calls: false } => precondition(ErrorReason::WorkspaceSuspended, name, message),
+        Held::Failed(_) => precondition(ErrorReason::WorkspaceBroken, name, message),
+        Held::Creating | Held::Suspended { by_calls: true } | Held::Deleting => {
+            let mut details = details(ErrorReason::WorkspaceNotReady);
+            details.set_retry_info(Some(RETRY_DELAY));
+            Status::with_error_details(Code::Unavailable, message, details)
+        }
+    }
+}
+
+/// A workspace was not created, suspended, resumed or deleted.
+pub(crate) fn created_workspace(error: CreatedError) -> Status {
+    let message = error.to_string();
+    match error {
+        CreatedError::Fixed => precondition(ErrorReason::WorkspacesFixed, "created_workspaces.directory", message),
+        CreatedError::BadName(problem) => bad_field("workspace", problem),
+        CreatedError::BadSource { field, problem } => bad_field(field, problem),
+        CreatedError::NoTemplate { name, .. } => resource(
+            (Code::NotFound, ErrorReason::TemplateMissing),
+            "template",
+            &name,
+            message,
+        ),
+        CreatedError::NameTaken { name, .. } => resource(
+            (Code::AlreadyExists, ErrorReason::WorkspaceNameTaken),
+            "workspace",
+            &name,
+            message,
+        ),
+        CreatedError::Folder(error) => open_workspace(*error),
+        CreatedError::TooMany(limit) => exhausted(
+            ErrorReason::TooManyWorkspaces,
+            "limits.max_workspaces",
+            limit as u64,
+            RETRY_DELAY,
+            message,
+        ),
+        CreatedError::Unknown(name) => not_found("workspace", &name),
+        CreatedError::NotCreated(name) => precondition(ErrorReason::WorkspaceNotCreated, &name, message),
+        CreatedError::Held { name, held } => held_workspace(&name, &held, message),
+        CreatedError::Draining => draining(),
+        CreatedError::Store(error) => store(error),
+        CreatedError::Internal(error) => internal("what was to be done with a workspace was not", &*error),
+    }
+}
+
 /// A workspace was not closed.
 pub(crate) fn close_workspace(error: CloseError) -> Status {
     let message = error.to_string();
     match error {
         CloseError::Unknown(name) => not_found("workspace", &name),
+        CloseError::Created(name) => precondition(ErrorReason::WorkspaceCreated, &name, message),
         CloseError::Configured(name) => precondition(ErrorReason::WorkspaceConfigured, &name, message),
         CloseError::Store(error) => store(error),
         CloseError::Internal(error) => internal("a workspace could not be closed", &*error),
@@ -498,6 +549,11 @@ pub(crate) fn watch(error: WatchError) -> Status {
         WatchError::OutOfRange { .. } => out_of_range("after_sequence", error.to_string()),
         WatchError::Store(error) => store(error),
         WatchError::Draining => draining(),
+        WatchError::Suspended => {
+            let mut details = details(ErrorReason::WorkspaceNotReady);
+            details.set_retry_info(Some(RETRY_DELAY));
+            Status::with_error_details(Code::Unavailable, error.to_string(), details)
+        }
         WatchError::Abandoned => internal("the log of the call ends without a terminal event", &error),
     }
 }

@@ -108,7 +108,7 @@ impl Tools {
     }
 
     async fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
-        let place = caller.place(&self.0.engine, &request.workspace)?;
+        let place = caller.awake(&self.0.engine, &request.workspace).await?;
         let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
         place.usable().map_err(status::admit)?;
         let now = place.now();

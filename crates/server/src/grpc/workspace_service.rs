@@ -1,4 +1,4 @@
-//! `WorkspaceService`: shows workspaces, and opens and closes them while the service runs.
+//! `WorkspaceService`: shows workspaces, and opens, creates and closes them while the service runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use toolgate_contract::*;
 use toolgate_engine::WorkspaceRuntime;
 
 use super::auth::Caller;
-use super::convert::{duration, int, int32, page_size};
+use super::convert::{duration, int, int32, page_size, wait, workspace_source};
 use super::info_service::{language_server, workspace};
-use super::workspaces::{OpenError, WantedWorkspace};
+use super::workspaces::{CreatedError, OpenError, WantedCreation, WantedWorkspace};
 use super::{Shared, status};
 
 /// The service.
@@ -80,6 +80,72 @@ impl WorkspaceService for OpenWorkspaces {
         }))
     }
 
+    async fn create_workspace(
+        &self,
+        request: Request<CreateWorkspaceRequest>,
+    ) -> Result<Response<CreateWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        check_sight(&caller, &request.workspace)?;
+        let wanted = WantedCreation {
+            name: request.workspace,
+            source: workspace_source(request.source),
+            by: caller.principal().id(),
+            wait: wait(request.wait.as_ref())?,
+        };
+        let outcome = self.0.workspaces.create(wanted).await;
+        if let Err(CreatedError::TooMany(_)) = &outcome {
+            self.0.telemetry.metrics.refused("limits.max_workspaces");
+        }
+        let (place, created) = outcome.map_err(status::created_workspace)?;
+        Ok(Response::new(CreateWorkspaceResponse {
+            workspace: Some(self.whole(&place).await?),
+            created,
+        }))
+    }
+
+    async fn suspend_workspace(
+        &self,
+        request: Request<SuspendWorkspaceRequest>,
+    ) -> Result<Response<SuspendWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        check_sight(&caller, &request.workspace)?;
+        let suspended = self.0.workspaces.suspend(&request.workspace).await;
+        let (place, rested) = suspended.map_err(status::created_workspace)?;
+        Ok(Response::new(SuspendWorkspaceResponse {
+            workspace: Some(self.whole(&place).await?),
+            cancelled_calls: int32(rested.cancelled),
+            waiting_calls: int32(rested.waiting),
+        }))
+    }
+
+    async fn resume_workspace(
+        &self,
+        request: Request<ResumeWorkspaceRequest>,
+    ) -> Result<Response<ResumeWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        check_sight(&caller, &request.workspace)?;
+        let wait = wait(request.wait.as_ref())?;
+        let resumed = self.0.workspaces.resume(&request.workspace, wait).await;
+        let place = resumed.map_err(status::created_workspace)?;
+        Ok(Response::new(ResumeWorkspaceResponse {
+            workspace: Some(self.whole(&place).await?),
+        }))
+    }
+
+    async fn delete_workspace(
+        &self,
+        request: Request<DeleteWorkspaceRequest>,
+    ) -> Result<Response<DeleteWorkspaceResponse>, Status> {
+        let (caller, request) = Caller::of_request(request)?;
+        check_sight(&caller, &request.workspace)?;
+        let by = caller.principal().id();
+        let deleted = self.0.workspaces.delete(&request.workspace, &by).await;
+        let cancelled = deleted.map_err(status::created_workspace)?;
+        Ok(Response::new(DeleteWorkspaceResponse {
+            cancelled_calls: int32(cancelled),
+        }))
+    }
+
     async fn get_workspace(
         &self,
         request: Request<GetWorkspaceRequest>,
@@ -120,6 +186,9 @@ impl WorkspaceService for OpenWorkspaces {
         places.truncate(size);
         let last = places.last().filter(|_| has_more);
         let next_page_token = last.map(|place| place.workspace.name().to_owned()).unwrap_or_default();
+        let workspaces = self.0.workspaces.clone();
+        let templates = tokio::task::spawn_blocking(move || workspaces.templates()).await;
+        let templates = templates.map_err(|error| status::internal("looking for templates", &error))?;
         let short = |place: &&Arc<WorkspaceRuntime>| WorkspaceInfo {
             agents: Vec::new(),
             tool_sources: Vec::new(),
@@ -129,6 +198,7 @@ impl WorkspaceService for OpenWorkspaces {
             workspaces: places.iter().map(short).collect(),
             next_page_token,
             roots: self.0.workspaces.roots(),
+            templates,
         }))
     }
 }

@@ -239,6 +239,20 @@ impl Caller {
         found.cloned().ok_or_else(|| status::not_found("workspace", name))
     }
 
+    /// Finds a workspace in which something is to be done: one that is suspended is resumed for it, and one that is about to be
+    /// there is waited for, for a moment.
+    pub(crate) async fn awake(&self, engine: &Engine, name: &str) -> Result<Arc<WorkspaceRuntime>, Status> {
+        let place = self.place(engine, name)?;
+        match place.gate.hold() {
+            None => Ok(place),
+            Some(_) => {
+                let name = place.workspace.name();
+                let awake = engine.catalogs().awake(name).await;
+                awake.ok_or_else(|| status::not_found("workspace", name))
+            }
+        }
+    }
+
     /// Returns the workspaces that a filter means, of those that the caller may see: the one that it names, open or closed with
     /// its records still there; all below a prefix, `PREFIX/*`; or all, for [`ALL`].
     pub(crate) async fn filtered(&self, engine: &Engine, name: &str) -> Result<WorkspaceSet, Status> {

@@ -77,9 +77,16 @@ impl McpContext {
         caller.place(engine, &self.workspace)
     }
 
-    /// Checks that there is such a workspace with such an agent.
-    pub(super) fn check(&self, caller: &Caller, engine: &Engine) -> Result<(), Status> {
-        let place = self.place(caller, engine)?;
+    /// Checks that there is such a workspace with such an agent. One that is suspended is resumed, if that is `wanted`, else it
+    /// will do.
+    pub(super) async fn check(&self, caller: &Caller, engine: &Engine, wanted: bool) -> Result<(), Status> {
+        let place = match wanted {
+            true => caller.awake(engine, &self.workspace).await?,
+            false => self.place(caller, engine)?,
+        };
+        if !wanted && place.gate.hold().is_some() {
+            return Ok(());
+        }
         place.usable().map_err(status::admit)?;
         match place.agent(self.agent()) {
             Some(_) => Ok(()),

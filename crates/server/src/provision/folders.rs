@@ -1,0 +1,220 @@
+//! Folders below a root on this machine.
+//!
+//! *Invariant:* a folder comes to its place whole or not at all: it is filled aside, and what an attempt that broke off left there
+//! is removed by the next one. What comes from elsewhere is bounded in bytes and in time. One thing is done to a folder at a time,
+//! also if nobody waits any more for what is being done.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::time::timeout;
+use toolgate_fs::created::{self, CreateError, Created};
+use toolgate_model::WorkspaceSource;
+use toolgate_process::Programs;
+use toolgate_process::sandbox::Sandbox;
+use toolgate_web::Network;
+
+use super::seam::{Observed, ProvisionError, Provisioner, Wanted};
+use super::{archive, git};
+
+/// How many are filled at a time: each may take memory for an archive, or a program.
+const AT_ONCE: usize = 2;
+
+/// Makes folders.
+pub(crate) struct Folders {
+    pub(crate) created: Created,
+    /// The folder whose folders are the templates.
+    pub(crate) templates: Option<PathBuf>,
+    pub(crate) max_bytes: u64,
+    pub(crate) timeout: Duration,
+    pub(crate) network: Network,
+    pub(crate) programs: Programs,
+    pub(crate) sandbox: Arc<Sandbox>,
+    /// The file of the authorities that a variable of the service names.
+    pub(crate) authorities: Option<String>,
+    at_once: Semaphore,
+    /// By name, whose turn it is. Never held across an await.
+    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// One thing that is done to a folder. Work that goes on though nobody waits for it keeps a part of this.
+struct Doing<'a> {
+    folders: &'a Folders,
+    name: String,
+    turn: Arc<OwnedMutexGuard<()>>,
+}
+
+impl Folders {
+    /// Makes it. Nothing is looked at yet.
+    pub(crate) fn new(
+        (created, templates): (Created, Option<PathBuf>),
+        (max_bytes, timeout): (u64, Duration),
+        (network, authorities): (Network, Option<String>),
+        programs: Programs,
+        sandbox: Arc<Sandbox>,
+    ) -> Self {
+        Self {
+            created,
+            templates,
+            max_bytes,
+            timeout,
+            network,
+            programs,
+            sandbox,
+            authorities,
+            at_once: Semaphore::new(AT_ONCE),
+            turns: Mutex::default(),
+        }
+    }
+
+    /// Waits until nothing else is done to the folder of a name.
+    async fn begin(&self, wanted: &Wanted) -> Doing<'_> {
+        let name = wanted.workspace.clone();
+        let turn = self.turns.lock().entry(name.clone()).or_default().clone();
+        let turn = Arc::new(turn.lock_owned().await);
+        Doing {
+            folders: self,
+            name,
+            turn,
+        }
+    }
+
+    /// Does what may take too long because of others.
+    pub(super) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, ProvisionError>> + Send,
+    ) -> Result<T, ProvisionError> {
+        let done = timeout(self.timeout, work).await;
+        done.unwrap_or_else(|_| {
+            let time = self.timeout.as_secs();
+            Err(ProvisionError::Refused(format!(
+                "it took longer than created_workspaces.timeout allows, {time} s"
+            )))
+        })
+    }
+
+    /// Returns the folder of a template, if there is one of that name. Blocks for a moment.
+    pub(crate) fn template(&self, name: &str) -> Option<PathBuf> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain);
+        let folder = self.templates.as_ref().filter(|_| is_name)?.join(name);
+        folder.is_dir().then_some(folder)
+    }
+
+    /// Returns the names of the templates. Blocks for a moment.
+    pub(crate) fn template_names(&self) -> Vec<String> {
+        let names = self.templates.iter().flat_map(|folder| created::names_in(folder));
+        names.filter(|name| self.template(name).is_some()).collect()
+    }
+}
+
+impl Drop for Doing<'_> {
+    fn drop(&mut self) {
+        let mut turns = self.folders.turns.lock();
+        // Of the map, and of the guard, which may be kept by work that goes on.
+        let is_last = |turn: &Arc<tokio::sync::Mutex<()>>| Arc::strong_count(turn) <= 2;
+        if Arc::strong_count(&self.turn) == 1 && turns.get(&self.name).is_some_and(is_last) {
+            turns.remove(&self.name);
+        }
+    }
+}
+
+impl Doing<'_> {
+    async fn make(&self, wanted: &Wanted) -> Result<(), ProvisionError> {
+        let aside = self.blocking(Created::begin).await?;
+        if let Err(error) = self.fill(wanted, &aside).await {
+            if let Err(error) = self.blocking(Created::abandon).await {
+                tracing::warn!(workspace = wanted.workspace, %error, "what was made of a workspace is still there");
+            }
+            return Err(error);
+        }
+        self.blocking(move |created, name| created.put(name, &aside)).await?;
+        Ok(())
+    }
+
+    async fn fill(&self, wanted: &Wanted, aside: &Path) -> Result<(), ProvisionError> {
+        let (folders, to) = (self.folders, aside.to_path_buf());
+        match &wanted.source {
+            WorkspaceSource::Empty => Ok(()),
+            WorkspaceSource::Template(name) => {
+                let template = folders.template(name).ok_or_else(|| {
+                    ProvisionError::Refused(format!("the operator has no template {name:?} any more"))
+                })?;
+                let max = folders.max_bytes;
+                self.blocking(move |_, _| created::copy_template(&template, &to, max))
+                    .await
+            }
+            WorkspaceSource::Git { url, reference } => {
+                folders.in_time(git::clone(folders, (url, reference), aside)).await
+            }
+            WorkspaceSource::Archive { url } => {
+                let contents = folders.in_time(archive::fetch(folders, url)).await?;
+                self.blocking(move |_, _| created::write_contents(&contents, &to)).await
+            }
+        }
+    }
+
+    /// Says whether the folder is there.
+    async fn look(&self) -> Result<Observed, ProvisionError> {
+        let is_there = self.blocking(|created, name| Ok(created.is_there(name))).await?;
+        Ok(if is_there { Observed::Ready } else { Observed::Absent })
+    }
+
+    /// Does what may block, to its end, and says what was wrong.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Created, &str) -> Result<T, CreateError> + Send + 'static,
+    ) -> Result<T, ProvisionError> {
+        let (created, name, turn) = (self.folders.created.clone(), self.name.clone(), self.turn.clone());
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(&created, &name)
+        });
+        let done = done.await;
+        let done = done.map_err(|error| ProvisionError::Failed(format!("the work on a folder broke off: {error}")))?;
+        done.map_err(|error| match error {
+            CreateError::Taken(_) | CreateError::Template { .. } | CreateError::TooLarge(_) => {
+                ProvisionError::Refused(error.to_string())
+            }
+            CreateError::Io { .. } => ProvisionError::Failed(error.to_string()),
+        })
+    }
+}
+
+#[async_trait]
+impl Provisioner for Folders {
+    async fn ensure(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
+        let turn = self.at_once.acquire().await;
+        let _turn = turn.map_err(|_| ProvisionError::Failed("the service is stopping".to_owned()))?;
+        let doing = self.begin(wanted).await;
+        if doing.look().await? == Observed::Absent {
+            doing.make(wanted).await?;
+        }
+        Ok(Observed::Ready)
+    }
+
+    async fn suspend(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
+        // Nothing of a folder runs.
+        self.observe(wanted).await
+    }
+
+    async fn resume(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
+        self.observe(wanted).await
+    }
+
+    async fn delete(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
+        let doing = self.begin(wanted).await;
+        doing.blocking(Created::abandon).await?;
+        doing.blocking(Created::take_away).await?;
+        Ok(Observed::Absent)
+    }
+
+    async fn observe(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
+        self.begin(wanted).await.look().await
+    }
+}
