@@ -22,6 +22,8 @@ const MAX_CIRCLE: usize = 3;
 /// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several
 /// services with its doors for what is no gRPC, workers that register themselves there, what the Rust library and the commands do
 /// with all that, what is told of changes: the outbox, its sequencer, and who hears of other processes, a second store, on
+/// PostgreSQL, the gateways that answer from it for workers that keep nothing, what bounds those workers, also over time, and tells of
+/// outages and of what is lost, workspaces that clients create, and workers that wait in a pool.
 const MAX_LINES: usize = 113_000;
 
 fn root() -> &'static Path {
