@@ -11,13 +11,14 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::body::Body;
@@ -28,7 +29,7 @@ use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES};
 use toolgate_store::StoreError;
 use tower::Service as _;
 
-use crate::ledger_access::{MAX_RECORD_BYTES, Workers};
+use crate::ledger_access::{self, MAX_RECORD_BYTES};
 use crate::ledger_limit::InTime;
 
 /// Requests of one principal that are under way, and renewals.
@@ -125,29 +126,45 @@ fn busy(problem: String) -> Status {
 #[derive(Clone)]
 pub(crate) struct Loaded {
     service: LedgerServiceServer<InTime>,
-    workers: Arc<Workers>,
-    shares: Arc<HashMap<String, Arc<Share>>>,
+    shares: Arc<Shares>,
+}
+
+/// What each principal has under way that has anything: who may come changes while the gateway runs.
+#[derive(Default)]
+struct Shares {
+    all: Mutex<HashMap<String, Weak<Share>>>,
+}
+
+impl Shares {
+    /// Returns the share of a principal. It is one as long as somebody has it.
+    fn of(&self, principal: &str) -> Arc<Share> {
+        let mut all = self.all.lock();
+        if let Some(share) = all.get(principal).and_then(Weak::upgrade) {
+            return share;
+        }
+        let share = Share::new(principal);
+        if all.len() == all.capacity() {
+            // Before it grows: most who came once have nothing under way.
+            all.retain(|_, share| share.strong_count() > 0);
+        }
+        all.insert(principal.to_owned(), Arc::downgrade(&share));
+        share
+    }
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl Loaded {
-    pub(crate) fn new(service: LedgerServiceServer<InTime>, workers: Arc<Workers>) -> Self {
-        let principals = workers.principals().iter();
-        let shares = principals.map(|principal| (principal.clone(), Share::new(principal)));
+    pub(crate) fn new(service: LedgerServiceServer<InTime>) -> Self {
         Self {
             service,
-            shares: Arc::new(shares.collect()),
-            workers,
+            shares: Arc::default(),
         }
     }
 
     /// Answers a request for an RPC of the ledger.
     pub(crate) fn call(&self, rpc: &str, mut request: Request<Body>) -> Answering {
-        let share = self.workers.caller(request.extensions()).and_then(|caller| {
-            let share = self.shares.get(&caller.id()).cloned();
-            share.ok_or_else(|| Status::internal("a worker has no turns"))
-        });
+        let share = ledger_access::worker(request.extensions()).map(|caller| self.shares.of(&caller.id()));
         let (mut service, rpc) = (self.service.clone(), rpc.to_owned());
         Box::pin(async move {
             let answer = async {
@@ -156,7 +173,7 @@ impl Loaded {
                 if rpc != RENEWAL {
                     request.extensions_mut().insert(AtStore(Arc::clone(&share.at_store)));
                 }
-                let taken = Arc::new(Taken::by(share));
+                let taken = Arc::new(Taken::by(Arc::clone(&share)));
                 let request = request.map(|body| {
                     Body::new(Measured {
                         body,
@@ -169,7 +186,12 @@ impl Loaded {
                     Ok(answer) => answer,
                     Err(never) => match never {},
                 };
-                Ok(answer.map(|body| Body::new(Kept { body, _turn: turn })))
+                Ok(answer.map(|body| {
+                    Body::new(Kept {
+                        body,
+                        _taken: (turn, share),
+                    })
+                }))
             };
             let answer: Result<Response<Body>, Status> = answer.await;
             Ok(answer.unwrap_or_else(|status| status.into_http()))
@@ -250,10 +272,10 @@ impl http_body::Body for Measured {
     }
 }
 
-/// The body of an answer, with the turn that it took.
+/// The body of an answer, with the turn that it took, and with the share, which must be one until that is given back.
 struct Kept {
     body: Body,
-    _turn: Option<OwnedSemaphorePermit>,
+    _taken: (Option<OwnedSemaphorePermit>, Arc<Share>),
 }
 
 impl http_body::Body for Kept {
@@ -295,6 +317,17 @@ mod tests {
         assert!(other.turn("AppendEvents").await.is_ok());
         turns.pop();
         assert!(one.turn("ListCalls").await.is_ok());
+    }
+
+    #[test]
+    fn who_has_nothing_under_way_is_forgotten() {
+        let shares = Shares::default();
+        let one = shares.of("token:one");
+        for number in 0..1_000 {
+            shares.of(&format!("token:{number}"));
+        }
+        assert!(Arc::ptr_eq(&one, &shares.of("token:one")));
+        assert!(shares.all.lock().len() < 10);
     }
 
     #[test]

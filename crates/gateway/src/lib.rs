@@ -12,6 +12,7 @@
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
 //! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
+//! - `bindings`, `pool`: workers that came without a workspace: what each was bound to, and when one is;
 //! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_tasks`: what workers store and read through a
 //!   gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is under way,
 //!   and what is done for it beside requests;
@@ -25,6 +26,7 @@
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
 mod beside;
+mod bindings;
 mod directory;
 mod doors;
 mod events;
@@ -40,6 +42,7 @@ mod lists;
 mod own;
 mod pages;
 mod parts;
+mod pool;
 mod reattach;
 mod register;
 mod registry;
@@ -71,8 +74,10 @@ use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
 
 use self::beside::Beside;
+use self::bindings::Bindings;
 use self::front::Front;
 use self::ledger::LedgerDoor;
+use self::pool::Pool;
 use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
@@ -88,6 +93,8 @@ pub struct Gateway {
     pub tls: bool,
     /// Its Unix socket.
     pub unix: Option<PathBuf>,
+    /// Where workers come that have a listener of their own; the port is the real one.
+    pub workers: Option<SocketAddr>,
     /// Where operators ask for it; the port is the real one.
     pub admin: Option<SocketAddr>,
     /// Whether it serves the console.
@@ -95,6 +102,7 @@ pub struct Gateway {
     entrance: Entrance,
     store: Option<StoreFront>,
     services: Services,
+    for_workers: Services,
     servers: JoinSet<Result<(), ServeError>>,
     stop: CancellationToken,
     closing: CancellationToken,
@@ -189,23 +197,44 @@ impl Gateway {
                 .collect()
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
-        let door = |ledger| LedgerDoor::new(ledger, config.auth.workers.clone(), closing.clone());
-        let ledger = ledger.map(door);
+        let bindings = ledger.clone().map(|ledger| Arc::new(Bindings::new(ledger)));
+        let uses = config.cluster.pool;
+        let pool = bindings
+            .clone()
+            .map(|bindings| Pool::new(registry.clone(), bindings, uses));
+        let ledger = ledger
+            .zip(bindings.clone())
+            .map(|(ledger, bindings)| LedgerDoor::new(ledger, bindings, closing.clone()));
         let served = Beside {
-            front: Front::new(
+            takes_workers: !entrance.is_apart_for_workers(),
+            front: Some(Front::new(
                 config,
                 registry.clone(),
                 carries,
                 &instance,
                 (store.clone(), closing.clone()),
-            ),
-            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
+                pool,
+            )),
+            cluster: ClusterServiceServer::new(Cluster::new(
+                config,
+                registry.clone(),
+                (ledger.clone(), bindings),
+                closing.clone(),
+            )),
             ledger: ledger.as_ref().map(LedgerDoor::service),
         };
+        let for_workers = Beside {
+            front: None,
+            takes_workers: true,
+            ..served.clone()
+        };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
-        let services = Services::passing_on(config, door, &entrance.telemetry, served).await;
+        let services = Services::passing_on(config, door.clone(), &entrance.telemetry, served).await;
+        let no_pages = config.for_workers_alone();
+        let for_workers = Services::passing_on(&no_pages, door, &entrance.telemetry, for_workers).await;
         let mut servers = JoinSet::new();
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
+        let workers = entrance.listen_for_workers(&for_workers, &mut servers, &stop).await?;
         if let Some(store) = &store {
             store.keep(config, services.store_health().await, &mut servers, &stop);
         }
@@ -228,6 +257,8 @@ impl Gateway {
             tcp,
             tls,
             unix,
+            workers,
+            for_workers,
             admin: entrance.admin.as_ref().map(toolgate_telemetry::Admin::address),
             console: config.console,
             entrance,
@@ -248,6 +279,7 @@ impl Gateway {
     /// Stops in order: health NOT_SERVING, no new connections, time for what is under way, then the rest is cut off.
     pub async fn drain(mut self) {
         self.services.stop_serving().await;
+        self.for_workers.stop_serving().await;
         if let Some(store) = &self.store {
             store.drain().await;
         }

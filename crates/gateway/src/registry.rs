@@ -574,6 +574,7 @@ mod tests {
             seat: Some(1),
             left: None,
             draining: false,
+            pool: None,
         };
         let token = "Bearer secret".parse().unwrap();
         let worker = Worker::registered(config, token, registration, 1 << 20).unwrap();

@@ -5,6 +5,7 @@
 //! gateway says so: one that alone is cut off from it knows nothing of what the others do.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 use toolgate_store::outage::Outage;
 
-use crate::options::{Identity, LedgerOptions};
+use crate::options::{Identity, LedgerOptions, Way, Ways};
 use crate::rpc::Rpc;
 use crate::wire::{self, MAX_MESSAGE_BYTES};
 
@@ -45,6 +46,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// A gateway, and the connection to it, which is made when it is first needed.
 struct Gateway {
     name: String,
+    /// As of [`Way`].
+    version: u64,
     channel: Channel,
     /// When the latest request was sent that it has answered with its store being away.
     away: Mutex<Option<Instant>>,
@@ -68,7 +71,7 @@ impl std::error::Error for NotAccepted {}
 
 /// All gateways.
 pub(crate) struct Gateways {
-    all: Vec<Gateway>,
+    known: Mutex<Known>,
     /// The one that is tried first.
     preferred: AtomicUsize,
     identity: Option<Identity>,
@@ -78,6 +81,25 @@ pub(crate) struct Gateways {
     was_accepted: AtomicBool,
     /// Cancelled when this run must stop.
     pub(crate) stopped: CancellationToken,
+}
+
+/// Those that are known now.
+struct Known {
+    ways: Ways,
+    all: Arc<[Arc<Gateway>]>,
+}
+
+impl Gateway {
+    fn of(way: &Way) -> Arc<Self> {
+        Arc::new(Self {
+            name: way.name.clone(),
+            version: way.version,
+            channel: way.endpoint.connect_lazy(),
+            away: Mutex::default(),
+            refused: Mutex::default(),
+            outage: Outage::default(),
+        })
+    }
 }
 
 /// What became of one attempt.
@@ -91,26 +113,42 @@ enum Attempt<A> {
 }
 
 impl Gateways {
-    pub(crate) fn new(options: &LedgerOptions) -> Result<Self, StoreError> {
-        if options.gateways.is_empty() {
-            let problem = "no gateway is named: set cluster.gateways";
-            return Err(failed("open the store of a worker", problem));
-        }
-        let gateway = |way: &crate::options::Way| Gateway {
-            name: way.name.clone(),
-            channel: way.endpoint.connect_lazy(),
-            away: Mutex::default(),
-            refused: Mutex::default(),
-            outage: Outage::default(),
-        };
-        Ok(Self {
-            all: options.gateways.iter().map(gateway).collect(),
+    pub(crate) fn new(options: &LedgerOptions) -> Self {
+        let mut ways = options.gateways.clone();
+        let all = ways.borrow_and_update().iter().map(Gateway::of).collect();
+        Self {
+            known: Mutex::new(Known { ways, all }),
             preferred: AtomicUsize::new(0),
             identity: options.identity.clone(),
             reached: Mutex::new(Instant::now()),
             was_accepted: AtomicBool::new(false),
             stopped: CancellationToken::new(),
-        })
+        }
+    }
+
+    /// Returns the gateways that are there now. One that is gone counts no more, and one that is new has said nothing yet.
+    fn all(&self) -> Arc<[Arc<Gateway>]> {
+        let mut known = self.known.lock();
+        if known.ways.has_changed().unwrap_or_default() {
+            let ways = known.ways.borrow_and_update().clone();
+            let same = |way: &Way| {
+                let is_same = |one: &&Arc<Gateway>| one.name == way.name && one.version == way.version;
+                known.all.iter().find(is_same).cloned()
+            };
+            let all = ways.iter().map(|way| same(way).unwrap_or_else(|| Gateway::of(way)));
+            let all: Arc<[_]> = all.collect();
+            let names: Vec<&str> = all.iter().map(|gateway| gateway.name.as_str()).collect();
+            tracing::info!(gateways = ?names, "the gateways are others now");
+            known.all = all;
+        }
+        Arc::clone(&known.all)
+    }
+
+    /// Returns the gateway that is tried first, and its place among all.
+    fn first(all: &[Arc<Gateway>], preferred: usize) -> Result<(usize, &Arc<Gateway>), StoreError> {
+        let none = || StoreError::Unavailable("no gateway is known: its name has no address".to_owned());
+        let at = preferred.checked_rem(all.len()).ok_or_else(none)?;
+        all.get(at).map(|gateway| (at, gateway)).ok_or_else(none)
     }
 
     /// Returns how long ago a request was sent that a gateway has answered.
@@ -155,18 +193,24 @@ impl Gateways {
                 true => most,
                 false => patience.saturating_sub(begun.elapsed()).min(most),
             };
-            let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
-            let why = match self.attempt(at, left, &question).await {
-                Attempt::Answered(answer) => return Ok(answer),
-                Attempt::Refused(error) => return Err(error),
-                // Another one may have the store.
-                Attempt::Away(why) | Attempt::Lost(why) => why,
+            let all = self.all();
+            let why = match Self::first(&all, self.preferred.load(Ordering::Relaxed)) {
+                Ok((at, gateway)) => {
+                    let why = match self.attempt(gateway, left, &question).await {
+                        Attempt::Answered(answer) => return Ok(answer),
+                        Attempt::Refused(error) => return Err(error),
+                        // Another one may have the store.
+                        Attempt::Away(why) | Attempt::Lost(why) => why,
+                    };
+                    if let Some(error) = self.is_unknown() {
+                        return Err(error);
+                    }
+                    self.leave(&all, at, &why);
+                    question.say_again();
+                    why
+                }
+                Err(none) => none.to_string(),
             };
-            if let Some(error) = self.is_unknown() {
-                return Err(error);
-            }
-            self.leave(at, &why);
-            question.say_again();
             if begun.elapsed() + pause >= patience {
                 return Err(StoreError::Unavailable(why));
             }
@@ -186,21 +230,26 @@ impl Gateways {
         let (begun, most) = (Instant::now(), most.min(ATTEMPT));
         let left = || patience.saturating_sub(begun.elapsed()).min(most);
         let (mut pause, longest) = (PAUSES.0, PAUSES.1.max(most / 2));
-        let first = self.preferred.load(Ordering::Relaxed) % self.all.len();
-        let mut asked = vec![first];
+        let mut is_first = true;
         loop {
+            let all = self.all();
+            let preferred = self.preferred.load(Ordering::Relaxed);
+            let asked: Vec<(usize, &Arc<Gateway>)> = match is_first {
+                true => Self::first(&all, preferred).into_iter().collect(),
+                false => all.iter().enumerate().collect(),
+            };
             let attempts = asked
                 .iter()
-                .map(|at| async { (*at, self.attempt(*at, left(), &question).await) });
+                .map(|(at, gateway)| async { (*at, self.attempt(gateway, left(), &question).await) });
             let mut attempts: FuturesUnordered<_> = attempts.collect();
-            let mut why = String::new();
+            let mut why = "no gateway is known".to_owned();
             while let Some((at, attempt)) = attempts.next().await {
                 match attempt {
                     Attempt::Answered(answer) => return Ok(answer),
                     Attempt::Refused(error) => return Err(error),
                     Attempt::Away(problem) | Attempt::Lost(problem) => {
                         if asked.len() == 1 {
-                            self.leave(at, &problem);
+                            self.leave(&all, at, &problem);
                         }
                         why = problem;
                     }
@@ -208,8 +257,7 @@ impl Gateways {
             }
             drop(attempts);
             question.say_again();
-            if asked.len() < self.all.len() {
-                asked = (0..self.all.len()).collect();
+            if std::mem::take(&mut is_first) && all.len() > 1 {
                 continue;
             }
             if begun.elapsed() + pause >= patience {
@@ -221,13 +269,17 @@ impl Gateways {
     }
 
     /// Prefers the gateway behind one.
-    fn leave(&self, at: usize, why: &str) {
-        let next = (at + 1) % self.all.len();
+    fn leave(&self, all: &[Arc<Gateway>], at: usize, why: &str) {
+        let (Some(gateway), Some(next)) = (all.get(at), (at + 1).checked_rem(all.len())) else {
+            return;
+        };
+        let preferred = self.preferred.load(Ordering::Relaxed);
+        let is_this = preferred.checked_rem(all.len()) == Some(at);
         let moved = self
             .preferred
-            .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
-        let gateway = &self.all[at];
-        if moved.is_ok()
+            .compare_exchange(preferred, next, Ordering::Relaxed, Ordering::Relaxed);
+        if is_this
+            && moved.is_ok()
             && let Some(time) = gateway.outage.fails()
         {
             let (gateway, seconds) = (&gateway.name, time.as_secs());
@@ -245,12 +297,12 @@ impl Gateways {
         if self.was_accepted.load(Ordering::Relaxed) {
             return None;
         }
-        let refused: Option<Vec<String>> = self.all.iter().map(|gateway| gateway.refused.lock().clone()).collect();
+        let all = self.all();
+        let refused: Option<Vec<String>> = all.iter().map(|gateway| gateway.refused.lock().clone()).collect();
         Some(failed(NOT_ACCEPTED, NotAccepted(refused?.join("; "))))
     }
 
-    async fn attempt<Q: Rpc>(&self, at: usize, time: Duration, question: &Q) -> Attempt<Q::Answer> {
-        let gateway = &self.all[at];
+    async fn attempt<Q: Rpc>(&self, gateway: &Gateway, time: Duration, question: &Q) -> Attempt<Q::Answer> {
         let mut request = Request::new(question.clone());
         if let Err(error) = self.identify(&mut request).await {
             return Attempt::Lost(error);
@@ -338,7 +390,8 @@ impl Gateways {
         // One that took longer was sent before.
         *away = (*away).max(Some(sent));
         drop(away);
-        let all = self.all.iter().map(|gateway| *gateway.away.lock());
+        let all = self.all();
+        let all = all.iter().map(|gateway| *gateway.away.lock());
         // Without a time there is one that has not said so yet.
         if let Some(Some(earliest)) = all.min() {
             self.heard(earliest);
@@ -360,10 +413,12 @@ impl Gateways {
 
     /// Opens a stream that says when prompts or grants may have changed, at the gateway that is preferred.
     pub(crate) async fn follow(&self, workspaces: Vec<String>) -> Result<tonic::Streaming<FollowResponse>, String> {
-        let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
+        let all = self.all();
+        let first = Self::first(&all, self.preferred.load(Ordering::Relaxed));
+        let (_, gateway) = first.map_err(|error| error.to_string())?;
         let mut request = Request::new(FollowRequest { workspaces });
         self.identify(&mut request).await?;
-        let mut client = LedgerServiceClient::new(self.all[at].channel.clone());
+        let mut client = LedgerServiceClient::new(gateway.channel.clone());
         match timeout(ATTEMPT, client.follow(request)).await {
             Ok(Ok(stream)) => Ok(stream.into_inner()),
             Ok(Err(status)) => Err(status.message().to_owned()),

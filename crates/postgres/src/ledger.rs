@@ -16,7 +16,7 @@ use toolgate_model::{
 };
 use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
-use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
+use toolgate_store::ledger::{Binding, Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
 use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, StoreError};
 
@@ -25,7 +25,7 @@ use crate::notes::{self, Note};
 use crate::store::PostgresStore;
 use crate::text::key;
 use crate::{
-    adoption, approvers, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling,
+    adoption, approvers, bindings, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling,
 };
 
 /// Refuses what is not of the workspace and the run that have the hold.
@@ -260,6 +260,14 @@ impl Ledger for PostgresStore {
         workspaces: &[String],
     ) -> Result<Bound, StoreError> {
         holds::bind(&self.shared, run, principal, address, workspaces).await
+    }
+
+    async fn bind_worker(&self, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError> {
+        bindings::bind(&self.shared, principal, worker, workspace).await
+    }
+
+    async fn bindings_of(&self, principal: &str) -> Result<Vec<(String, String)>, StoreError> {
+        bindings::of(&self.shared, principal).await
     }
 
     async fn is_run_of(&self, run: &InstanceId, principal: &str) -> Result<bool, StoreError> {

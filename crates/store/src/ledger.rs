@@ -51,6 +51,22 @@ pub enum Bound {
     },
 }
 
+/// What became of an attempt to bind a worker that came without a workspace to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// It is bound to it.
+    Now,
+    /// The worker is bound to another workspace.
+    Elsewhere,
+    /// Another worker is bound to the workspace.
+    OfAnother {
+        /// Its name.
+        worker: String,
+    },
+    /// Somebody has, or had, the workspace without being bound to it.
+    Held,
+}
+
 /// Something to store that is no change of a call or a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,6 +104,13 @@ pub trait Ledger: Store {
         address: &str,
         workspaces: &[String],
     ) -> Result<Bound, StoreError>;
+
+    /// Binds a worker of a principal, which came without a workspace, to one that nobody has had: for good. Said again it finds what it
+    /// has done.
+    async fn bind_worker(&self, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError>;
+
+    /// Returns what workers of a principal are bound to, each with the name of its worker.
+    async fn bindings_of(&self, principal: &str) -> Result<Vec<(String, String)>, StoreError>;
 
     /// Says whether a run is there that this principal has given workspaces.
     async fn is_run_of(&self, run: &InstanceId, principal: &str) -> Result<bool, StoreError>;

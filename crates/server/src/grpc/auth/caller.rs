@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use tonic::{Extensions, Request, Status};
 use toolgate_contract::Scope;
 use toolgate_engine::{Engine, WorkspaceRuntime};
-use toolgate_model::{CallId, Origin, Principal, WorkspaceSet};
+use toolgate_model::{CallId, Origin, Principal, PrincipalKind, WorkspaceSet};
 
+use super::workers::Entitled;
 use crate::grpc::arrival::MakingCall;
 use crate::grpc::status;
 
@@ -153,6 +154,10 @@ pub(crate) struct Caller {
     pub(super) within: Option<Arc<MakingCall>>,
     /// The gateway that calls on its behalf.
     pub(super) via: Option<Arc<Self>>,
+    /// What it may as a worker, if it is one.
+    pub(super) worker: Option<Entitled>,
+    /// The certificate by which it is known, if a rule for workers may be changed that fits it.
+    pub(super) certificate: Option<Arc<[u8]>>,
 }
 
 impl Caller {
@@ -170,6 +175,17 @@ impl Caller {
             generation: 0,
             within: None,
             via: None,
+            worker: None,
+            certificate: None,
+        }
+    }
+
+    /// Makes a worker that is known by a rule alone.
+    pub(super) fn worker(name: String, may: Entitled) -> Self {
+        let principal = Principal::new(PrincipalKind::Worker, name);
+        Self {
+            worker: Some(may.clone()),
+            ..Self::new(principal, Scopes::default(), may.to_have())
         }
     }
 
@@ -211,6 +227,11 @@ impl Caller {
     /// Says whether it has a scope.
     pub(crate) fn may(&self, scope: Scope) -> bool {
         self.scopes.has(scope)
+    }
+
+    /// Says whether it may come as a worker.
+    pub(crate) fn is_worker(&self) -> bool {
+        self.worker.is_some()
     }
 
     /// Says whether there are workspaces that it may not see.
