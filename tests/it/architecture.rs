@@ -22,8 +22,9 @@ const MAX_CIRCLE: usize = 3;
 /// front ends show, change and watch, workspaces that come and go, ports that commands listen on, a gateway before several
 /// services with its doors for what is no gRPC, workers that register themselves there, what the Rust library and the commands do
 /// with all that, what is told of changes: the outbox, its sequencer, and who hears of other processes, a second store, on
-/// PostgreSQL, the gateways that answer from it for workers that keep nothing, and what bounds those workers and tells of outages.
-const MAX_LINES: usize = 107_000;
+/// PostgreSQL, the gateways that answer from it for workers that keep nothing, what bounds those workers and tells of outages,
+/// and rules for workers that come and go: who they are, the pool in which they wait, where their gateways are.
+const MAX_LINES: usize = 109_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -45,11 +45,19 @@ impl Bindings {
             .collect())
     }
 
-    /// Returns what a worker is bound to.
+    /// Returns what a worker is bound to. While the store is away that is what is remembered of it.
     pub(crate) async fn of(&self, principal: &str, worker: &str) -> Result<Option<String>, StoreError> {
-        let bindings = self.read(principal).await?;
-        let own = bindings.iter().find(|(name, _)| name == worker);
-        Ok(own.map(|(_, workspace)| workspace.clone()))
+        let own = |bindings: &OfPrincipal| {
+            let found = bindings.iter().find(|(name, _)| name == worker);
+            found.map(|(_, workspace)| workspace.clone())
+        };
+        match self.read(principal).await {
+            Ok(bindings) => Ok(own(&bindings)),
+            Err(away) => {
+                let known = self.known.lock().get(principal).cloned().unwrap_or_default();
+                own(&known).map(Some).ok_or(away)
+            }
+        }
     }
 
     async fn read(&self, principal: &str) -> Result<OfPrincipal, StoreError> {

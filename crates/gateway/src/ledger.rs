@@ -5,12 +5,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
-use toolgate_contract::cluster::follow_response::Message as Told;
 use toolgate_contract::cluster::ledger_service_server::{LedgerService, LedgerServiceServer};
 use toolgate_contract::cluster::*;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_PIECE_BYTES};
@@ -23,13 +23,14 @@ use toolgate_store::ledger::{Bound, Hold, Ledger, Note};
 use toolgate_store::{
     CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
+use toolgate_telemetry::FleetFacts;
 
 use crate::bindings::Bindings;
 use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, must_each_fit, must_fit};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
-use crate::ledger_tasks::{self, Followers, Renewals};
+use crate::ledger_tasks::{self, Followers, Renewals, Seen};
 
 /// Bytes of a page of events, beyond its first one.
 const PAGE_BYTES: usize = 4 << 20;
@@ -52,6 +53,7 @@ pub(crate) struct LedgerDoor {
     bindings: Arc<Bindings>,
     renewals: Arc<Renewals>,
     followers: Arc<Followers>,
+    seen: Arc<Seen>,
     closing: CancellationToken,
 }
 
@@ -61,6 +63,7 @@ impl LedgerDoor {
             bindings,
             renewals: Renewals::new(Arc::clone(&ledger)),
             followers: Arc::new(Followers::new()),
+            seen: Arc::default(),
             ledger,
             closing,
         }
@@ -79,9 +82,19 @@ impl LedgerDoor {
         self.ledger.lease()
     }
 
+    /// Returns what operators are told; so many workers wait for a workspace.
+    pub(crate) fn facts(&self, unbound: usize) -> FleetFacts {
+        FleetFacts {
+            unbound: unbound as u64,
+            lag: Duration::from_millis(self.seen.lag_millis.load(Ordering::Relaxed)),
+            expired: self.ledger.expired(),
+            lost: self.seen.lost.load(Ordering::Relaxed),
+        }
+    }
+
     /// Does what is to be done beside requests, until `stop`.
     pub(crate) async fn work(self, stop: CancellationToken) {
-        ledger_tasks::run(self.ledger, self.followers, stop).await;
+        ledger_tasks::run(self.ledger, self.followers, self.seen, stop).await;
     }
 
     /// Takes note that the connection to a run of this principal broke, which was last heard so long ago; false if the store was not told.
@@ -601,25 +614,7 @@ impl LedgerService for LedgerDoor {
     async fn follow(&self, request: Request<FollowRequest>) -> Answer<Self::FollowStream> {
         let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let reads = caller.reads(asked.workspaces).await?;
-        let (changes, closing) = (self.followers.follow(), self.closing.clone());
-        // The first word comes at once: so the worker knows that it is heard.
-        let begin = (changes, reads, closing, true);
-        let stream = futures_util::stream::unfold(begin, |(mut changes, reads, closing, is_first)| async move {
-            let concerns = |workspace: &str| reads.contains(workspace);
-            let next = match is_first {
-                true => Some(false),
-                false => {
-                    let next = ledger_tasks::next_change(&mut changes, concerns, wire::HEARTBEAT);
-                    closing.run_until_cancelled(next).await.flatten()
-                }
-            };
-            let message = match next? {
-                true => Told::Changed(FollowChanged {}),
-                false => Told::Heartbeat(FollowHeartbeat {}),
-            };
-            let said = FollowResponse { message: Some(message) };
-            Some((Ok(said), (changes, reads, closing, false)))
-        });
+        let stream = self.followers.told(reads, self.closing.clone());
         Ok(Response::new(Box::pin(stream)))
     }
 }

@@ -223,6 +223,11 @@ impl Gateway {
             )),
             ledger: ledger.as_ref().map(LedgerDoor::service),
         };
+        if let Some(ledger) = ledger.clone() {
+            let watched = registry.clone();
+            let waits = move || watched.workers().iter().filter(|worker| worker.waits()).count();
+            entrance.telemetry.metrics.watch_fleet(move || ledger.facts(waits()));
+        }
         let for_workers = Beside {
             front: None,
             takes_workers: true,

@@ -152,7 +152,7 @@ impl Cluster {
             return Err(status::precondition(ErrorReason::WorkerGone, "version", problem));
         }
         self.config
-            .permits(&hello.address, from)
+            .permits(&hello.address, from, caller.hosts())
             .map_err(|problem| status::refused(ErrorReason::ScopeMissing, problem))?;
         let names = checked(hello.workspaces)?;
         if hello.run.is_empty() || hello.run.len() > MAX_RUN_LETTERS {

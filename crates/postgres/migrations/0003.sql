@@ -7,3 +7,6 @@ CREATE TABLE bindings (
     bound     timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (principal, worker)
 );
+
+-- Since when something waits to be told: so it is known how far audit and journal are behind.
+ALTER TABLE outbox ADD COLUMN moment timestamptz NOT NULL DEFAULT clock_timestamp();

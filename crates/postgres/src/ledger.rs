@@ -25,7 +25,8 @@ use crate::notes::{self, Note};
 use crate::store::PostgresStore;
 use crate::text::key;
 use crate::{
-    adoption, approvers, bindings, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling,
+    adoption, approvers, bindings, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper,
+    sequencer, settling,
 };
 
 /// Refuses what is not of the workspace and the run that have the hold.
@@ -296,6 +297,14 @@ impl Ledger for PostgresStore {
 
     async fn was_held(&self, workspace: &str) -> Result<bool, StoreError> {
         holds::was_held(&self.shared, workspace).await
+    }
+
+    async fn lag(&self) -> Result<Duration, StoreError> {
+        sequencer::lag(&self.shared.db).await
+    }
+
+    fn expired(&self) -> u64 {
+        self.shared.instances.expired()
     }
 
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError> {

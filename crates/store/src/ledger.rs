@@ -139,6 +139,12 @@ pub trait Ledger: Store {
     /// Says whether a run has ever had a workspace.
     async fn was_held(&self, workspace: &str) -> Result<bool, StoreError>;
 
+    /// Returns how long the oldest waits of what audit and journal are to have, and have not yet.
+    async fn lag(&self) -> Result<Duration, StoreError>;
+
+    /// Returns how many workspaces this process has taken from runs that were not heard of any more.
+    fn expired(&self) -> u64;
+
     /// Gives up what a run has, because it ends: as [`crate::Upkeep::close`].
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError>;
 

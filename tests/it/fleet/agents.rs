@@ -16,6 +16,7 @@ use super::setup::LEASE;
 use crate::auth::Issuer;
 use crate::gateway::setup::*;
 use crate::support::{self, completed, connect_tcp, eventually, test};
+use crate::telemetry;
 
 /// The accounts of workers, as the subjects of their tokens have them.
 const ACCOUNTS: &str = "system:serviceaccount:agents:";
@@ -229,8 +230,10 @@ fn an_account_says_which_workspace_a_worker_may_have() {
             a.log().contains("no rule says")
         })
         .await;
-        let refused = agents.run(0, ANNA, "acme/a", "true").await;
-        assert!(refused.is_err(), "{refused:?}");
+        eventually("nothing runs there", async || {
+            agents.run(0, ANNA, "acme/a", "true").await.is_err()
+        })
+        .await;
         a.kill9().await;
         agents.gateways[0].kill9().await;
         agents.assert_calm(&[&a, &x]);
@@ -273,7 +276,16 @@ fn a_worker_that_waits_gets_the_workspace_of_the_first_call() {
             .to_owned();
         assert_ne!(other, printed[0]);
 
-        // Nobody waits any more.
+        // Nobody waits any more, as operators see.
+        let admin = agents.gateways[0].admin.clone().unwrap();
+        eventually("the metrics say so", async || {
+            let text = telemetry::get(&admin, "/metrics").await.unwrap().1;
+            let value = |name: &str| telemetry::value(&text, &format!("toolgate_gateway_{name}"));
+            value("workers_unbound") == 0.0
+                && value("sequencer_lag_seconds") < 5.0
+                && value("leases_expired_total") + value("calls_lost_total") == 0.0
+        })
+        .await;
         let refused = agents.run(0, ANNA, "acme/c", "true").await.unwrap_err();
         assert!(refused.message().contains("no worker waits"), "{refused:?}");
 
@@ -308,5 +320,55 @@ fn a_worker_waits_only_where_it_is_one_of_a_pool() {
         let refused = agents.run(0, ANNA, "acme/x", "true").await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::NotFound, "{refused:?}");
         agents.assert_calm(&[&a, &waits]);
+    });
+}
+
+#[test]
+fn a_name_stands_for_all_gateways_that_it_has_addresses_of() {
+    test(async {
+        let own = format!("[[workers]]\nsubject = \"{ACCOUNTS}worker-*\"\nworkspaces = [\"acme/{{subject}}\"]\n");
+        let agents = Agents::start(1, &own, "").await;
+        let mut a = agents.worker("a", account("worker-a"), "acme/a");
+        let file = agents.path("a").join("toolgate.toml");
+        let text = fs::read_to_string(&file)
+            .unwrap()
+            .replace("http://127.0.0.1:", "http://localhost:");
+        put(&file, &text.replace("[cluster]\n", "[cluster]\nresolve = true\n"));
+        a.run(&home_in(agents.folder.path())).await;
+        assert_eq!(agents.printed(0, "acme/a", "echo a").await, "a");
+        let port = agents.gateways[0].address.rsplit(':').next().unwrap();
+        let told = format!("http://localhost:{port} at 127.0.0.1:{port}");
+        assert!(a.log().contains(&told), "{told} is not in {}", a.log());
+        agents.assert_calm(&[&a]);
+    });
+}
+
+#[test]
+fn workers_come_to_a_port_of_their_own() {
+    test(async {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap();
+        drop(free);
+        let own = format!("[[workers]]\nsubject = \"{ACCOUNTS}worker-*\"\nworkspaces = [\"acme/{{subject}}\"]\n");
+        let agents = Agents::start(1, &own, &format!("listen = \"{port}\"")).await;
+        // Where others call nobody registers.
+        let (status, log) = agents.refused("a", account("worker-a"), "acme/a").await;
+        assert_eq!(status, Some(2), "{log}");
+        assert!(log.contains("cluster.listen"), "{log}");
+        let file = agents.path("a").join("toolgate.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        put(&file, &text.replace(&agents.gateways[0].address, &port.to_string()));
+        let mut a = Process::at("127.0.0.1:0", agents.path("a"), "serve");
+        a.run(&home_in(agents.folder.path())).await;
+        assert_eq!(agents.printed(0, "acme/a", "echo a").await, "a");
+        // Nobody else gets anything where workers come.
+        let channel = connect_tcp(&port.to_string()).await.unwrap();
+        let mut tools = ToolServiceClient::with_interceptor(channel.clone(), Shown(ANNA, None));
+        let refused = tools.list_tools(ListToolsRequest::default()).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unimplemented, "{refused:?}");
+        let mut cluster = ClusterServiceClient::with_interceptor(channel, Shown(ANNA, None));
+        let refused = cluster.list_workers(ListWorkersRequest {}).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unimplemented, "{refused:?}");
+        agents.assert_calm(&[&a]);
     });
 }

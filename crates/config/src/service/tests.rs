@@ -8,6 +8,7 @@ use toolgate_permission::Unattended;
 use super::*;
 
 mod errors;
+mod fleet;
 
 fn environment(vars: &[(&str, &str)]) -> Environment {
     let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));

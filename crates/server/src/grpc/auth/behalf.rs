@@ -88,10 +88,15 @@ impl OnBehalf {
 
     /// Returns what a worker may be bound to that has only what it is bound to; none of any other caller.
     pub fn may_be_bound_to(&self) -> Option<&WorkspaceSet> {
-        match self.0.worker.as_ref()? {
+        match &self.0.worker.as_ref()?.may {
             Entitled::ToBeBound(workspaces) => Some(workspaces),
             Entitled::ToHave(_) => None,
         }
+    }
+
+    /// Returns the names of hosts that a worker may say to be at, beside those that hold for all.
+    pub fn hosts(&self) -> &[String] {
+        self.0.worker.as_ref().map_or(&[], |worker| &worker.hosts)
     }
 
     /// Returns the workspaces that the caller may see.

@@ -11,7 +11,7 @@ use toolgate_contract::Scope;
 use toolgate_engine::{Engine, WorkspaceRuntime};
 use toolgate_model::{CallId, Origin, Principal, PrincipalKind, WorkspaceSet};
 
-use super::workers::Entitled;
+use super::workers::AsWorker;
 use crate::grpc::arrival::MakingCall;
 use crate::grpc::status;
 
@@ -155,7 +155,7 @@ pub(crate) struct Caller {
     /// The gateway that calls on its behalf.
     pub(super) via: Option<Arc<Self>>,
     /// What it may as a worker, if it is one.
-    pub(super) worker: Option<Entitled>,
+    pub(super) worker: Option<AsWorker>,
     /// The certificate by which it is known, if a rule for workers may be changed that fits it.
     pub(super) certificate: Option<Arc<[u8]>>,
 }
@@ -181,11 +181,12 @@ impl Caller {
     }
 
     /// Makes a worker that is known by a rule alone.
-    pub(super) fn worker(name: String, may: Entitled) -> Self {
+    pub(super) fn worker(name: String, worker: AsWorker) -> Self {
         let principal = Principal::new(PrincipalKind::Worker, name);
+        let workspaces = worker.may.to_have();
         Self {
-            worker: Some(may.clone()),
-            ..Self::new(principal, Scopes::default(), may.to_have())
+            worker: Some(worker),
+            ..Self::new(principal, Scopes::default(), workspaces)
         }
     }
 

@@ -42,9 +42,9 @@ impl Authenticator {
         }
         match self.workers.known_otherwise(&caller.principal.id(), &caller.workspaces) {
             None => caller,
-            Some(may) => Caller {
-                workspaces: may.to_have(),
-                worker: Some(may),
+            Some(worker) => Caller {
+                workspaces: worker.may.to_have(),
+                worker: Some(worker),
                 ..caller
             },
         }

@@ -27,6 +27,14 @@ pub(crate) enum Entitled {
     ToBeBound(WorkspaceSet),
 }
 
+/// What is said of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AsWorker {
+    pub(super) may: Entitled,
+    /// The names of hosts that it may say to be at.
+    pub(super) hosts: Vec<String>,
+}
+
 /// Who may come as a worker.
 pub(super) struct Workers {
     /// The ids of principals of the configuration.
@@ -64,7 +72,7 @@ impl Workers {
     }
 
     /// Returns what the worker may whose signed token has this subject, and was made for this pod.
-    pub(super) fn with_token(&self, subject: &str, pod: Option<&str>) -> Option<Entitled> {
+    pub(super) fn with_token(&self, subject: &str, pod: Option<&str>) -> Option<AsWorker> {
         let rules = self.rules.as_ref()?.current();
         rules.0.iter().find_map(|rule| match &rule.who {
             Who::Subject {
@@ -83,19 +91,24 @@ impl Workers {
     }
 
     /// Returns what the worker may whose certificate has these names, and by which name that is.
-    pub(super) fn with_certificate(&self, names: &[String]) -> Option<(String, Entitled)> {
+    pub(super) fn with_certificate(&self, names: &[String]) -> Option<(String, AsWorker)> {
         let rules = self.rules.as_ref()?.current();
         rules.0.iter().find_map(|rule| match &rule.who {
             Who::Certificate(wanted) => {
                 let (name, part) = names.iter().find_map(|name| Some((name, wanted.part_of(name)?)))?;
-                Some(rule.entitle(&[("{san}", part)]).map(|may| (name.clone(), may)))
+                let worker = rule.entitle(&[("{san}", part)]);
+                Some(worker.map(|mut worker| {
+                    // Somebody whom the gateway trusts has said that this is its name.
+                    worker.hosts.push(name.clone());
+                    (name.clone(), worker)
+                }))
             }
             Who::Subject { .. } | Who::Principal(_) => None,
         })?
     }
 
     /// Returns what a principal may that is known otherwise, and may see these workspaces.
-    pub(super) fn known_otherwise(&self, id: &str, sees: &WorkspaceSet) -> Option<Entitled> {
+    pub(super) fn known_otherwise(&self, id: &str, sees: &WorkspaceSet) -> Option<AsWorker> {
         let rules = self.rules.as_ref().map(Reloading::current);
         let said = rules
             .iter()
@@ -108,12 +121,14 @@ impl Workers {
                 Who::Subject { .. } | Who::Certificate(_) => None,
             });
         match said {
-            Some(said) => said.map(|said| said.within(sees)),
-            None => self
-                .listed
-                .iter()
-                .any(|one| one == id)
-                .then(|| Entitled::ToHave(sees.clone())),
+            Some(said) => said.map(|said| AsWorker {
+                may: said.may.within(sees),
+                ..said
+            }),
+            None => self.listed.iter().any(|one| one == id).then(|| AsWorker {
+                may: Entitled::ToHave(sees.clone()),
+                hosts: Vec::new(),
+            }),
         }
     }
 }
@@ -146,6 +161,8 @@ struct Rule {
     workspaces: Vec<String>,
     /// Whether they are what the worker may be bound to.
     is_of_pool: bool,
+    /// Names of hosts, with such places, too.
+    hosts: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -172,6 +189,8 @@ struct RawRule {
     workspaces: Option<Vec<String>>,
     #[serde(default)]
     pool: bool,
+    #[serde(default)]
+    hosts: Vec<String>,
 }
 
 impl Rules {
@@ -215,8 +234,10 @@ impl Rule {
             who,
             workspaces,
             is_of_pool: raw.pool,
+            hosts: raw.hosts,
         };
         rule.filled(&rule.places())?;
+        rule.hosts_of(&rule.places())?;
         Ok(rule)
     }
 
@@ -237,27 +258,48 @@ impl Rule {
 
     /// Returns its workspaces with the parts of names in their places.
     fn filled(&self, parts: &[(&str, Option<&str>)]) -> Result<WorkspaceSet, String> {
-        let fill = |entry: &String| {
-            let known = parts.iter().filter_map(|(place, part)| Some((*place, (*part)?)));
-            known.fold(entry.clone(), |entry, (place, part)| entry.replace(place, part))
-        };
-        let filled: Vec<String> = self.workspaces.iter().map(fill).collect();
-        if let Some(entry) = filled.iter().find(|entry| entry.contains(['{', '}'])) {
-            return Err(format!(
-                "workspaces: {entry:?} has a place that no `*` fills: write {{subject}}, {{pod}}, {{san}} or {{principal}}, and a `*` \
-                 in the pattern of that name"
-            ));
-        }
+        let filled = filled("workspaces", &self.workspaces, parts)?;
         WorkspaceSet::parse(filled.iter().map(String::as_str)).map_err(|problem| format!("workspaces: {problem}"))
     }
 
-    /// Returns what it says of a worker; nothing if its name makes none of a workspace.
-    fn entitle(&self, parts: &[(&str, Option<&str>)]) -> Option<Entitled> {
+    /// Returns its hosts in the same way.
+    fn hosts_of(&self, parts: &[(&str, Option<&str>)]) -> Result<Vec<String>, String> {
+        let hosts = filled("hosts", &self.hosts, parts)?;
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        match hosts.iter().find(|host| host.is_empty() || !host.chars().all(is_plain)) {
+            Some(host) => Err(format!(
+                "hosts: expected the name of a host in small letters, found {host:?}"
+            )),
+            None => Ok(hosts),
+        }
+    }
+
+    /// Returns what it says of a worker; nothing if its name makes none of a workspace or a host.
+    fn entitle(&self, parts: &[(&str, Option<&str>)]) -> Option<AsWorker> {
         let workspaces = self.filled(parts).ok()?;
-        Some(match self.is_of_pool {
-            true => Entitled::ToBeBound(workspaces),
-            false => Entitled::ToHave(workspaces),
+        Some(AsWorker {
+            may: match self.is_of_pool {
+                true => Entitled::ToBeBound(workspaces),
+                false => Entitled::ToHave(workspaces),
+            },
+            hosts: self.hosts_of(parts).ok()?,
         })
+    }
+}
+
+/// Puts parts of names into their places.
+fn filled(key: &str, entries: &[String], parts: &[(&str, Option<&str>)]) -> Result<Vec<String>, String> {
+    let fill = |entry: &String| {
+        let known = parts.iter().filter_map(|(place, part)| Some((*place, (*part)?)));
+        known.fold(entry.clone(), |entry, (place, part)| entry.replace(place, part))
+    };
+    let filled: Vec<String> = entries.iter().map(fill).collect();
+    match filled.iter().find(|entry| entry.contains(['{', '}'])) {
+        Some(entry) => Err(format!(
+            "{key}: {entry:?} has a place that no `*` fills: write {{subject}}, {{pod}}, {{san}} or {{principal}}, and a `*` in the \
+             pattern of that name"
+        )),
+        None => Ok(filled),
     }
 }
 
@@ -342,7 +384,8 @@ mod tests {
     fn what_a_star_stands_for_says_which_workspaces() {
         let workers = workers(RULES, &[]);
         let check = |subject: &str, pod: Option<&str>, expected: Option<Entitled>| {
-            assert_eq!(workers.with_token(subject, pod), expected, "{subject} {pod:?}");
+            let found = workers.with_token(subject, pod).map(|worker| worker.may);
+            assert_eq!(found, expected, "{subject} {pod:?}");
         };
         let have = |entries: &[&str]| Some(Entitled::ToHave(set(entries)));
         check("system:serviceaccount:agents:worker-web", None, have(&["acme/web"]));
@@ -379,7 +422,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             let found = workers.with_certificate(&names);
             let expected = expected.map(|workspace| Entitled::ToHave(set(&[workspace])));
-            assert_eq!(found.map(|(_, may)| may), expected, "{names:?}");
+            assert_eq!(found.map(|(_, worker)| worker.may), expected, "{names:?}");
         };
         check(&["localhost", "web-0.tools-worker.agents.svc"], Some("pods/web-0"));
         check(&["a.b.tools-worker.agents.svc"], None);
@@ -393,7 +436,8 @@ mod tests {
         let workers = workers(RULES, &["token:listed", "token:worker-x"]);
         let check = |id: &str, sees: &[&str], expected: Option<&[&str]>| {
             let expected = expected.map(|entries| Entitled::ToHave(set(entries)));
-            assert_eq!(workers.known_otherwise(id, &set(sees)), expected, "{id}");
+            let found = workers.known_otherwise(id, &set(sees)).map(|worker| worker.may);
+            assert_eq!(found, expected, "{id}");
         };
         check("token:worker-a", &["worker", "a", "acme/b"], Some(&["a", "acme/b"]));
         check("token:worker-x", &["*"], Some(&["x", "acme/*"]));
@@ -401,6 +445,22 @@ mod tests {
         check("token:as-it-is", &["q"], Some(&["q"]));
         check("token:other", &["*"], None);
         check("jwt:worker-a", &["*"], None);
+    }
+
+    #[test]
+    fn a_rule_says_where_a_worker_may_be() {
+        let rules = RULES.replace(
+            "pod = \"tools-worker-*-0\"",
+            "pod = \"tools-worker-*-0\"\nhosts = [\"tools-worker-{pod}-0.agents.svc\"]",
+        );
+        let workers = workers(&rules, &[]);
+        let many = workers.with_token("system:serviceaccount:agents:many", Some("tools-worker-api-0"));
+        assert_eq!(many.unwrap().hosts, ["tools-worker-api-0.agents.svc"]);
+        let name = "web-0.tools-worker.agents.svc".to_owned();
+        let by_name = workers.with_certificate(std::slice::from_ref(&name)).unwrap().1;
+        assert_eq!(by_name.hosts, [name], "where its certificate says that it is");
+        let other = workers.with_token("system:serviceaccount:agents:worker-web", None);
+        assert!(other.unwrap().hosts.is_empty());
     }
 
     #[test]
@@ -419,6 +479,10 @@ mod tests {
                 "workspaces: expected a name",
             ),
             ("subject = \"a*\"\nworkspaces = []", "at least one"),
+            (
+                "subject = \"a\"\nworkspaces = [\"x\"]\nhosts = [\"x:1\"]",
+                "name of a host",
+            ),
             ("subjects = \"a*\"\nworkspaces = [\"x\"]", "unknown field"),
         ] {
             let text = format!("[[workers]]\n{rule}\n");
