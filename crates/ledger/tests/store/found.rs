@@ -29,6 +29,8 @@ async fn a_worker_goes_on_at_the_gateways_that_are_there() {
     let mut settings = options(&[], &run, folder.path(), WORKER);
     settings.gateways = ways;
     settings.workspaces = vec!["main".to_owned()];
+    // It goes on for as long as this test takes.
+    settings.lease = Some(Duration::from_secs(600));
     let store = LedgerStore::open(settings).await.unwrap();
     let create = async |id: &str| {
         let mut call = record(id, &run);
