@@ -248,7 +248,7 @@ impl Rule {
             Who::Subject { subject, pod } => {
                 vec![
                     ("{subject}", part(subject)),
-                    ("{pod}", pod.as_ref().and_then(|pod| part(pod))),
+                    ("{pod}", pod.as_ref().and_then(part)),
                 ]
             }
             Who::Certificate(san) => vec![("{san}", part(san))],
