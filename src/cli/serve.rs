@@ -136,13 +136,21 @@ pub(super) fn announce(at: &Addresses, terminal: &Terminal) -> Result<(), Failur
     for address in at.tcp.iter().chain(&at.unix).chain(&at.admin) {
         terminal.inform(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
     }
+    if let Some(address) = &at.workers {
+        terminal.inform(&format!(
+            "listening for workers on {}",
+            terminal.err.text(Look::Bold, address)
+        ));
+    }
     if let Some(address) = &at.console {
         terminal.inform(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
     }
     if terminal.json {
-        terminal.record(&json!({
-            "listening": { "tcp": at.tcp, "unix": at.unix, "console": at.console, "admin": at.admin }
-        }))?;
+        let mut listening = json!({ "tcp": at.tcp, "unix": at.unix, "console": at.console, "admin": at.admin });
+        if let Some(address) = &at.workers {
+            listening["workers"] = json!(address);
+        }
+        terminal.record(&json!({ "listening": listening }))?;
     }
     Ok(())
 }

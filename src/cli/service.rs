@@ -249,6 +249,8 @@ impl Service {
 pub(super) struct Addresses {
     pub(super) tcp: Option<String>,
     pub(super) unix: Option<String>,
+    /// Where workers come that have a listener of their own.
+    pub(super) workers: Option<String>,
     pub(super) admin: Option<String>,
     pub(super) console: Option<String>,
 }
@@ -258,6 +260,7 @@ impl Addresses {
         let tcp = tcp.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }));
         Self {
             unix: unix.map(|socket| format!("unix:{}", socket.display())),
+            workers: None,
             admin: admin.map(|address| format!("http://{address}/metrics")),
             console: tcp
                 .as_ref()
@@ -276,7 +279,10 @@ impl Addresses {
             console,
             ..
         } = gateway;
-        Self::new(*tcp, *tls, unix.as_deref(), *admin, *console)
+        Self {
+            workers: gateway.workers.map(|address| address.to_string()),
+            ..Self::new(*tcp, *tls, unix.as_deref(), *admin, *console)
+        }
     }
 }
 

@@ -61,6 +61,7 @@ fn row(worker: &Worker) -> Vec<String> {
         (WorkerState::Ready, _) => "ready".to_owned(),
         (WorkerState::Refused, _) => "refused".to_owned(),
         (WorkerState::Draining, _) => "draining".to_owned(),
+        (WorkerState::Unbound, _) => "unbound".to_owned(),
         (WorkerState::Away, Some(since)) => format!("away since {}", words::time(since)),
         (WorkerState::Away, None) => "away".to_owned(),
         (WorkerState::Unspecified, _) => "?".to_owned(),

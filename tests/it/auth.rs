@@ -17,4 +17,5 @@ mod tls;
 mod tokens;
 mod workspaces;
 
+pub(crate) use self::jwt::Issuer;
 pub(crate) use self::tls::Authority;

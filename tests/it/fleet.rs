@@ -3,6 +3,7 @@
 //!
 //! *Invariant:* every process is a real one, and is killed as such.
 
+mod agents;
 mod away;
 mod bounds;
 mod chaos;

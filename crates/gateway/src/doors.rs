@@ -113,7 +113,7 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     let waiting = worker
         .wait_for_port(most)
         .inspect_err(|_| parts.metrics.refused("limits.max_streams"));
-    let admitted = waiting.and_then(|waiting| Ok((waiting, parts.traffic.admit(&principal, &request)?)));
+    let admitted = waiting.and_then(|waiting| Ok((waiting, parts.traffic.admit((&principal, false), &request)?)));
     let (waiting, counted) = match admitted {
         Ok(admitted) => admitted,
         Err(status) => return guarded(refused(status)),

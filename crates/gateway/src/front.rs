@@ -36,6 +36,7 @@ use tower::Service;
 
 use crate::directory::Directory;
 use crate::parts::{Facts, Parts};
+use crate::pool::Pool;
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
 use crate::stored::Asked;
@@ -61,9 +62,11 @@ impl Front {
         (traffic, tunnels, metrics): (Arc<Traffic>, TaskTracker, Arc<Metrics>),
         instance: &InstanceId,
         (store, closing): (Option<StoreFront>, CancellationToken),
+        pool: Option<Pool>,
     ) -> Self {
         Self(Arc::new(Parts {
             store,
+            pool,
             registry,
             directory: Directory::new(metrics.clone()),
             facts: Facts::new(config, traffic.limits(), instance),
@@ -162,7 +165,7 @@ impl Parts {
                 self.merge(&caller, merge, first.clone(), messages).await
             }
             (Aim::Workspace(named), merge) => {
-                let (worker, workspace) = match self.registry.place(&caller, &named).await {
+                let (worker, workspace) = match self.place(&caller, &named, &path).await {
                     Ok(found) => found,
                     // It may be closed, with its records still there.
                     Err(missing) if missing.code() == Code::NotFound && !named.is_empty() => {
@@ -215,6 +218,22 @@ impl Parts {
                 };
                 self.pass(worker, caller, whole(messages, &[]), about).await
             }
+        }
+    }
+
+    /// Finds the worker of a workspace; a call may get one for it.
+    async fn place(&self, caller: &OnBehalf, named: &str, path: &str) -> Result<(Arc<Worker>, String), Status> {
+        let missing = match self.registry.place(caller, named).await {
+            Ok(found) => return Ok(found),
+            Err(missing) => missing,
+        };
+        let pool = self.pool.as_ref().filter(|_| !named.is_empty() && makes_call(path));
+        match pool {
+            Some(pool) => match pool.for_call(caller, &self.tenants, named).await? {
+                Some(worker) => Ok((worker, named.to_owned())),
+                None => Err(missing),
+            },
+            None => Err(missing),
         }
     }
 

@@ -5,12 +5,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
-use toolgate_contract::cluster::follow_response::Message as Told;
 use toolgate_contract::cluster::ledger_service_server::{LedgerService, LedgerServiceServer};
 use toolgate_contract::cluster::*;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_PIECE_BYTES};
@@ -23,14 +23,15 @@ use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
     CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
 };
-use toolgate_telemetry::Metrics;
+use toolgate_telemetry::{FleetFacts, Metrics};
 
-use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, Workers, must_fit, read_notes};
+use crate::bindings::Bindings;
+use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, must_fit, read_notes};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
 use crate::ledger_rate::StoreRate;
-use crate::ledger_tasks::{self, Followers, Renewals};
+use crate::ledger_tasks::{self, Followers, Renewals, Seen};
 
 /// Bytes of a page of events, beyond its first one.
 const PAGE_BYTES: usize = 4 << 20;
@@ -50,18 +51,20 @@ type Answer<T> = Result<Response<T>, Status>;
 #[derive(Clone)]
 pub(crate) struct LedgerDoor {
     ledger: Arc<dyn Ledger>,
-    workers: Arc<Workers>,
+    bindings: Arc<Bindings>,
     renewals: Arc<Renewals>,
     followers: Arc<Followers>,
+    seen: Arc<Seen>,
     closing: CancellationToken,
 }
 
 impl LedgerDoor {
-    pub(crate) fn new(ledger: Arc<dyn Ledger>, workers: Vec<String>, closing: CancellationToken) -> Self {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, bindings: Arc<Bindings>, closing: CancellationToken) -> Self {
         Self {
-            workers: Arc::new(Workers::new(workers)),
+            bindings,
             renewals: Renewals::new(Arc::clone(&ledger)),
             followers: Arc::new(Followers::new()),
+            seen: Arc::default(),
             ledger,
             closing,
         }
@@ -72,7 +75,7 @@ impl LedgerDoor {
         let service = LedgerServiceServer::new(InTime(self.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        Loaded::new(service, Arc::clone(&self.workers), (rate, metrics))
+        Loaded::new(service, rate, metrics)
     }
 
     /// Returns how long the lease of a worker lasts.
@@ -80,9 +83,19 @@ impl LedgerDoor {
         self.ledger.lease()
     }
 
+    /// Returns what operators are told; so many workers wait for a workspace.
+    pub(crate) fn facts(&self, unbound: usize) -> FleetFacts {
+        FleetFacts {
+            unbound: unbound as u64,
+            lag: Duration::from_millis(self.seen.lag_millis.load(Ordering::Relaxed)),
+            expired: self.ledger.expired(),
+            lost: self.seen.lost.load(Ordering::Relaxed),
+        }
+    }
+
     /// Does what is to be done beside requests, until `stop`.
     pub(crate) async fn work(self, stop: CancellationToken) {
-        ledger_tasks::run(self.ledger, self.followers, stop).await;
+        ledger_tasks::run(self.ledger, self.followers, self.seen, stop).await;
     }
 
     /// Takes note that the connection to a run of this principal broke, which was last heard so long ago; false if the store was not told.
@@ -96,7 +109,7 @@ impl LedgerDoor {
 
     /// Reads a holding of a run that is the caller's.
     async fn own(&self, caller: &Caller, holding: Option<Holding>) -> Result<Hold, Status> {
-        let hold = caller.hold(holding)?;
+        let hold = caller.hold(holding).await?;
         let is_own = self.ledger.is_run_of(&hold.run, &hold.principal).await;
         let none = || {
             refused(StoreError::Fenced(format!(
@@ -110,7 +123,7 @@ impl LedgerDoor {
 
     /// Reads a holding. Of one with which much is to be stored it is known that it holds before that is read.
     async fn held(&self, caller: &Caller, holding: Option<Holding>, bytes: usize) -> Result<Hold, Status> {
-        let hold = caller.hold(holding)?;
+        let hold = caller.hold(holding).await?;
         if bytes > MAX_UNHELD_BYTES {
             self.ledger.must_hold(&hold).await.map_err(refused)?;
         }
@@ -133,8 +146,8 @@ impl LedgerDoor {
 #[tonic::async_trait]
 impl LedgerService for LedgerDoor {
     async fn bind(&self, request: Request<BindRequest>) -> Answer<BindResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let workspaces = caller.wanted(asked.workspaces)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let workspaces = caller.wanted(asked.workspaces).await?;
         let run = ledger_access::run(asked.run)?;
         let lease_millis = u64::try_from(self.ledger.lease().as_millis()).unwrap_or(u64::MAX);
         let bound = self.ledger.bind(&run, &caller.id(), &asked.address, &workspaces).await;
@@ -164,11 +177,11 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn renew_lease(&self, request: Request<RenewLeaseRequest>) -> Answer<RenewLeaseResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let own = self.own(&caller, asked.holding).await?;
         let mut holds = Vec::new();
         for holding in asked.holdings {
-            let hold = caller.hold(Some(holding))?;
+            let hold = caller.hold(Some(holding)).await?;
             if hold.run != own.run {
                 return Err(status::bad_field("holdings", "expected those of one run"));
             }
@@ -180,14 +193,14 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn release(&self, request: Request<ReleaseRequest>) -> Answer<ReleaseResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let hold = self.own(&caller, asked.holding).await?;
         self.ledger.release(&hold.run).await.map_err(refused)?;
         Ok(Response::new(ReleaseResponse {}))
     }
 
     async fn create_call(&self, request: Request<CreateCallRequest>) -> Answer<CreateCallResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         must_fit("a record", &asked.record)?;
         let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
@@ -202,7 +215,7 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn append_events(&self, request: Request<AppendEventsRequest>) -> Answer<AppendEventsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         must_fit("a record", &asked.record)?;
         let bytes = asked.record.len() + asked.events.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
@@ -213,15 +226,15 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let (id, reads) = (CallId::new(asked.id), caller.reads(asked.workspaces));
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let (id, reads) = (CallId::new(asked.id), caller.reads(asked.workspaces).await?);
         let record = write_optional(self.call(&id, &reads).await?.as_ref())?;
         Ok(Response::new(GetCallResponse { record }))
     }
 
     async fn find_namesakes(&self, request: Request<FindNamesakesRequest>) -> Answer<FindNamesakesResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let reads = caller.reads(asked.workspaces);
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let reads = caller.reads(asked.workspaces).await?;
         let mut ids = Vec::new();
         for id in self.ledger.namesakes(&CallId::new(asked.id)).await.map_err(refused)? {
             if self.call(&id, &reads).await?.is_some() {
@@ -232,9 +245,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn read_events(&self, request: Request<ReadEventsRequest>) -> Answer<ReadEventsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let id = CallId::new(asked.id);
-        if self.call(&id, &caller.reads(asked.workspaces)).await?.is_none() {
+        if self.call(&id, &caller.reads(asked.workspaces).await?).await?.is_none() {
             let events = write::<[CallEvent]>(&[])?;
             return Ok(Response::new(ReadEventsResponse { events, more: false }));
         }
@@ -257,9 +270,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_calls(&self, request: Request<ListCallsRequest>) -> Answer<ListCallsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let filter = CallFilter {
-            workspaces: caller.reads(asked.workspaces),
+            workspaces: caller.reads(asked.workspaces).await?,
             ..read("filter", &asked.filter)?
         };
         let listed = self
@@ -274,9 +287,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_sessions(&self, request: Request<ListSessionsRequest>) -> Answer<ListSessionsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let filter = SessionFilter {
-            workspaces: caller.reads(asked.workspaces),
+            workspaces: caller.reads(asked.workspaces).await?,
             ..read("filter", &asked.filter)?
         };
         let listed = self.ledger.list_sessions(&filter, &page(asked.page)?).await;
@@ -288,15 +301,15 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn adopt_calls(&self, request: Request<AdoptCallsRequest>) -> Answer<AdoptCallsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let adopted = self.ledger.adopt_for(&hold).await.map_err(refused)?;
         let records = write(&adopted)?;
         Ok(Response::new(AdoptCallsResponse { records }))
     }
 
     async fn open_prompt(&self, request: Request<OpenPromptRequest>) -> Answer<OpenPromptResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         must_fit("a prompt", &asked.prompt)?;
         must_fit("an asker", &asked.asker)?;
         let bytes = asked.prompt.len() + asked.asker.len();
@@ -312,7 +325,7 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn replace_asker(&self, request: Request<ReplaceAskerRequest>) -> Answer<ReplaceAskerResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         must_fit("an asker", &asked.asker)?;
         let hold = self.held(&caller, asked.holding, asked.asker.len()).await?;
         let asker = read_optional("asker", &asked.asker)?;
@@ -325,8 +338,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Answer<GetPromptResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let reads = caller.reads(asked.workspaces);
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let reads = caller.reads(asked.workspaces).await?;
         let found = self.ledger.asked(&PromptId::new(asked.id)).await.map_err(refused)?;
         let found = found.filter(|found| reads.contains(&found.prompt.workspace));
         let asked = write_optional(found.as_ref())?;
@@ -334,8 +347,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_asked_prompts(&self, request: Request<ListAskedPromptsRequest>) -> Answer<ListAskedPromptsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        caller.must_see("workspace", &asked.workspace)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        caller.must_see("workspace", &asked.workspace).await?;
         let session = session(asked.workspace, asked.session);
         let found = self.ledger.asked_in(&session).await.map_err(refused)?;
         let asked = write(&found)?;
@@ -343,9 +356,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_open_prompts(&self, request: Request<ListOpenPromptsRequest>) -> Answer<ListOpenPromptsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let filter = PromptFilter {
-            workspaces: caller.reads(asked.workspaces),
+            workspaces: caller.reads(asked.workspaces).await?,
             states: vec![PromptState::Open],
             ..PromptFilter::default()
         };
@@ -366,8 +379,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_interests(&self, request: Request<ListInterestsRequest>) -> Answer<ListInterestsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let workspaces = caller.reads(asked.workspaces);
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let workspaces = caller.reads(asked.workspaces).await?;
         let names: Vec<String> = workspaces.names().map(str::to_owned).collect();
         let seen = self.ledger.interests_in(&names).await.map_err(refused)?;
         let interests = wire::json("what approvers listen to", &seen).map_err(refused)?;
@@ -375,9 +388,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_prompts(&self, request: Request<ListPromptsRequest>) -> Answer<ListPromptsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let filter = PromptFilter {
-            workspaces: caller.reads(asked.workspaces),
+            workspaces: caller.reads(asked.workspaces).await?,
             ..read("filter", &asked.filter)?
         };
         let found = self.ledger.prompts_for(&filter, count(asked.limit, MAX_PROMPTS)).await;
@@ -386,7 +399,7 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn end_prompt(&self, request: Request<EndPromptRequest>) -> Answer<EndPromptResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         must_fit("a settlement", &asked.settlement)?;
         let hold = self.held(&caller, asked.holding, asked.settlement.len()).await?;
         let end = read("settlement", &asked.settlement)?;
@@ -397,8 +410,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn use_grants(&self, request: Request<UseGrantsRequest>) -> Answer<UseGrantsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let ids: Vec<GrantId> = asked.ids.into_iter().map(GrantId::new).collect();
         let now = Timestamp(asked.now_millis);
         let missing = self.ledger.use_grants_for(&hold, &ids, now).await.map_err(refused)?;
@@ -408,8 +421,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Answer<ListGrantsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let reads = caller.reads(asked.workspaces);
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let reads = caller.reads(asked.workspaces).await?;
         let mut grants = self.ledger.grants(&InstanceId::new(asked.run)).await.map_err(refused)?;
         grants.retain(|grant| reads.contains(&grant.workspace));
         let grants = write(&grants)?;
@@ -417,8 +430,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn get_grant(&self, request: Request<GetGrantRequest>) -> Answer<GetGrantResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let reads = caller.reads(asked.workspaces);
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let reads = caller.reads(asked.workspaces).await?;
         let grant = self.ledger.grant(&GrantId::new(asked.id)).await.map_err(refused)?;
         let grant = grant.filter(|grant| reads.contains(&grant.workspace));
         let grant = write_optional(grant.as_ref())?;
@@ -426,15 +439,15 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn revoke_grant(&self, request: Request<RevokeGrantRequest>) -> Answer<RevokeGrantResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let revoked = self.ledger.revoke_for(&hold, &GrantId::new(asked.id), &asked.by).await;
         let grant = write_optional(revoked.map_err(refused)?.as_ref())?;
         Ok(Response::new(RevokeGrantResponse { grant }))
     }
 
     async fn store_notes(&self, request: Request<StoreNotesRequest>) -> Answer<StoreNotesResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let hold = self.held(&caller, asked.holding, asked.notes.len()).await?;
         let notes = caller.stored(read_notes(&asked.notes)?);
         self.ledger.note_for(&hold, asked.first, notes).await.map_err(refused)?;
@@ -442,8 +455,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn get_facts(&self, request: Request<GetFactsRequest>) -> Answer<GetFactsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        caller.must_see("workspace", &asked.workspace)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        caller.must_see("workspace", &asked.workspace).await?;
         let session = session(asked.workspace, asked.session);
         let facts: Facts = match asked.key {
             Some(key) => {
@@ -457,8 +470,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn forget_session(&self, request: Request<ForgetSessionRequest>) -> Answer<ForgetSessionResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let session = session(hold.workspace.clone(), asked.session);
         let forgotten = self.ledger.forget_for(&hold, &session).await.map_err(refused)?;
         let facts = forgotten as u64;
@@ -466,8 +479,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn record_changes(&self, request: Request<RecordChangesRequest>) -> Answer<RecordChangesResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let changes = caller.stored(asked.changes).into_iter().map(wire::of_change).collect();
         let call = CallId::new(asked.call);
         let recorded = match asked.before {
@@ -479,9 +492,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_changes(&self, request: Request<ListChangesRequest>) -> Answer<ListChangesResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let id = CallId::new(asked.call);
-        let changes = match self.call(&id, &caller.reads(asked.workspaces)).await? {
+        let changes = match self.call(&id, &caller.reads(asked.workspaces).await?).await? {
             Some(_) => self.ledger.changes(&id).await.map_err(refused)?,
             None => Vec::new(),
         };
@@ -491,8 +504,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn begin_output(&self, request: Request<BeginOutputRequest>) -> Answer<BeginOutputResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         if !toolgate_store::output::is_name(&asked.id) {
             return Err(status::bad_field("id", "expected the name of an output"));
         }
@@ -508,8 +521,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn append_output(&self, request: Request<AppendOutputRequest>) -> Answer<AppendOutputResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         if asked.data.len() > MAX_PIECE_BYTES {
             let problem = format!("expected at most {MAX_PIECE_BYTES} bytes");
             return Err(status::bad_field("data", problem));
@@ -524,8 +537,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn presign_part(&self, request: Request<PresignPartRequest>) -> Answer<PresignPartResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let (id, part) = part(asked.id, asked.start, asked.sha256);
         let presigned = self.ledger.presign_part(&hold, &id, &part).await;
         let upload = presigned.map_err(refused)?.map(wire::part_upload);
@@ -533,8 +546,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn record_part(&self, request: Request<RecordPartRequest>) -> Answer<RecordPartResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let (id, part) = part(asked.id, asked.start, asked.sha256);
         let recorded = self.ledger.record_part(&hold, &id, &part, &asked.object).await;
         recorded.map_err(refused)?;
@@ -542,8 +555,8 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn finish_output(&self, request: Request<FinishOutputRequest>) -> Answer<FinishOutputResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let hold = caller.hold(asked.holding)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let hold = caller.hold(asked.holding).await?;
         let finished = self
             .ledger
             .finish_output_for(&hold, &OutputId::new(asked.id), asked.lines)
@@ -553,9 +566,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn get_output(&self, request: Request<GetOutputRequest>) -> Answer<GetOutputResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let id = OutputId::new(asked.id);
-        let mut info = self.output(&id, &caller.reads(asked.workspaces)).await?;
+        let mut info = self.output(&id, &caller.reads(asked.workspaces).await?).await?;
         if info.is_some() && asked.whole {
             info = self.ledger.stat(&id).await.map_err(refused)?;
         }
@@ -564,9 +577,13 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn read_output(&self, request: Request<ReadOutputRequest>) -> Answer<ReadOutputResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let id = OutputId::new(asked.id);
-        if self.output(&id, &caller.reads(asked.workspaces)).await?.is_none() {
+        if self
+            .output(&id, &caller.reads(asked.workspaces).await?)
+            .await?
+            .is_none()
+        {
             return Err(missing("output", id.as_str()));
         }
         let read = self
@@ -578,9 +595,9 @@ impl LedgerService for LedgerDoor {
     }
 
     async fn list_outputs(&self, request: Request<ListOutputsRequest>) -> Answer<ListOutputsResponse> {
-        let (caller, asked) = self.workers.enter(request)?;
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let filter = OutputFilter {
-            workspaces: caller.reads(asked.workspaces),
+            workspaces: caller.reads(asked.workspaces).await?,
             ..read("filter", &asked.filter)?
         };
         let listed = self.ledger.list_outputs(&filter, &page(asked.page)?).await;
@@ -594,27 +611,9 @@ impl LedgerService for LedgerDoor {
     type FollowStream = Pin<Box<dyn Stream<Item = Result<FollowResponse, Status>> + Send>>;
 
     async fn follow(&self, request: Request<FollowRequest>) -> Answer<Self::FollowStream> {
-        let (caller, asked) = self.workers.enter(request)?;
-        let reads = caller.reads(asked.workspaces);
-        let (changes, closing) = (self.followers.follow(), self.closing.clone());
-        // The first word comes at once: so the worker knows that it is heard.
-        let begin = (changes, reads, closing, true);
-        let stream = futures_util::stream::unfold(begin, |(mut changes, reads, closing, is_first)| async move {
-            let concerns = |workspace: &str| reads.contains(workspace);
-            let next = match is_first {
-                true => Some(false),
-                false => {
-                    let next = ledger_tasks::next_change(&mut changes, concerns, wire::HEARTBEAT);
-                    closing.run_until_cancelled(next).await.flatten()
-                }
-            };
-            let message = match next? {
-                true => Told::Changed(FollowChanged {}),
-                false => Told::Heartbeat(FollowHeartbeat {}),
-            };
-            let said = FollowResponse { message: Some(message) };
-            Some((Ok(said), (changes, reads, closing, false)))
-        });
+        let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
+        let reads = caller.reads(asked.workspaces).await?;
+        let stream = self.followers.told(reads, self.closing.clone());
         Ok(Response::new(Box::pin(stream)))
     }
 }

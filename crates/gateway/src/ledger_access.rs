@@ -15,6 +15,7 @@ use toolgate_server::grpc::status;
 use toolgate_store::StoreError;
 use toolgate_store::ledger::{Hold, Note};
 
+use crate::bindings::Bindings;
 use crate::ledger_messages::read;
 use crate::ledger_rate::Allowance;
 use crate::registry::MAX_WORKSPACES;
@@ -28,95 +29,114 @@ pub(crate) const MAX_RECORD_BYTES: usize = 16 << 20;
 /// Letters of the name of a run.
 const MAX_RUN_LETTERS: usize = 128;
 
-/// Who may be a worker.
-pub(crate) struct Workers {
-    principals: Vec<String>,
+/// A worker that has called.
+pub(crate) struct Caller {
+    caller: OnBehalf,
+    /// What it is bound to, if it has only that.
+    bindings: Option<Arc<Bindings>>,
+    /// What it may still store, if it stores something.
+    allowance: Option<Arc<Allowance>>,
 }
 
-/// A worker that has called, and what it may still store, if it stores something.
-pub(crate) struct Caller(OnBehalf, Option<Arc<Allowance>>);
+/// Returns who calls, if that is a worker, and what it asks.
+pub(crate) fn enter<Q>(request: Request<Q>, bindings: &Arc<Bindings>) -> Result<(Caller, Q), Status> {
+    let caller = worker(request.extensions())?;
+    let bindings = caller.may_be_bound_to().is_some().then(|| Arc::clone(bindings));
+    let caller = Caller {
+        caller,
+        bindings,
+        allowance: request.extensions().get().cloned(),
+    };
+    Ok((caller, request.into_inner()))
+}
 
-impl Workers {
-    pub(crate) fn new(principals: Vec<String>) -> Self {
-        Self { principals }
+/// Returns who calls, if that is a worker.
+pub(crate) fn worker(extensions: &Extensions) -> Result<OnBehalf, Status> {
+    let caller = OnBehalf::of(extensions)?;
+    if caller.is_worker() {
+        return Ok(caller);
     }
-
-    /// Returns who calls, if that is a worker, and what it asks.
-    pub(crate) fn enter<Q>(&self, request: Request<Q>) -> Result<(Caller, Q), Status> {
-        Ok((self.caller(request.extensions())?, request.into_inner()))
-    }
-
-    pub(crate) fn principals(&self) -> &[String] {
-        &self.principals
-    }
-
-    /// Returns who calls, if that is a worker.
-    pub(crate) fn caller(&self, extensions: &Extensions) -> Result<Caller, Status> {
-        let caller = OnBehalf::of(extensions)?;
-        if self.principals.contains(&caller.id()) {
-            return Ok(Caller(caller, extensions.get().cloned()));
-        }
-        let problem = format!(
-            "{} may not write as a worker: name it in auth.workers of the gateway's configuration",
-            caller.id()
-        );
-        Err(status::refused(ErrorReason::ScopeMissing, problem))
-    }
+    let problem = format!(
+        "{} may not write as a worker: name it in auth.workers of the gateway's configuration, or in auth.workers_file",
+        caller.id()
+    );
+    Err(status::refused(ErrorReason::ScopeMissing, problem))
 }
 
 impl Caller {
     /// Returns the principal.
     pub(crate) fn id(&self) -> String {
-        self.0.id()
+        self.caller.id()
     }
 
     /// Returns what a change says of its workspace, if the caller may see that.
-    pub(crate) fn hold(&self, holding: Option<Holding>) -> Result<Hold, Status> {
+    pub(crate) async fn hold(&self, holding: Option<Holding>) -> Result<Hold, Status> {
         let holding = holding.ok_or_else(|| status::bad_field("holding", "expected one"))?;
         let hold = wire::of_holding(holding, self.id());
-        self.must_see("holding.workspace", &hold.workspace)?;
+        self.must_see("holding.workspace", &hold.workspace).await?;
         Ok(hold)
     }
 
     /// Returns the names of workspaces that are to be taken.
-    pub(crate) fn wanted(&self, names: Vec<String>) -> Result<Vec<String>, Status> {
+    pub(crate) async fn wanted(&self, names: Vec<String>) -> Result<Vec<String>, Status> {
         if names.is_empty() || names.len() > MAX_WORKSPACES {
             let problem = format!("expected 1 to {MAX_WORKSPACES} names");
             return Err(status::bad_field("workspaces", problem));
         }
-        for name in &names {
-            // What no configuration could name would stay for ever, and nobody could ask for it.
-            if let Some(problem) = workspace_name_problem(name) {
-                return Err(status::bad_field("workspaces", problem));
-            }
-            self.must_see("workspaces", name)?;
+        // What no configuration could name would stay for ever, and nobody could ask for it.
+        if let Some(problem) = names.iter().find_map(|name| workspace_name_problem(name)) {
+            return Err(status::bad_field("workspaces", problem));
         }
-        Ok(self.stored(names))
+        let seen = self.seen(names.clone()).await?;
+        match names.iter().find(|name| !seen.contains(name)) {
+            Some(other) => Err(self.sees_not("workspaces", other)),
+            None => Ok(self.stored(names)),
+        }
     }
 
     /// Counts what is stored beyond the one record that each request counts as.
     pub(crate) fn stored<T>(&self, some: Vec<T>) -> Vec<T> {
-        if let Some(allowance) = &self.1 {
+        if let Some(allowance) = &self.allowance {
             allowance.draw_records(some.len());
         }
         some
     }
 
     /// Returns the workspaces that are read: of those that are named the ones that the caller sees, as many as it can have.
-    pub(crate) fn reads(&self, names: Vec<String>) -> WorkspaceSet {
-        let names = names.into_iter().take(MAX_WORKSPACES);
-        WorkspaceSet::of_names(names.filter(|name| self.0.sees(name)))
+    pub(crate) async fn reads(&self, mut names: Vec<String>) -> Result<WorkspaceSet, Status> {
+        names.truncate(MAX_WORKSPACES);
+        self.seen(names).await
     }
 
-    pub(crate) fn must_see(&self, field: &str, workspace: &str) -> Result<(), Status> {
-        if self.0.sees(workspace) {
-            return Ok(());
+    pub(crate) async fn must_see(&self, field: &str, workspace: &str) -> Result<(), Status> {
+        match self.seen(vec![workspace.to_owned()]).await?.is_empty() {
+            false => Ok(()),
+            true => Err(self.sees_not(field, workspace)),
         }
+    }
+
+    /// Returns those of some workspaces that the caller may have.
+    async fn seen(&self, mut names: Vec<String>) -> Result<WorkspaceSet, Status> {
+        match &self.bindings {
+            None => names.retain(|name| self.caller.sees(name)),
+            Some(bindings) => {
+                let bound = bindings.among(&self.id(), &names).await;
+                names = bound.map_err(|error| wire::refusal(&error))?;
+            }
+        }
+        Ok(WorkspaceSet::of_names(names))
+    }
+
+    fn sees_not(&self, field: &str, workspace: &str) -> Status {
+        let remedy = match self.bindings {
+            None => "add it to the workspaces of its token, or of the rule that names it",
+            Some(_) => "it is not bound to it",
+        };
         let problem = format!(
-            "{field}: {} may not have the workspace {workspace}: add it to the workspaces of its token",
-            self.0.id()
+            "{field}: {} may not have the workspace {workspace}: {remedy}",
+            self.id()
         );
-        Err(status::refused(ErrorReason::WorkspacesLimited, problem))
+        status::refused(ErrorReason::WorkspacesLimited, problem)
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Frame;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
@@ -29,7 +30,7 @@ use toolgate_store::StoreError;
 use toolgate_telemetry::Metrics;
 use tower::Service as _;
 
-use crate::ledger_access::{MAX_RECORD_BYTES, Workers};
+use crate::ledger_access::{self, MAX_RECORD_BYTES};
 use crate::ledger_limit::InTime;
 use crate::ledger_rate::{Allowance, StoreRate, stores};
 
@@ -147,33 +148,49 @@ fn busy(problem: String) -> Status {
 #[derive(Clone)]
 pub(crate) struct Loaded {
     service: LedgerServiceServer<InTime>,
-    workers: Arc<Workers>,
-    shares: Arc<HashMap<String, Arc<Share>>>,
+    shares: Arc<Shares>,
+}
+
+/// What each principal has under way, and may store: who may come changes while the gateway runs.
+struct Shares {
+    all: Mutex<HashMap<String, Arc<Share>>>,
+    rate: StoreRate,
+    metrics: Arc<Metrics>,
+}
+
+impl Shares {
+    fn of(&self, principal: &str) -> Arc<Share> {
+        let mut all = self.all.lock();
+        if let Some(share) = all.get(principal) {
+            return Arc::clone(share);
+        }
+        let share = Share::new(principal, self.rate, &self.metrics);
+        if all.len() == all.capacity() {
+            // Before it grows: most who came once have nothing under way, and owe nothing.
+            all.retain(|_, share| Arc::strong_count(share) > 1 || !share.allowance.is_whole());
+        }
+        all.insert(principal.to_owned(), Arc::clone(&share));
+        share
+    }
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl Loaded {
-    pub(crate) fn new(
-        service: LedgerServiceServer<InTime>,
-        workers: Arc<Workers>,
-        rate: (StoreRate, &Arc<Metrics>),
-    ) -> Self {
-        let principals = workers.principals().iter();
-        let shares = principals.map(|principal| (principal.clone(), Share::new(principal, rate.0, rate.1)));
+    pub(crate) fn new(service: LedgerServiceServer<InTime>, rate: StoreRate, metrics: &Arc<Metrics>) -> Self {
         Self {
             service,
-            shares: Arc::new(shares.collect()),
-            workers,
+            shares: Arc::new(Shares {
+                all: Mutex::default(),
+                rate,
+                metrics: Arc::clone(metrics),
+            }),
         }
     }
 
     /// Answers a request for an RPC of the ledger.
     pub(crate) fn call(&self, rpc: &str, mut request: Request<Body>) -> Answering {
-        let share = self.workers.caller(request.extensions()).and_then(|caller| {
-            let share = self.shares.get(&caller.id()).cloned();
-            share.ok_or_else(|| Status::internal("a worker has no turns"))
-        });
+        let share = ledger_access::worker(request.extensions()).map(|caller| self.shares.of(&caller.id()));
         let (mut service, rpc) = (self.service.clone(), rpc.to_owned());
         Box::pin(async move {
             let answer = async {
@@ -186,7 +203,7 @@ impl Loaded {
                     share.allowance.draw_records(1);
                     request.extensions_mut().insert(Arc::clone(&share.allowance));
                 }
-                let taken = Arc::new(Taken::by(share, stores(&rpc), most_bytes(&rpc)));
+                let taken = Arc::new(Taken::by(Arc::clone(&share), stores(&rpc), most_bytes(&rpc)));
                 // Counted until the answer is there, and not only until all is read.
                 let brought = Arc::clone(&taken);
                 let count = move |frame: &Frame<Bytes>| brought.add(frame.data_ref().map_or(0, Bytes::len));
@@ -197,7 +214,7 @@ impl Loaded {
                 };
                 Ok(answer.map(|body| {
                     watched(body, move |_| {
-                        let _until_it_is_taken = &turn;
+                        let _until_it_is_taken = (&turn, &share);
                         Ok(())
                     })
                 }))
@@ -286,6 +303,24 @@ mod tests {
         assert!(other.turn("AppendEvents").await.is_ok());
         turns.pop();
         assert!(one.turn("ListCalls").await.is_ok());
+    }
+
+    #[test]
+    fn who_has_nothing_under_way_is_forgotten() {
+        let shares = Shares {
+            all: Mutex::default(),
+            rate: RATE,
+            metrics: Arc::default(),
+        };
+        let one = shares.of("token:one");
+        let owing = Arc::clone(&shares.of("token:owing").allowance);
+        owing.draw_records(1_000_000);
+        for number in 0..1_000 {
+            shares.of(&format!("token:{number}"));
+        }
+        assert!(Arc::ptr_eq(&one, &shares.of("token:one")));
+        assert!(Arc::ptr_eq(&owing, &shares.of("token:owing").allowance));
+        assert!(shares.all.lock().len() < 10);
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl Allowance {
         bytes.draw(count, Instant::now());
     }
 
+    /// Says whether all that was drawn has come back, so that a new one is the same.
+    pub(crate) fn is_whole(&self) -> bool {
+        let now = Instant::now();
+        self.0
+            .lock()
+            .iter()
+            .all(|meter| now.saturating_duration_since(meter.even) >= BURST)
+    }
+
     /// Returns the key of what is missing longest, and how much of it there is in a second.
     pub(crate) fn tightest(&self) -> (&'static str, u64) {
         let [records, bytes] = &*self.0.lock();

@@ -4,14 +4,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::Stream;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_model::{InstanceId, PromptId};
+use tonic::Status;
+use toolgate_contract::cluster::follow_response::Message as Told;
+use toolgate_contract::cluster::{FollowChanged, FollowHeartbeat, FollowResponse};
+use toolgate_ledger::wire::HEARTBEAT;
+use toolgate_model::{InstanceId, PromptId, WorkspaceSet};
 use toolgate_store::codec::again;
 use toolgate_store::ledger::{Hold, Ledger};
 use toolgate_store::{StoreError, outage};
@@ -24,6 +30,9 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// How often it is looked what dead runs have left.
 const REAP: Duration = Duration::from_millis(500);
+
+/// How often it is looked how far audit and journal are behind.
+const LAG: Duration = Duration::from_secs(5);
 
 /// Changes that one follower may be behind; it is told that there were too many then.
 const BEHIND: usize = 64;
@@ -122,7 +131,33 @@ impl Followers {
         }
     }
 
-    pub(crate) fn follow(&self) -> broadcast::Receiver<Changed> {
+    /// Tells whoever follows these workspaces of changes, until `closing`.
+    pub(crate) fn told(
+        &self,
+        reads: WorkspaceSet,
+        closing: CancellationToken,
+    ) -> impl Stream<Item = Result<FollowResponse, Status>> + Send + use<> {
+        // The first word comes at once: so the worker knows that it is heard.
+        let begin = (self.follow(), reads, closing, true);
+        futures_util::stream::unfold(begin, |(mut changes, reads, closing, is_first)| async move {
+            let concerns = |workspace: &str| reads.contains(workspace);
+            let next = match is_first {
+                true => Some(false),
+                false => {
+                    let next = next_change(&mut changes, concerns, HEARTBEAT);
+                    closing.run_until_cancelled(next).await.flatten()
+                }
+            };
+            let message = match next? {
+                true => Told::Changed(FollowChanged {}),
+                false => Told::Heartbeat(FollowHeartbeat {}),
+            };
+            let said = FollowResponse { message: Some(message) };
+            Some((Ok(said), (changes, reads, closing, false)))
+        })
+    }
+
+    fn follow(&self) -> broadcast::Receiver<Changed> {
         let receiver = self.told.subscribe();
         self.look.notify_one();
         receiver
@@ -196,21 +231,38 @@ async fn changes(
     Ok(changed)
 }
 
+/// What operators are told of the store and of the dead.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Calls that have ended as lost here.
+    pub(crate) lost: AtomicU64,
+    /// How long the oldest waits that audit and journal do not have yet, in milliseconds.
+    pub(crate) lag_millis: AtomicU64,
+}
+
 /// Does what is to be done until `stop`.
-pub(crate) async fn run(ledger: Arc<dyn Ledger>, followers: Arc<Followers>, stop: CancellationToken) {
-    let reaping = reap(&*ledger);
+pub(crate) async fn run(ledger: Arc<dyn Ledger>, followers: Arc<Followers>, seen: Arc<Seen>, stop: CancellationToken) {
+    let reaping = reap(&*ledger, &seen);
     let watching = followers.watch(&*ledger);
     stop.run_until_cancelled(async { tokio::join!(reaping, watching) })
         .await;
 }
 
-async fn reap(ledger: &dyn Ledger) {
-    let mut is_away = false;
+async fn reap(ledger: &dyn Ledger, seen: &Seen) {
+    let (mut is_away, mut looked) = (false, None);
     loop {
         sleep(REAP).await;
+        if looked.is_none_or(|looked: Instant| looked.elapsed() > LAG) {
+            looked = Some(Instant::now());
+            if let Ok(lag) = ledger.lag().await {
+                let millis = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+                seen.lag_millis.store(millis, Ordering::Relaxed);
+            }
+        }
         match ledger.reap().await {
             Ok(ended) => {
                 is_away = false;
+                seen.lost.fetch_add(ended.len() as u64, Ordering::Relaxed);
                 let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
                 for record in &ended {
                     *counts.entry(&record.origin.workspace).or_default() += 1;
@@ -229,7 +281,7 @@ async fn reap(ledger: &dyn Ledger) {
 }
 
 /// Waits for the next change in one of these workspaces, or for so long; true if there was one.
-pub(crate) async fn next_change(
+async fn next_change(
     changes: &mut broadcast::Receiver<Changed>,
     concerns: impl Fn(&str) -> bool,
     patience: Duration,

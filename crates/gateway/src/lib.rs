@@ -11,7 +11,9 @@
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
 //! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
-//! - `register`, `versions`, `beside`: workers that register themselves; which versions go together; the service for them;
+//! - `register`, `room`, `versions`, `beside`: workers that register themselves; how many may; which versions go together; the service for
+//!   them;
+//! - `bindings`, `pool`: workers that came without a workspace: what each was bound to, and when one is;
 //! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_rate`, `ledger_tasks`: what workers store and
 //!   read through a gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is
 //!   under way, and how much it may store over time, and what is done for it beside requests;
@@ -25,6 +27,7 @@
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
 mod beside;
+mod bindings;
 mod directory;
 mod doors;
 mod events;
@@ -41,9 +44,11 @@ mod lists;
 mod own;
 mod pages;
 mod parts;
+mod pool;
 mod reattach;
 mod register;
 mod registry;
+mod room;
 pub mod store;
 mod stored;
 mod streams;
@@ -72,9 +77,11 @@ use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
 
 use self::beside::Beside;
+use self::bindings::Bindings;
 use self::front::Front;
 use self::ledger::LedgerDoor;
 use self::ledger_rate::StoreRate;
+use self::pool::Pool;
 use self::register::Cluster;
 use self::registry::Registry;
 use self::worker::Worker;
@@ -90,6 +97,8 @@ pub struct Gateway {
     pub tls: bool,
     /// Its Unix socket.
     pub unix: Option<PathBuf>,
+    /// Where workers come that have a listener of their own; the port is the real one.
+    pub workers: Option<SocketAddr>,
     /// Where operators ask for it; the port is the real one.
     pub admin: Option<SocketAddr>,
     /// Whether it serves the console.
@@ -97,6 +106,7 @@ pub struct Gateway {
     entrance: Entrance,
     store: Option<StoreFront>,
     services: Services,
+    for_workers: Services,
     servers: JoinSet<Result<(), ServeError>>,
     stop: CancellationToken,
     closing: CancellationToken,
@@ -191,29 +201,55 @@ impl Gateway {
                 .collect()
         });
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
-        let door = |ledger| LedgerDoor::new(ledger, config.auth.workers.clone(), closing.clone());
-        let ledger = ledger.map(door);
+        let bindings = ledger.clone().map(|ledger| Arc::new(Bindings::new(ledger)));
+        let uses = config.cluster.pool;
+        let pool = bindings
+            .clone()
+            .map(|bindings| Pool::new(registry.clone(), bindings, uses));
+        let ledger = ledger
+            .zip(bindings.clone())
+            .map(|(ledger, bindings)| LedgerDoor::new(ledger, bindings, closing.clone()));
         let rate = StoreRate {
             records: config.limits.max_worker_records_per_second,
             bytes: config.limits.max_worker_bytes_per_second,
         };
         let served = Beside {
-            front: Front::new(
+            takes_workers: !entrance.is_apart_for_workers(),
+            front: Some(Front::new(
                 config,
                 registry.clone(),
                 carries,
                 &instance,
                 (store.clone(), closing.clone()),
-            ),
-            cluster: ClusterServiceServer::new(Cluster::new(config, registry.clone(), ledger.clone(), closing.clone())),
+                pool,
+            )),
+            cluster: ClusterServiceServer::new(Cluster::new(
+                config,
+                registry.clone(),
+                (ledger.clone(), bindings),
+                closing.clone(),
+            )),
             ledger: ledger
                 .as_ref()
                 .map(|ledger| ledger.service(rate, &entrance.telemetry.metrics)),
         };
+        if let Some(ledger) = ledger.clone() {
+            let watched = registry.clone();
+            let waits = move || watched.workers().iter().filter(|worker| worker.waits()).count();
+            entrance.telemetry.metrics.watch_fleet(move || ledger.facts(waits()));
+        }
+        let for_workers = Beside {
+            front: None,
+            takes_workers: true,
+            ..served.clone()
+        };
         let door = (entrance.authenticator.clone(), entrance.traffic.clone(), tunnels);
-        let services = Services::passing_on(config, door, &entrance.telemetry, served).await;
+        let services = Services::passing_on(config, door.clone(), &entrance.telemetry, served).await;
+        let no_pages = config.for_workers_alone();
+        let for_workers = Services::passing_on(&no_pages, door, &entrance.telemetry, for_workers).await;
         let mut servers = JoinSet::new();
         let Addresses { tcp, tls, unix } = entrance.listen(&services, &mut servers, &stop).await?;
+        let workers = entrance.listen_for_workers(&for_workers, &mut servers, &stop).await?;
         if let Some(store) = &store {
             store.keep(config, services.store_health().await, &mut servers, &stop);
         }
@@ -236,6 +272,8 @@ impl Gateway {
             tcp,
             tls,
             unix,
+            workers,
+            for_workers,
             admin: entrance.admin.as_ref().map(toolgate_telemetry::Admin::address),
             console: config.console,
             entrance,
@@ -256,6 +294,7 @@ impl Gateway {
     /// Stops in order: health NOT_SERVING, no new connections, time for what is under way, then the rest is cut off.
     pub async fn drain(mut self) {
         self.services.stop_serving().await;
+        self.for_workers.stop_serving().await;
         if let Some(store) = &self.store {
             store.drain().await;
         }

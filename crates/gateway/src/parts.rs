@@ -18,6 +18,7 @@ use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
 
 use crate::directory::Directory;
+use crate::pool::Pool;
 use crate::registry::Registry;
 use crate::tenants::Tenants;
 use crate::worker::Worker;
@@ -26,6 +27,8 @@ use crate::worker::Worker;
 pub(crate) struct Parts {
     /// What is answered from a store, if the gateway has one.
     pub(crate) store: Option<StoreFront>,
+    /// Workers that wait for a workspace, at a gateway with a store.
+    pub(crate) pool: Option<Pool>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) directory: Directory,
     pub(crate) facts: Facts,

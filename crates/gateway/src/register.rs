@@ -1,6 +1,6 @@
 //! Workers that register themselves, and the list of all workers.
 //!
-//! *Invariant:* only the principals that `auth.workers` names register, each with the workspaces that it may see, and the gateway calls
+//! *Invariant:* only those register whom `auth.workers` or a rule names, each with the workspaces that it may see, and the gateway calls
 //! them back only where `cluster.reach` or the address that they come from permits it. A worker has a seat while its stream is open,
 //! and no name has two.
 
@@ -24,20 +24,23 @@ use toolgate_contract::cluster::cluster_service_server::ClusterService;
 use toolgate_contract::cluster::register_request::Message as Said;
 use toolgate_contract::cluster::register_response::Message as Told;
 use toolgate_contract::cluster::{
-    GatewayHeartbeat, ListWorkersRequest, ListWorkersResponse, RefusedWorkspace, RefusedWorkspaces, RegisterRequest,
-    RegisterResponse, Registered, Worker as Listed, WorkerHello, WorkerKind, WorkerState, WorkspaceNames,
+    BoundTo, GatewayHeartbeat, ListWorkersRequest, ListWorkersResponse, RefusedWorkspace, RefusedWorkspaces,
+    RegisterRequest, RegisterResponse, Registered, Worker as Listed, WorkerHello, WorkerKind, WorkerState,
+    WorkspaceNames,
 };
-use toolgate_model::workspace_name_problem;
+use toolgate_model::{WorkspaceSet, workspace_name_problem};
 use toolgate_server::app::outgoing;
 use toolgate_server::app::registration::{CLUSTER_HEARTBEAT, CLUSTER_SILENCE, PROTOCOLS};
 use toolgate_server::grpc::arrival::peer;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 
+use crate::bindings::Bindings;
 use crate::ledger::LedgerDoor;
 use crate::registry::{MAX_WORKSPACES, Registry};
+use crate::room::must_have_room;
 use crate::versions;
-use crate::worker::{Registration, Worker};
+use crate::worker::{Pooled, Registration, Worker};
 
 /// How long a worker may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,14 +51,11 @@ const TICK: Duration = Duration::from_millis(250);
 /// Messages that wait for one worker.
 const BUFFER: usize = 8;
 
-/// Workers that have registered themselves, those that are away included.
-const MAX_WORKERS: usize = 12_000;
-
-/// Those of one principal: some are left to the others.
-const MAX_WORKERS_OF_ONE: usize = 10_000;
-
 /// How long a run whose connection broke has to come back before it is doubted, and how often it is looked whether it has.
 const RETURN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(50));
+
+/// After how long a worker is told again what it is bound to.
+const TOLD_AGAIN: Duration = Duration::from_secs(2);
 
 /// How often the store is told of a doubt, should it be away.
 const DOUBTS: usize = 10;
@@ -71,9 +71,9 @@ pub(crate) struct Cluster {
     registry: Arc<Registry>,
     /// None of a gateway without a store.
     ledger: Option<LedgerDoor>,
+    /// Likewise.
+    bindings: Option<Arc<Bindings>>,
     config: ClusterConfig,
-    /// Who may register.
-    may_register: Vec<String>,
     /// Bytes of the largest message that is read of a worker.
     limit: usize,
     seats: AtomicU64,
@@ -117,14 +117,14 @@ impl Cluster {
     pub(crate) fn new(
         config: &Config,
         registry: Arc<Registry>,
-        ledger: Option<LedgerDoor>,
+        (ledger, bindings): (Option<LedgerDoor>, Option<Arc<Bindings>>),
         closing: CancellationToken,
     ) -> Self {
         Self {
             registry,
             ledger,
+            bindings,
             config: config.cluster.clone(),
-            may_register: config.auth.workers.clone(),
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
             seats: AtomicU64::new(0),
             admitting: tokio::sync::Mutex::default(),
@@ -147,7 +147,7 @@ impl Cluster {
             return Err(status::precondition(ErrorReason::WorkerGone, "version", problem));
         }
         self.config
-            .permits(&hello.address, from)
+            .permits(&hello.address, from, caller.hosts())
             .map_err(|problem| status::refused(ErrorReason::ScopeMissing, problem))?;
         let names = checked(hello.workspaces)?;
         if hello.run.is_empty() || hello.run.len() > MAX_RUN_LETTERS {
@@ -156,6 +156,8 @@ impl Cluster {
         let token = Some(&hello.secret).filter(|secret| SECRET_LETTERS.contains(&secret.len()));
         let token = token.and_then(|secret| outgoing::bearer(secret));
         let token = token.ok_or_else(|| status::bad_field("hello.secret", "expected 32 to 512 letters"))?;
+        let pool = self.pooled(caller, &name, hello.unbound).await?;
+        let bound = pool.as_ref().and_then(|pool| pool.bound.clone());
         let _admitting = self.admitting.lock().await;
         let known = self.registry.named(&name);
         match &known {
@@ -165,12 +167,16 @@ impl Cluster {
         let number = self.seats.fetch_add(1, Ordering::Relaxed);
         let registration = Registration {
             principal,
-            may_have: caller.workspaces().clone(),
+            may_have: match &pool {
+                Some(_) => WorkspaceSet::of_names(bound),
+                None => caller.workspaces().clone(),
+            },
             run: hello.run,
             said: names.into(),
             seat: Some(number),
             left: None,
             draining: false,
+            pool,
         };
         let config = WorkerConfig {
             name,
@@ -212,16 +218,31 @@ impl Cluster {
     }
 }
 
-/// Refuses one more worker where there are too many.
-fn must_have_room(registry: &Registry, principal: &str) -> Result<(), Status> {
-    let problem = if registry.workers().len() >= MAX_WORKERS {
-        "too many workers have registered".to_owned()
-    } else if registry.registered_by(principal) >= MAX_WORKERS_OF_ONE {
-        format!("{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own")
-    } else {
-        return Ok(());
-    };
-    Err(Status::resource_exhausted(problem))
+impl Cluster {
+    /// Returns what is known of the bindings of a worker that has only what it is bound to.
+    async fn pooled(&self, caller: &OnBehalf, name: &str, waits: bool) -> Result<Option<Pooled>, Status> {
+        let Some(may_be) = caller.may_be_bound_to().cloned() else {
+            if waits {
+                let problem = format!(
+                    "this worker waits for a workspace, and {} is none of a pool: name it in auth.workers_file of the gateway by a rule \
+                     with `pool = true`",
+                    caller.id()
+                );
+                return Err(status::refused(ErrorReason::WorkspacesLimited, problem));
+            }
+            return Ok(None);
+        };
+        let Some(bindings) = &self.bindings else {
+            let problem = "a pool of workers needs gateways with a database, where it is kept what each is bound to: set cluster.store";
+            return Err(status::refused(ErrorReason::WorkspacesLimited, problem));
+        };
+        let bound = bindings.of(&caller.id(), name).await.map_err(status::store)?;
+        Ok(Some(Pooled {
+            may_be,
+            waits: waits && bound.is_none(),
+            bound,
+        }))
+    }
 }
 
 /// Says whether a worker may take the name of one that is known.
@@ -337,6 +358,7 @@ struct Kept {
     incoming: Streaming<RegisterRequest>,
     answers: mpsc::Sender<Result<RegisterResponse, Status>>,
     ledger: Option<LedgerDoor>,
+    bindings: Option<Arc<Bindings>>,
     /// Whether the worker has not ended it in order.
     broke: bool,
     /// When the worker was last heard, or its connection broke.
@@ -386,7 +408,7 @@ impl Kept {
             .await
             .map_err(gone)?;
         self.seat.registry.refresh().await;
-        let (mut said, mut known) = (Instant::now(), Vec::new());
+        let (mut said, mut known, mut bound) = (Instant::now(), Vec::new(), None);
         self.heard = Instant::now();
         let mut ticks = interval(TICK);
         loop {
@@ -399,6 +421,7 @@ impl Kept {
                     self.hear(message).await.map_err(Some)?;
                 }
                 _ = ticks.tick() => {}
+                () = self.seat.worker.news.notified() => {}
                 () = self.answers.closed() => {
                     (self.broke, self.heard) = (true, Instant::now());
                     return Err(None);
@@ -412,7 +435,10 @@ impl Kept {
             // Another stream may have the seat.
             self.seat.change(|_| ()).map_err(Some)?;
             let now = refused(&self.seat.worker, |_| true);
-            let message = if now != known {
+            let message = if let Some(workspace) = self.to_be_told(bound) {
+                bound = Some(Instant::now());
+                Told::Bound(BoundTo { workspace })
+            } else if now != known {
                 known.clone_from(&now);
                 Told::Refused(RefusedWorkspaces { workspaces: now })
             } else if said.elapsed() > CLUSTER_HEARTBEAT {
@@ -426,11 +452,41 @@ impl Kept {
         }
     }
 
+    /// Returns what the worker is bound to, if it does not have it and was not told a moment ago.
+    fn to_be_told(&self, told: Option<Instant>) -> Option<String> {
+        if told.is_some_and(|told| told.elapsed() < TOLD_AGAIN) {
+            return None;
+        }
+        let registration = self.seat.worker.registration.read();
+        let one = registration.as_ref()?;
+        let bound = one.pool.as_ref()?.bound.as_ref();
+        bound.filter(|bound| !one.said.contains(*bound)).cloned()
+    }
+
+    /// Looks what a worker is bound to that says to have what is not known of it: another gateway may have bound it.
+    async fn look_again(&self, names: &[String]) -> Result<(), Status> {
+        let worker = &self.seat.worker;
+        let asks = || {
+            let registration = worker.registration.read();
+            let one = registration.as_ref().filter(|one| one.pool.is_some())?;
+            let is_new = names.iter().any(|name| !one.may_have.contains(name));
+            is_new.then(|| one.principal.clone())
+        };
+        let (Some(bindings), Some(principal)) = (&self.bindings, asks()) else {
+            return Ok(());
+        };
+        if let Some(bound) = bindings.of(&principal, &worker.name).await.map_err(status::store)? {
+            worker.is_now_bound(Some(bound));
+        }
+        Ok(())
+    }
+
     /// Takes note of what the worker says.
     async fn hear(&self, message: RegisterRequest) -> Result<(), Status> {
         match message.message {
             Some(Said::Workspaces(WorkspaceNames { names })) => {
                 let names = checked(names)?;
+                self.look_again(&names).await?;
                 self.seat.change(|one| one.said = names.into())?;
                 self.seat.registry.refresh().await;
                 Ok(())
@@ -456,9 +512,9 @@ impl ClusterService for Cluster {
             tracing::error!(principal, worker = name, ?from, why, "a worker is not registered");
             status
         };
-        if !self.may_register.contains(&caller.id()) {
+        if !caller.is_worker() {
             let problem = format!(
-                "{} may not register as a worker: name it in auth.workers of the gateway's configuration",
+                "{} may not register as a worker: name it in auth.workers of the gateway's configuration, or in auth.workers_file",
                 caller.id()
             );
             return Err(refuse(status::refused(ErrorReason::ScopeMissing, problem), ""));
@@ -486,6 +542,7 @@ impl ClusterService for Cluster {
             incoming,
             answers: sender,
             ledger: self.ledger.clone(),
+            bindings: self.bindings.clone(),
             broke: false,
             heard: Instant::now(),
             closing: self.closing.clone(),
@@ -523,6 +580,7 @@ fn listed(registry: &Registry, caller: &OnBehalf, worker: &Worker) -> Listed {
         }
         (Some(why), _) => (WorkerState::Refused, why.to_string()),
         (None, _) if worker.is_draining() => (WorkerState::Draining, String::new()),
+        (None, _) if worker.waits() => (WorkerState::Unbound, String::new()),
         (None, _) => (WorkerState::Ready, String::new()),
     };
     Listed {
@@ -541,54 +599,5 @@ fn listed(registry: &Registry, caller: &OnBehalf, worker: &Worker) -> Listed {
         refused_workspaces: refused(worker, |workspace| caller.sees(workspace)),
         running_calls: facts.calls.0,
         queued_calls: facts.calls.1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use toolgate_model::WorkspaceSet;
-
-    use super::*;
-
-    fn worker(name: String, principal: &str) -> Worker {
-        let config = WorkerConfig {
-            name,
-            address: "http://127.0.0.1:1".to_owned(),
-            token_file: None,
-            certificate: None,
-            key: None,
-            ca: None,
-        };
-        let registration = Registration {
-            principal: principal.to_owned(),
-            may_have: WorkspaceSet::ALL,
-            run: "run".to_owned(),
-            said: Arc::new([]),
-            // One that is away counts until it is forgotten.
-            seat: None,
-            left: None,
-            draining: false,
-        };
-        Worker::registered(config, "Bearer secret".parse().unwrap(), registration, 1 << 20).unwrap()
-    }
-
-    #[tokio::test]
-    async fn so_many_workers_register() {
-        let refused = |registry: &Registry, principal: &str| {
-            let room = must_have_room(registry, principal);
-            room.map_or_else(|status| status.message().to_owned(), |()| String::new())
-        };
-        let many = (1..MAX_WORKERS_OF_ONE).map(|number| worker(format!("a{number:05}"), "token:a"));
-        let registry = Registry::new(many.collect(), None);
-        assert_eq!(refused(&registry, "token:a"), "");
-        registry.add(Arc::new(worker("a".to_owned(), "token:a")));
-        assert!(refused(&registry, "token:a").contains("token:a has registered 10000 workers"));
-        assert_eq!(refused(&registry, "token:b"), "", "there is room for others");
-
-        let some = (0..MAX_WORKERS - 1).map(|number| worker(format!("{number:05}"), &format!("token:{}", number % 2)));
-        let registry = Registry::new(some.collect(), None);
-        assert_eq!(refused(&registry, "token:c"), "");
-        registry.add(Arc::new(worker("c".to_owned(), "token:c")));
-        assert!(refused(&registry, "token:c").contains("too many workers"));
     }
 }

@@ -31,10 +31,8 @@ use crate::worker::{Facts, Worker};
 /// Workspaces that a worker says to have.
 pub(crate) const MAX_WORKSPACES: usize = 10_000;
 
-/// How often workers are asked for their workspaces.
+/// How often workers are asked for their workspaces, and how long one may take to answer what the gateway asks by itself.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-
-/// How long a worker may take to answer what the gateway asks by itself.
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a worker that has registered itself, and is away, keeps a workspace that another one has.
@@ -565,6 +563,7 @@ mod tests {
             seat: Some(1),
             left: None,
             draining: false,
+            pool: None,
         };
         let token = "Bearer secret".parse().unwrap();
         let worker = Worker::registered(config, token, registration, 1 << 20).unwrap();

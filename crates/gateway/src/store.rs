@@ -184,6 +184,15 @@ fn agreed(config: &Config) -> BTreeMap<String, String> {
         ("retention.outputs", seconds(config.retention.outputs)),
         ("retention.journal", seconds(config.retention.journal)),
         ("auth.workers", config.auth.workers.join(", ")),
+        (
+            "cluster.jwt.issuer",
+            config
+                .auth
+                .worker_jwt
+                .as_ref()
+                .map_or("none", |jwt| &jwt.issuer)
+                .to_owned(),
+        ),
     ];
     agreed.map(|(name, value)| (name.to_owned(), value)).into()
 }

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use parking_lot::{Mutex, RwLock};
 use prost::Message;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::client::Grpc;
@@ -113,6 +114,19 @@ pub(crate) struct Registration {
     pub(crate) left: Option<Instant>,
     /// Whether it takes no more calls.
     pub(crate) draining: bool,
+    /// What it may be bound to, if it has only what it is bound to.
+    pub(crate) pool: Option<Pooled>,
+}
+
+/// A worker that has only what it is bound to.
+#[derive(Clone)]
+pub(crate) struct Pooled {
+    /// What it may be bound to.
+    pub(crate) may_be: WorkspaceSet,
+    /// Whether it waits for a workspace.
+    pub(crate) waits: bool,
+    /// What it is bound to.
+    pub(crate) bound: Option<String>,
 }
 
 /// What starts a call, or something else that a worker which stops does not take.
@@ -137,6 +151,8 @@ pub(crate) struct Worker {
     /// The workspaces that are not served of it, and why.
     pub(crate) not_served: RwLock<Arc<[(String, String)]>>,
     why_lost: Mutex<Option<String>>,
+    /// There is something to tell it.
+    pub(crate) news: Notify,
     /// Requests to opened ports that it has not answered.
     waiting: Arc<AtomicUsize>,
     /// Bytes of the largest message that is read of it.
@@ -181,6 +197,7 @@ impl Worker {
             facts: RwLock::default(),
             not_served: RwLock::default(),
             why_lost: Mutex::default(),
+            news: Notify::new(),
             waiting: Arc::default(),
             limit,
         }
@@ -226,6 +243,52 @@ impl Worker {
         let registration = self.registration.read();
         let may_have = registration.as_ref().map(|one| &one.may_have);
         may_have.is_none_or(|may_have| !may_have.and(caller.workspaces()).is_empty())
+    }
+
+    /// Returns who it is at the gateway; none of one that the configuration lists.
+    pub(crate) fn principal(&self) -> Option<String> {
+        self.registration.read().as_ref().map(|one| one.principal.clone())
+    }
+
+    /// Says whether it waits for a workspace, and can be told.
+    pub(crate) fn waits(&self) -> bool {
+        let registration = self.registration.read();
+        let is_there = registration.as_ref().filter(|one| one.seat.is_some() && !one.draining);
+        let waits = is_there
+            .and_then(|one| one.pool.as_ref())
+            .is_some_and(|pool| pool.waits);
+        let facts = self.facts.read();
+        waits && facts.is_there && facts.refused.is_none()
+    }
+
+    /// Says whether a workspace is one that a rule lets it be bound to.
+    pub(crate) fn may_be_bound_to(&self, workspace: &str) -> bool {
+        let registration = self.registration.read();
+        let pool = registration.as_ref().and_then(|one| one.pool.as_ref());
+        pool.is_some_and(|pool| pool.may_be.contains(workspace))
+    }
+
+    /// Says whether it is bound to a workspace.
+    pub(crate) fn is_bound_to(&self, workspace: &str) -> bool {
+        let registration = self.registration.read();
+        let pool = registration.as_ref().and_then(|one| one.pool.as_ref());
+        pool.is_some_and(|pool| pool.bound.as_deref() == Some(workspace))
+    }
+
+    /// Takes note of what it is bound to, if that is known: it waits no more.
+    pub(crate) fn is_now_bound(&self, bound: Option<String>) {
+        let mut registration = self.registration.write();
+        if let Some(one) = registration.as_mut()
+            && let Some(pool) = one.pool.as_mut()
+        {
+            pool.waits = false;
+            if let Some(workspace) = bound {
+                one.may_have = WorkspaceSet::one(&workspace);
+                pool.bound = Some(workspace);
+            }
+        }
+        drop(registration);
+        self.news.notify_one();
     }
 
     /// Says whether it has said that it takes no more calls.

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 use toolgate_store::outage::Outage;
 
-use crate::options::{Identity, LedgerOptions};
+use crate::options::{Identity, LedgerOptions, Way, Ways};
 use crate::rpc::Rpc;
 use crate::wire::{self, MAX_MESSAGE_BYTES};
 
@@ -46,6 +47,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// A gateway, and the connection to it, which is made when it is first needed.
 struct Gateway {
     name: String,
+    /// As of [`Way`].
+    version: u64,
     channel: Channel,
     /// When the latest request was sent that it has answered with its store being away.
     away: Mutex<Option<Instant>>,
@@ -69,7 +72,7 @@ impl std::error::Error for NotAccepted {}
 
 /// All gateways.
 pub(crate) struct Gateways {
-    all: Vec<Gateway>,
+    known: Mutex<Known>,
     /// The one that is tried first.
     preferred: AtomicUsize,
     identity: Option<Identity>,
@@ -81,6 +84,8 @@ pub(crate) struct Gateways {
     pub(crate) stopped: CancellationToken,
 }
 
+const NONE: &str = "no gateway is known: their name has no address";
+
 /// Which gateways are asked when the one that is preferred has no answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whom {
@@ -88,6 +93,25 @@ enum Whom {
     One,
     /// All at once.
     Everyone,
+}
+
+/// Those that are known now.
+struct Known {
+    ways: Ways,
+    all: Arc<[Arc<Gateway>]>,
+}
+
+impl Gateway {
+    fn of(way: &Way) -> Arc<Self> {
+        Arc::new(Self {
+            name: way.name.clone(),
+            version: way.version,
+            channel: way.endpoint.connect_lazy(),
+            away: Mutex::default(),
+            refused: Mutex::default(),
+            outage: Outage::default(),
+        })
+    }
 }
 
 /// What became of one attempt.
@@ -101,26 +125,43 @@ enum Attempt<A> {
 }
 
 impl Gateways {
-    pub(crate) fn new(options: &LedgerOptions) -> Result<Self, StoreError> {
-        if options.gateways.is_empty() {
-            let problem = "no gateway is named: set cluster.gateways";
-            return Err(failed("open the store of a worker", problem));
-        }
-        let gateway = |way: &crate::options::Way| Gateway {
-            name: way.name.clone(),
-            channel: way.endpoint.connect_lazy(),
-            away: Mutex::default(),
-            refused: Mutex::default(),
-            outage: Outage::default(),
-        };
-        Ok(Self {
-            all: options.gateways.iter().map(gateway).collect(),
+    pub(crate) fn new(options: &LedgerOptions) -> Self {
+        let mut ways = options.gateways.clone();
+        let all = ways.borrow_and_update().iter().map(Gateway::of).collect();
+        Self {
+            known: Mutex::new(Known { ways, all }),
             preferred: AtomicUsize::new(0),
             identity: options.identity.clone(),
             reached: Mutex::new(Instant::now()),
             was_accepted: AtomicBool::new(false),
             stopped: CancellationToken::new(),
-        })
+        }
+    }
+
+    /// Returns the gateways that are there now. One that is gone counts no more, and one that is new has said nothing yet.
+    fn all(&self) -> Arc<[Arc<Gateway>]> {
+        let mut known = self.known.lock();
+        if known.ways.has_changed().unwrap_or_default() {
+            let ways = known.ways.borrow_and_update().clone();
+            let same = |way: &Way| {
+                let is_same = |one: &&Arc<Gateway>| one.name == way.name && one.version == way.version;
+                known.all.iter().find(is_same).cloned()
+            };
+            let all = ways.iter().map(|way| same(way).unwrap_or_else(|| Gateway::of(way)));
+            let all: Arc<[_]> = all.collect();
+            let names: Vec<&str> = all.iter().map(|gateway| gateway.name.as_str()).collect();
+            tracing::info!(gateways = ?names, "the gateways are others now");
+            known.all = all;
+        }
+        Arc::clone(&known.all)
+    }
+
+    /// Returns the place of the gateway that is tried first; an empty one if none is known.
+    fn first(&self, all: &[Arc<Gateway>]) -> Range<usize> {
+        match self.preferred.load(Ordering::Relaxed).checked_rem(all.len()) {
+            Some(at) => at..at + 1,
+            None => 0..0,
+        }
     }
 
     /// Returns how long ago a request was sent that a gateway has answered.
@@ -188,12 +229,12 @@ impl Gateways {
                 true => most,
                 false => patience.saturating_sub(begun.elapsed()).min(most),
             };
-            let preferred = self.preferred.load(Ordering::Relaxed) % self.all.len();
+            let all = self.all();
             let asked = match asks_all {
-                true => 0..self.all.len(),
-                false => preferred..preferred + 1,
+                true => 0..all.len(),
+                false => self.first(&all),
             };
-            let why = match self.ask_at_once(asked, left, &question).await {
+            let why = match self.ask_at_once(&all, asked, left, &question).await {
                 Ok(answer) => return answer,
                 // Another one may have the store.
                 Err(why) => why,
@@ -202,7 +243,7 @@ impl Gateways {
                 return Err(error);
             }
             question.say_again();
-            if whom == Whom::Everyone && !std::mem::replace(&mut asks_all, true) && self.all.len() > 1 {
+            if whom == Whom::Everyone && !std::mem::replace(&mut asks_all, true) && all.len() > 1 {
                 continue;
             }
             if begun.elapsed() + pause >= patience {
@@ -217,21 +258,23 @@ impl Gateways {
     /// alone and has no answer is not preferred any more.
     async fn ask_at_once<Q: Rpc>(
         &self,
+        all: &[Arc<Gateway>],
         asked: Range<usize>,
         time: Duration,
         question: &Q,
     ) -> Result<Result<Q::Answer, StoreError>, String> {
-        let is_alone = asked.len() == 1;
-        let attempts = asked.map(|at| async move { (at, self.attempt(at, time, question).await) });
+        let (is_alone, first) = (asked.len() == 1, asked.start);
+        let asked = all.get(asked).unwrap_or_default().iter().zip(first..);
+        let attempts = asked.map(|(gateway, at)| async move { (at, self.attempt(gateway, time, question).await) });
         let mut attempts: FuturesUnordered<_> = attempts.collect();
-        let mut why = String::new();
+        let mut why = NONE.to_owned();
         while let Some((at, attempt)) = attempts.next().await {
             match attempt {
                 Attempt::Answered(answer) => return Ok(Ok(answer)),
                 Attempt::Refused(error) => return Ok(Err(error)),
                 Attempt::Away(problem) | Attempt::Lost(problem) => {
                     if is_alone {
-                        self.leave(at, &problem);
+                        self.leave(all, at, &problem);
                     }
                     why = problem;
                 }
@@ -241,13 +284,17 @@ impl Gateways {
     }
 
     /// Prefers the gateway behind one.
-    fn leave(&self, at: usize, why: &str) {
-        let next = (at + 1) % self.all.len();
+    fn leave(&self, all: &[Arc<Gateway>], at: usize, why: &str) {
+        let (Some(gateway), Some(next)) = (all.get(at), (at + 1).checked_rem(all.len())) else {
+            return;
+        };
+        let preferred = self.preferred.load(Ordering::Relaxed);
+        let is_this = preferred.checked_rem(all.len()) == Some(at);
         let moved = self
             .preferred
-            .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
-        let gateway = &self.all[at];
-        if moved.is_ok()
+            .compare_exchange(preferred, next, Ordering::Relaxed, Ordering::Relaxed);
+        if is_this
+            && moved.is_ok()
             && let Some(time) = gateway.outage.fails()
         {
             let (gateway, seconds) = (&gateway.name, time.as_secs());
@@ -265,12 +312,12 @@ impl Gateways {
         if self.was_accepted.load(Ordering::Relaxed) {
             return None;
         }
-        let refused: Option<Vec<String>> = self.all.iter().map(|gateway| gateway.refused.lock().clone()).collect();
+        let all = self.all();
+        let refused: Option<Vec<String>> = all.iter().map(|gateway| gateway.refused.lock().clone()).collect();
         Some(failed(NOT_ACCEPTED, NotAccepted(refused?.join("; "))))
     }
 
-    async fn attempt<Q: Rpc>(&self, at: usize, time: Duration, question: &Q) -> Attempt<Q::Answer> {
-        let gateway = &self.all[at];
+    async fn attempt<Q: Rpc>(&self, gateway: &Gateway, time: Duration, question: &Q) -> Attempt<Q::Answer> {
         let mut request = Request::new(question.clone());
         if let Err(error) = self.identify(&mut request).await {
             return Attempt::Lost(error);
@@ -358,7 +405,8 @@ impl Gateways {
         // One that took longer was sent before.
         *away = (*away).max(Some(sent));
         drop(away);
-        let all = self.all.iter().map(|gateway| *gateway.away.lock());
+        let all = self.all();
+        let all = all.iter().map(|gateway| *gateway.away.lock());
         // Without a time there is one that has not said so yet.
         if let Some(Some(earliest)) = all.min() {
             self.heard(earliest);
@@ -380,10 +428,11 @@ impl Gateways {
 
     /// Opens a stream that says when prompts or grants may have changed, at the gateway that is preferred.
     pub(crate) async fn follow(&self, workspaces: Vec<String>) -> Result<tonic::Streaming<FollowResponse>, String> {
-        let at = self.preferred.load(Ordering::Relaxed) % self.all.len();
+        let all = self.all();
+        let gateway = all.get(self.first(&all)).and_then(<[_]>::first).ok_or(NONE)?;
         let mut request = Request::new(FollowRequest { workspaces });
         self.identify(&mut request).await?;
-        let mut client = LedgerServiceClient::new(self.all[at].channel.clone());
+        let mut client = LedgerServiceClient::new(gateway.channel.clone());
         match timeout(ATTEMPT, client.follow(request)).await {
             Ok(Ok(stream)) => Ok(stream.into_inner()),
             Ok(Err(status)) => Err(status.message().to_owned()),

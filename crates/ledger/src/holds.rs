@@ -105,9 +105,9 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    pub(crate) fn new(options: &LedgerOptions) -> Result<Self, StoreError> {
-        Ok(Self {
-            gateways: Gateways::new(options)?,
+    pub(crate) fn new(options: &LedgerOptions) -> Self {
+        Self {
+            gateways: Gateways::new(options),
             run: options.run.clone(),
             address: options.address.clone(),
             own_lease: options.lease,
@@ -119,7 +119,7 @@ impl Holds {
             work: Notify::new(),
             hurry: Mutex::default(),
             adopted: Mutex::default(),
-        })
+        }
     }
 
     /// Takes workspaces, and waits for so long while another run has one of them.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tonic::codegen::http::HeaderValue;
 use tonic::transport::Endpoint;
 use toolgate_model::InstanceId;
@@ -22,13 +23,18 @@ pub struct Way {
     pub name: String,
     /// How it is reached.
     pub endpoint: Endpoint,
+    /// Changes when it is to be reached by other certificates, or otherwise in another way.
+    pub version: u64,
 }
+
+/// The gateways as they are now, which may come and go.
+pub type Ways = watch::Receiver<Arc<[Way]>>;
 
 /// How a worker uses its gateways.
 #[derive(Clone)]
 pub struct LedgerOptions {
     /// The gateways, which share one store. The first that answers is used for as long as it does.
-    pub gateways: Vec<Way>,
+    pub gateways: Ways,
     /// Who the worker is; none where gateways know that from its certificate.
     pub identity: Option<Identity>,
     /// This run of the worker.
@@ -53,10 +59,10 @@ pub struct LedgerOptions {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl LedgerOptions {
-    /// Makes those of a run with what most have.
+    /// Makes those of a run with what most have, and with gateways that stay where they are.
     pub fn new(gateways: Vec<Way>, run: InstanceId, data_dir: PathBuf) -> Self {
         Self {
-            gateways,
+            gateways: watch::Sender::new(gateways.into()).subscribe(),
             identity: None,
             run,
             address: String::new(),

@@ -65,7 +65,7 @@ impl LedgerStore {
         let (folder, limits) = (options.data_dir.clone(), options.limits);
         let volume = Arc::new(blocking(move || Volume::open(&folder, limits)).await?);
         let kept = Kept::new(volume.folder());
-        let holds = Arc::new(Holds::new(&options)?);
+        let holds = Arc::new(Holds::new(&options));
         let mut workspaces = options.workspaces.clone();
         for opened in kept.read().await? {
             if !workspaces.contains(&opened.name) {

@@ -27,6 +27,8 @@ pub enum PrincipalKind {
     Call,
     /// A gateway that the service has registered at, by the secret of this run for it.
     Gateway,
+    /// By a rule for workers that fits its signed token or its certificate.
+    Worker,
 }
 
 /// Names of clients that a call may have, those of the calls above it included.
@@ -58,7 +60,8 @@ impl Principal {
             | PrincipalKind::Jwt
             | PrincipalKind::Certificate
             | PrincipalKind::Call
-            | PrincipalKind::Gateway => Self {
+            | PrincipalKind::Gateway
+            | PrincipalKind::Worker => Self {
                 kind,
                 name: name.into(),
             },
@@ -86,6 +89,7 @@ impl Principal {
             PrincipalKind::Certificate => format!("certificate:{}", self.name),
             PrincipalKind::Call => format!("{CALL}{}", self.name),
             PrincipalKind::Gateway => format!("gateway:{}", self.name),
+            PrincipalKind::Worker => format!("worker:{}", self.name),
         }
     }
 
@@ -110,7 +114,8 @@ impl fmt::Display for Principal {
             | PrincipalKind::Jwt
             | PrincipalKind::Certificate
             | PrincipalKind::Call
-            | PrincipalKind::Gateway => f.write_str(&self.id()),
+            | PrincipalKind::Gateway
+            | PrincipalKind::Worker => f.write_str(&self.id()),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! workspace, and its row stays for a day even then: should it come back, it says how many of its notes are stored.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -47,6 +47,8 @@ pub(crate) struct Instances {
     serves: AtomicBool,
     /// Workspaces of dead runs in which something cannot be ended, which was told of in the log.
     told: Mutex<HashSet<String>>,
+    /// Workspaces that were taken here from runs that were not heard of.
+    expired: AtomicU64,
 }
 
 /// What was seen of leases since the database was last away.
@@ -67,6 +69,16 @@ impl Seen {
 }
 
 impl Instances {
+    /// Takes note that workspaces were taken from runs that were not heard of.
+    pub(crate) fn count_expired(&self, workspaces: u64) {
+        self.expired.fetch_add(workspaces, Ordering::Relaxed);
+    }
+
+    /// Returns how many these were.
+    pub(crate) fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
+    }
+
     /// Takes the row of this run.
     pub(crate) async fn register(db: &Database, instance: &InstanceId, lease: Duration) -> Result<Self, StoreError> {
         let this = Self {
@@ -79,6 +91,7 @@ impl Instances {
             forgets: AtomicBool::new(false),
             serves: AtomicBool::new(false),
             told: Mutex::default(),
+            expired: AtomicU64::new(0),
         };
         let sql = "INSERT INTO instances AS own (id, lease_until, noted)
                    VALUES ($1, clock_timestamp() + $2 * interval '1 millisecond', 0)

@@ -16,7 +16,7 @@ use toolgate_model::{
 };
 use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
-use toolgate_store::ledger::{Bound, Hold, Ledger, Note as Told, Part, Upload};
+use toolgate_store::ledger::{Binding, Bound, Hold, Ledger, Note as Told, Part, Upload};
 use toolgate_store::outbox::Entry;
 use toolgate_store::{Created, Interest, OutputInfo, OutputOwner, PromptFilter, Settled, Settlement, StoreError};
 
@@ -26,7 +26,8 @@ use crate::notes::{self, Note, Numbered};
 use crate::store::PostgresStore;
 use crate::text::key;
 use crate::{
-    adoption, approvers, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper, settling,
+    adoption, approvers, bindings, bucket_uploads, calls, changes, facts, holds, outputs_for, prompts, reaper,
+    sequencer, settling,
 };
 
 /// Refuses what is not of the workspace and the run that have the hold.
@@ -319,6 +320,14 @@ impl Ledger for PostgresStore {
         holds::bind(&self.shared, run, principal, address, workspaces).await
     }
 
+    async fn bind_worker(&self, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError> {
+        bindings::bind(&self.shared, principal, worker, workspace).await
+    }
+
+    async fn bindings_of(&self, principal: &str) -> Result<Vec<(String, String)>, StoreError> {
+        bindings::of(&self.shared, principal).await
+    }
+
     async fn is_run_of(&self, run: &InstanceId, principal: &str) -> Result<bool, StoreError> {
         holds::is_run_of(&self.shared, run, principal).await
     }
@@ -345,6 +354,14 @@ impl Ledger for PostgresStore {
 
     async fn was_held(&self, workspace: &str) -> Result<bool, StoreError> {
         holds::was_held(&self.shared, workspace).await
+    }
+
+    async fn lag(&self) -> Result<Duration, StoreError> {
+        sequencer::lag(&self.shared.db).await
+    }
+
+    fn expired(&self) -> u64 {
+        self.shared.instances.expired()
     }
 
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError> {

@@ -19,8 +19,8 @@
 //! - `outputs` with `parts`: stored outputs, and where their bytes are;
 //! - `bucket`, `bucket_objects`, `bucket_moves`, `bucket_uploads`: a bucket, what it has of outputs, how that comes there and goes, and
 //!   how others may put it there;
-//! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `outputs_for`: their outputs; `reaper`: what
-//!   the dead among them left; `lost_output`: what is missing of that;
+//! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `bindings`: what those may have that came without
+//!   one; `outputs_for`: their outputs; `reaper`: what the dead among them left; `lost_output`: what is missing of that;
 //! - `query`, `retention`: listings by pages, and how old calls go;
 //! - `import` with `import_rows` and `import_check`: the history of a data directory, brought into an empty database.
 
@@ -28,6 +28,7 @@ mod adoption;
 mod agreement;
 mod approvers;
 mod audit;
+mod bindings;
 mod bucket;
 mod bucket_moves;
 mod bucket_objects;

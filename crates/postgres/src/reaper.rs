@@ -96,11 +96,19 @@ type Batch = (Vec<CallRecord>, Option<Place>);
 
 async fn batch(shared: &Shared, workspace: &str, from: Place) -> Result<Batch, StoreError> {
     let mut session = shared.db.begin("end what a dead run left").await?;
-    let ended = batch_in(shared, &mut session, workspace, from).await;
-    session.end(ended).await
+    let mut expired = 0;
+    let ended = batch_in(shared, &mut session, (workspace, from), &mut expired).await;
+    let ended = session.end(ended).await?;
+    shared.instances.count_expired(expired);
+    Ok(ended)
 }
 
-async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from: Place) -> Result<Batch, StoreError> {
+async fn batch_in(
+    shared: &Shared,
+    session: &mut Session,
+    (workspace, from): (&str, Place),
+    expired: &mut u64,
+) -> Result<Batch, StoreError> {
     // It waits for what the run is writing, and for another one that is at it.
     session
         .rows("SELECT FROM workspaces WHERE id = $1 FOR UPDATE", values![workspace])
@@ -110,7 +118,7 @@ async fn batch_in(shared: &Shared, session: &mut Session, workspace: &str, from:
         "UPDATE workspaces SET epoch = epoch + 1, owner = NULL, is_left = TRUE WHERE id = $1 AND owner IS NOT NULL AND {}",
         is_dead("owner", "$2")
     );
-    session.run(&sql, values![workspace, silent]).await?;
+    *expired = session.run(&sql, values![workspace, silent]).await?;
     let sql = "SELECT epoch FROM workspaces WHERE id = $1 AND is_left AND epoch = coalesce($2, epoch)";
     let Some(row) = session.row(sql, values![workspace, from.epoch]).await? else {
         // Somebody has it, or another one has done all.

@@ -12,7 +12,10 @@ use crate::connection::{Database, Session, retrying};
 use crate::options::PostgresOptions;
 use crate::values::values;
 
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../migrations/0001.sql"),
+    include_str!("../migrations/0002.sql"),
+];
 
 /// How long a migration may take, with waiting for another one that is at it.
 const TIME_LIMIT: Duration = Duration::from_secs(600);

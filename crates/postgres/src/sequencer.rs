@@ -12,6 +12,7 @@
 //! found there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_postgres::Row;
@@ -338,4 +339,13 @@ pub(crate) fn entries(told: Vec<Entry>) -> Result<Option<String>, StoreError> {
         true => Ok(None),
         false => encode("what is to be told", &told).map(Some),
     }
+}
+
+/// Returns how long the oldest waits that is to be told.
+pub(crate) async fn lag(db: &Database) -> Result<Duration, StoreError> {
+    let sql = "SELECT greatest(0, extract(epoch FROM clock_timestamp() - moment) * 1000)::bigint FROM outbox ORDER BY number LIMIT 1";
+    let row = db
+        .row("look how far audit and journal are behind", sql, values![])
+        .await?;
+    Ok(row.map_or(Duration::ZERO, |row| Duration::from_millis(unsigned(row.get(0)))))
 }

@@ -8,6 +8,7 @@
 mod call_programs;
 mod created;
 mod created_records;
+mod discovery;
 pub mod entrance;
 #[cfg(feature = "javascript")]
 mod extensions;
@@ -65,6 +66,7 @@ use toolgate_web::Network;
 
 use self::call_programs::ProgramsOfCalls;
 use self::created::Creating;
+use self::discovery::Discovery;
 use self::entrance::{Addresses, Entrance};
 use self::extensions::Extensions;
 pub use self::ledger::Unwelcome;
@@ -135,6 +137,12 @@ struct Parts {
     services: Services,
     entrance: Entrance,
     cluster: ClusterConfig,
+    /// Whether it came without a workspace, and waits for one.
+    is_unbound: bool,
+    /// Where it registers.
+    gateways: Option<Discovery>,
+    /// What looks where they are.
+    looking: TaskTracker,
     /// Ends when this run must stop at once: its calls may be another one's.
     stopped: CancellationToken,
     has_audit: bool,
@@ -152,7 +160,12 @@ impl App {
         let (telemetry, authenticator) = (entrance.telemetry.clone(), entrance.authenticator.clone());
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
-        let opened = store::open(config, instance.clone(), &telemetry.metrics).await?;
+        let looking = TaskTracker::new();
+        let gateways = match config.cluster.gateways.is_empty() {
+            true => None,
+            false => Some(Discovery::start(&config.cluster, &looking).await?),
+        };
+        let opened = store::open(config, instance.clone(), gateways.as_ref(), &telemetry.metrics).await?;
         let store = opened.store;
         if opened.has_audit {
             log_head(&*store, "audit resumed").await;
@@ -288,6 +301,9 @@ impl App {
             services,
             entrance,
             cluster: config.cluster.clone(),
+            is_unbound: config.unbound.is_some(),
+            gateways,
+            looking,
             stopped: opened.stopped,
             has_audit: opened.has_audit,
             drain_grace: config.drain_grace,
@@ -340,7 +356,11 @@ impl App {
         let Addresses { tcp, tls, unix } = listened;
         let console = parts.shared.console;
         let may_call = (&parts.store, &parts.engine, &parts.shared.authenticator);
-        registration::start(&parts.cluster, may_call, &mut servers, &stop_servers).await?;
+        let taking = (&parts.workspaces, parts.is_unbound);
+        if let Some(gateways) = &parts.gateways {
+            let ways = gateways.ways.clone();
+            registration::start((&parts.cluster, ways), may_call, taking, &mut servers, &stop_servers).await?;
+        }
         servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(parts.engine.clone(), stop_servers.clone()));
         if let Some(claim) = &self.claim {
@@ -455,6 +475,9 @@ impl Running {
             services,
             entrance,
             cluster: _,
+            is_unbound: _,
+            gateways,
+            looking,
             stopped: _,
             has_audit,
             drain_grace,
@@ -487,6 +510,9 @@ impl Running {
                 "the store could not be closed"
             );
         }
+        drop(gateways);
+        looking.close();
+        looking.wait().await;
         entrance.close().await;
         drop(self.claim);
     }

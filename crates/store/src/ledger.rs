@@ -51,6 +51,22 @@ pub enum Bound {
     },
 }
 
+/// What became of an attempt to bind a worker that came without a workspace to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// It is bound to it.
+    Now,
+    /// The worker is bound to another workspace.
+    Elsewhere,
+    /// Another worker is bound to the workspace.
+    OfAnother {
+        /// Its name.
+        worker: String,
+    },
+    /// Somebody has, or had, the workspace without being bound to it.
+    Held,
+}
+
 /// Something to store that is no change of a call or a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,6 +105,13 @@ pub trait Ledger: Store {
         workspaces: &[String],
     ) -> Result<Bound, StoreError>;
 
+    /// Binds a worker of a principal, which came without a workspace, to one that nobody has had: for good. Said again it finds what it
+    /// has done.
+    async fn bind_worker(&self, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError>;
+
+    /// Returns what workers of a principal are bound to, each with the name of its worker.
+    async fn bindings_of(&self, principal: &str) -> Result<Vec<(String, String)>, StoreError>;
+
     /// Says whether a run is there that this principal has given workspaces.
     async fn is_run_of(&self, run: &InstanceId, principal: &str) -> Result<bool, StoreError>;
 
@@ -115,6 +138,12 @@ pub trait Ledger: Store {
 
     /// Says whether a run has ever had a workspace.
     async fn was_held(&self, workspace: &str) -> Result<bool, StoreError>;
+
+    /// Returns how long the oldest waits of what audit and journal are to have, and have not yet.
+    async fn lag(&self) -> Result<Duration, StoreError>;
+
+    /// Returns how many workspaces this process has taken from runs that were not heard of any more.
+    fn expired(&self) -> u64;
 
     /// Gives up what a run has, because it ends: as [`crate::Upkeep::close`].
     async fn release(&self, run: &InstanceId) -> Result<(), StoreError>;

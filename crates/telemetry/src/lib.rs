@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub use admin::{Admin, Watched};
 pub use collector::{Collector, CollectorError};
-pub use metrics::{Metrics, Phases, Snapshot, WorkerFacts};
+pub use metrics::{FleetFacts, Metrics, Phases, Snapshot, WorkerFacts};
 pub use rpc::{Rpc, Rpcs};
 pub use trace::{CallFacts, CallTrace, Span, Traces, below, carried, tell};
 

@@ -82,6 +82,18 @@ pub struct WorkerFacts {
     pub streams: u64,
 }
 
+/// What a gateway with a database knows of its fleet, when somebody asks.
+pub struct FleetFacts {
+    /// Workers that wait for a workspace.
+    pub unbound: u64,
+    /// How long the oldest waits that audit and journal do not have yet.
+    pub lag: Duration,
+    /// Workspaces that were taken from workers that were not heard of.
+    pub expired: u64,
+    /// Calls that ended as lost because their worker was dead.
+    pub lost: u64,
+}
+
 /// The metrics of one service.
 pub struct Metrics {
     meter: Meter,
@@ -260,6 +272,35 @@ impl Metrics {
             "Requests and streams that are open at a worker",
             |worker| worker.streams,
         );
+    }
+
+    /// Has the fleet of a gateway looked at whenever somebody asks for the metrics.
+    pub fn watch_fleet(&self, look: impl Fn() -> FleetFacts + Send + Sync + 'static) {
+        let look = Arc::new(look);
+        let now = look.clone();
+        self.meter
+            .u64_observable_gauge("toolgate.gateway.workers.unbound")
+            .with_description("Workers that wait for a workspace")
+            .with_callback(move |observer| observer.observe(now().unbound, &[]))
+            .build();
+        let now = look.clone();
+        self.meter
+            .f64_observable_gauge("toolgate.gateway.sequencer.lag")
+            .with_unit("s")
+            .with_description("How long the oldest waits that audit and journal do not have yet")
+            .with_callback(move |observer| observer.observe(now().lag.as_secs_f64(), &[]))
+            .build();
+        let now = look.clone();
+        self.meter
+            .u64_observable_counter("toolgate.gateway.leases.expired")
+            .with_description("Workspaces that were taken from workers that were not heard of")
+            .with_callback(move |observer| observer.observe(now().expired, &[]))
+            .build();
+        self.meter
+            .u64_observable_counter("toolgate.gateway.calls.lost")
+            .with_description("Calls that ended as lost because their worker was dead")
+            .with_callback(move |observer| observer.observe(look().lost, &[]))
+            .build();
     }
 
     /// Has the store of a gateway looked at whenever somebody asks for the metrics.

@@ -14,7 +14,7 @@ use toolgate_contract::*;
 use super::setup::*;
 use crate::support::{eventually, refused, test, watch_all};
 
-pub(super) struct Issuer {
+pub(crate) struct Issuer {
     key: KeyPair,
     id: &'static str,
 }
@@ -24,19 +24,19 @@ fn now() -> u64 {
 }
 
 impl Issuer {
-    pub(super) fn new(id: &'static str) -> Self {
+    pub(crate) fn new(id: &'static str) -> Self {
         let key = KeyPair::generate().unwrap();
         Self { key, id }
     }
 
-    pub(super) fn jwk(&self) -> Value {
+    pub(crate) fn jwk(&self) -> Value {
         let point = self.key.public_key_raw();
         let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({"kty": "EC", "crv": "P-256", "kid": self.id, "use": "sig", "x": part(&point[1..33]), "y": part(&point[33..])})
     }
 
     /// Signs good claims with some replaced; null takes one away. Tests may forget to free what they sign.
-    pub(super) fn sign(&self, changes: Value) -> &'static str {
+    pub(crate) fn sign(&self, changes: Value) -> &'static str {
         self.sign_as(
             Algorithm::ES256,
             Some(self.id),

@@ -111,3 +111,47 @@ fn certificates_say_who_both_sides_are() {
         }
     });
 }
+
+#[test]
+fn a_worker_shows_the_certificate_that_it_has_now() {
+    test(async {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let folder = TempDir::new().unwrap();
+        let (home, authority, next) = (folder.path().join("home"), Authority::new(), Authority::new());
+        fs::create_dir_all(&home).unwrap();
+        let place = folder.path().join("gateway");
+        equip(&place, &authority, &authority.client("gateway", |_| {}));
+        put(&place.join("tokens"), &format!("anna {ANNA} *\n"));
+        put(&place.join("clients"), &authority.pem());
+        let text = format!(
+            "auth.tokens_file = \"tokens\"\nauth.workers = [\"certificate:worker-a\"]\n[[auth.certificates]]\nsubject = \"a\"\n\
+             name = \"worker-a\"\nscopes = []\nworkspaces = [\"wa\"]\n[cluster]\nrole = \"gateway\"\nca = \"ca\"\n\
+             reach = [\"localhost\"]\ncertificate = \"client.crt\"\nkey = \"client.key\"\n{}client_auth = \"optional\"\n",
+            TLS.replace("client_ca = \"ca\"", "client_ca = \"clients\"")
+        );
+        put(&place.join("toolgate.toml"), &text);
+        let mut gateway = Process::start(place.clone(), "gateway", &home).await;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let of_worker = folder.path().join("a");
+        equip(&of_worker, &authority, &authority.client("a", |_| {}));
+        let text = worker(&on_localhost(&gateway.address), &on_localhost(&port.to_string()));
+        put(&of_worker.join("toolgate.toml"), &text);
+        let a = Process::start_at(&port.to_string(), of_worker.clone(), "serve", &home).await;
+        let registered = |times: usize| {
+            let log = gateway.log();
+            log.matches("a worker has registered").count() >= times
+        };
+        eventually("the worker has registered", async || registered(1)).await;
+
+        // From now on the gateway knows the clients of another authority, and the worker is one of them.
+        let (certificate, key) = next.client("a", |_| {});
+        put(&of_worker.join("client.crt"), &certificate);
+        put(&of_worker.join("client.key"), &key);
+        put(&place.join("clients"), &next.pem());
+        gateway.kill9().await;
+        gateway.run(&home).await;
+        let registered = || gateway.log().matches("a worker has registered").count();
+        eventually("the worker has registered again", async || registered() >= 2).await;
+        assert!(!a.log().contains("panicked"), "{}", a.log());
+    });
+}

@@ -221,6 +221,7 @@ fn hello(name: &str) -> WorkerHello {
         workspaces: Vec::new(),
         secret: "s".repeat(40),
         run: "run".to_owned(),
+        unbound: false,
     }
 }
 

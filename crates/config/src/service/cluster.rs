@@ -111,11 +111,11 @@ pub fn worker_name(name: &str) -> Result<String, String> {
 
 impl ClusterConfig {
     /// Says whether a gateway may call a worker where that one says to be. `from` is the address that it registers from; none if it
-    /// is a process of this machine that came by a Unix socket.
+    /// is a process of this machine that came by a Unix socket. `hosts` are names that are its own.
     ///
     /// # Errors
     /// It may not; the text says what to do.
-    pub fn permits(&self, advertised: &str, from: Option<IpAddr>) -> Result<(), String> {
+    pub fn permits(&self, advertised: &str, from: Option<IpAddr>, hosts: &[String]) -> Result<(), String> {
         check_address(advertised, false)?;
         let from = from.map(|address| address.to_canonical());
         let is_here = from.is_none_or(|address| address.is_loopback());
@@ -123,7 +123,7 @@ impl ClusterConfig {
             let from = from.map_or_else(|| "this machine".to_owned(), |from| from.to_string());
             format!(
                 "the worker says that it is at {advertised} and registers from {from}: the gateway calls it there only if \
-                 cluster.reach of the gateway's configuration names that host or network"
+                 cluster.reach of the gateway's configuration, or the rule for the worker, names that host or network"
             )
         };
         if advertised.starts_with("unix:") {
@@ -141,7 +141,8 @@ impl ClusterConfig {
             Allowed::Network { .. } => address.is_some_and(|address| allowed.holds(address)),
         });
         let is_its_own = address.is_some() && address == from;
-        if is_named || is_its_own || (is_here && is_local) {
+        let is_said = hosts.iter().any(|said| said == host);
+        if is_named || is_said || is_its_own || (is_here && is_local) {
             return Ok(());
         }
         Err(wrong())
@@ -413,9 +414,9 @@ mod tests {
         let reach = "cluster.reach = [\"10.1.0.0/16\", \"worker.example:443\", \"localhost:7\"]\n";
         let config = load(&format!("{GATEWAY}auth.workers = [\"token:a\"]\n{reach}")).unwrap();
         let check = |advertised: &str, from: Option<&str>, expected: bool| {
-            let permitted = config
-                .cluster
-                .permits(advertised, from.map(|from| from.parse().unwrap()));
+            let from_address = from.map(|from| from.parse().unwrap());
+            let own = ["own.example".to_owned()];
+            let permitted = config.cluster.permits(advertised, from_address, &own);
             assert_eq!(permitted.is_ok(), expected, "{advertised} from {from:?}: {permitted:?}");
         };
         for (advertised, from) in [
@@ -424,6 +425,7 @@ mod tests {
             ("https://[2001:db8::1]:1", "2001:db8::1"),
             ("https://10.1.2.3:1", "192.0.2.7"),
             ("https://worker.example", "192.0.2.7"),
+            ("https://own.example:7", "192.0.2.7"),
             ("http://127.0.0.1:1", "127.0.0.1"),
             ("https://localhost:1", "::1"),
             ("https://localhost:7", "192.0.2.7"),

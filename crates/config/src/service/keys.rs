@@ -208,6 +208,9 @@ keys! { |layers|
         /// On a gateway: the principals that may register as [workers](../operate/gateway.md#workers-that-register-themselves), such
         /// as `token:worker-a`, each with the workspaces that it may see.
         workers: Vec<String> = list(text(cluster::worker)), Vec::new();
+        /// On a gateway: a file of rules that say which workers may register and what each may have, by patterns of their names. It
+        /// is read again when it changes; see [Rules for workers](../operate/gateway.md#rules-for-workers).
+        workers_file: Option<PathBuf> = path().optional(), None;
     }
 
     /// Signed tokens. A path or a text that is empty is not set.
@@ -442,12 +445,18 @@ keys! { |layers|
         /// Who uses that bucket: a file with one line `ID:SECRET`, readable by its owner only. By default the environment says, by
         /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, a web identity, or the role of the machine.
         outputs_keys_file: Option<(PathBuf, BucketKeys)> = content(secrets::bucket_keys).or_none(), None;
+        /// On a gateway with a store: when a worker that waits for a workspace gets one: `first-call`, when a call names a workspace that
+        /// nobody has had, or `off`, never; see [Workers that wait](../operate/fleet.md#workers-that-wait).
+        pool: PoolUse = word(PoolUse::WORDS), PoolUse::Off;
         /// The workers of a gateway, each in its table such as `[cluster.workers.a]` with `address` (`https://`, `http://`
         /// or `unix:/PATH`), who the gateway is there (`token_file`, or `certificate` and `key`), and `ca` and `insecure`
         /// where the line needs them.
         workers: Vec<WorkerConfig> = cluster::workers(), Vec::new();
         /// On a worker: the gateways that it registers at, each `https://HOST:PORT`, or on this machine `http://` or `unix:/PATH`.
         gateways: Vec<String> = list(text(cluster::address)), Vec::new();
+        /// On a worker: whether each name of a host in `gateways` stands for as many gateways as it has addresses, which are looked up
+        /// again every few seconds. Each of them shows a certificate for that name.
+        resolve: bool = switch(), false;
         /// On a worker: the file with the token that says at the gateways which worker this is.
         identity: Option<PathBuf> = path().optional(), None;
         /// On a worker: its name at the gateways, 1 to 63 small letters, digits or `-`; by default the name of the machine, made to
@@ -465,6 +474,35 @@ keys! { |layers|
         /// On a gateway: where workers may say that they are, beside the address that they register from: hosts, `host:port`,
         /// addresses, networks.
         reach: Vec<Allowed> = list(text(str::parse::<Allowed>)), Vec::new();
+        /// On a gateway: an address and a port for workers alone, such as `0.0.0.0:50552`, or `none`. Then they do not come to
+        /// `listen.tcp` any more, and nobody else comes here.
+        listen: Option<SocketAddr> = parse::address("127.0.0.1:50552"), None;
+    }
+
+    /// Encryption of the listener for workers. A path that is empty is not set.
+    pub(super) worker_tls: WorkerTlsConfig in "cluster.tls." {
+        /// On a gateway: the certificate chain that it shows to workers at `cluster.listen`, PEM; without it all of `listen.tls` holds there, too.
+        certificate: PathBuf = path(), PathBuf::new();
+        /// The private key of that certificate, PEM.
+        key: PathBuf = path(), PathBuf::new();
+        /// The authorities whose client certificates are accepted there, PEM. A worker may show a token in the place of one.
+        client_ca: Option<PathBuf> = path().optional(), None;
+    }
+
+    /// Signed tokens of workers. A path or a text that is empty is not set.
+    pub(super) worker_jwt: WorkerJwtConfig in "cluster.jwt." {
+        /// On a gateway: the file of public keys for signed tokens of workers, such as those of service accounts of a Kubernetes
+        /// cluster. What such a worker may have is said in `auth.workers_file`.
+        jwks_file: PathBuf = path(), PathBuf::new();
+        /// The only issuer of these that is accepted.
+        issuer: String = name(), String::new();
+        /// The audience that such a token must name.
+        audience: String = name(), String::new();
+        /// The algorithms that are accepted; asymmetric ones only.
+        algorithms: Vec<String> = parse::texts().that(|list| !list.is_empty(), |_| "expected at least one algorithm".to_owned()),
+            ["RS256", "ES256", "EdDSA"].map(str::to_owned).to_vec();
+        /// By how much clocks may differ; at most 5 minutes.
+        leeway: Duration = at_most(MAX_LEEWAY), Duration::from_secs(30);
     }
 
     /// What operators see of the service.

@@ -168,7 +168,10 @@ pub(super) fn workspaces() -> Kind<Vec<RawWorkspace>, Vec<RawWorkspace>> {
     let parse = |mut entries: Vec<RawWorkspace>, context: &Context<'_>| {
         let mut names = BTreeSet::new();
         for RawWorkspace { name, directory, .. } in &mut entries {
-            if let Some(problem) = workspace_name_problem(name) {
+            // One without a name is that of a worker which waits for a workspace.
+            if !name.is_empty()
+                && let Some(problem) = workspace_name_problem(name)
+            {
                 return Err(problem);
             }
             if !names.insert(name.clone()) {

@@ -34,12 +34,16 @@ pub struct Config {
     pub listen: ListenConfig,
     /// Encryption of TCP.
     pub tls: Option<TlsConfig>,
+    /// Encryption of the listener for workers, if it has one of its own.
+    pub worker_tls: Option<TlsConfig>,
     /// Whether the console is served.
     pub console: bool,
     /// Who may call.
     pub auth: AuthConfig,
-    /// The root folders in which tools work, the default one first; at least one, but none in a gateway.
+    /// The root folders in which tools work, the default one first; at least one, but none in a gateway or a worker that waits.
     pub workspaces: Vec<WorkspaceConfig>,
+    /// The folder of a worker that waits for a workspace: it has no name, and nothing is in `workspaces` then.
+    pub unbound: Option<WorkspaceConfig>,
     /// The folders below which workspaces may be opened while the service runs.
     pub workspace_roots: Vec<WorkspaceRoot>,
     /// How workspaces are created while the service runs.
@@ -86,6 +90,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the configuration of a listener to which no pages of a browser come.
+    #[must_use]
+    pub fn for_workers_alone(&self) -> Self {
+        let mut config = self.clone();
+        config.console = false;
+        config.listen.origins.clear();
+        config
+    }
+
     /// Returns every value in force and where it comes from, in the order of the documentation.
     pub fn explain(&self) -> &[Setting] {
         &self.settings
@@ -107,6 +120,10 @@ pub struct AuthConfig {
     pub gateways: Vec<String>,
     /// The ids of the principals that may register as workers.
     pub workers: Vec<String>,
+    /// The file of rules that say which others may, and what each may have.
+    pub workers_file: Option<PathBuf>,
+    /// Signed tokens of workers.
+    pub worker_jwt: Option<JwtConfig>,
     /// Whether gateways are told secrets by which they call.
     pub registers: bool,
     /// Whether the owner of the process must say who calls, too, on a Unix socket.
@@ -117,6 +134,11 @@ impl AuthConfig {
     /// Returns whether it is known who calls.
     pub fn is_configured(&self) -> bool {
         self.has_credentials() || self.unix.is_some()
+    }
+
+    /// Returns whether workers may register.
+    pub fn takes_workers(&self) -> bool {
+        !self.workers.is_empty() || self.workers_file.is_some()
     }
 
     /// Returns whether there is anything that callers over TCP can show.
@@ -156,14 +178,17 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     }
     let is_gateway = keys.cluster.role == ClusterRole::Gateway;
     let listen = listen(&mut layers, keys.listen, &general.data_dir, is_gateway)?;
-    let tls = tls(&layers, keys.tls)?;
+    let tls = tls(&layers, "listen.tls", keys.tls)?;
+    let worker_tls = worker_tls(&layers, keys.worker_tls)?;
     let auth = AuthConfig {
         tokens_file: keys.auth.tokens_file,
-        jwt: jwt(&layers, keys.jwt)?,
+        jwt: jwt(&layers, "auth.jwt", keys.jwt)?,
         certificates: keys.auth.certificates,
         unix: unix_group(&layers, keys.unix)?,
         gateways: keys.auth.gateways,
         workers: keys.auth.workers,
+        workers_file: keys.auth.workers_file,
+        worker_jwt: worker_jwt(&layers, keys.worker_jwt)?,
         registers: !keys.cluster.gateways.is_empty(),
         // A command that a worker on the same machine runs has the same user, and must not count as a person.
         owner_is_stranger: is_gateway,
@@ -172,7 +197,8 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     if is_gateway && layers.has("data_dir") {
         layers.warn("data_dir has no meaning for a gateway, which keeps nothing: leave it out".to_owned());
     }
-    check_reach(&layers, &listen, tls.as_ref(), &auth)?;
+    check_reach(&layers, &listen, [tls.as_ref(), worker_tls.as_ref()], &auth)?;
+    roles::check_listener(&layers, &keys.cluster, &listen, worker_tls.as_ref().or(tls.as_ref()))?;
     check_limits(&layers, &keys.limits)?;
     let permission = permission(&mut layers, keys.permission, listen.is_local(), &auth)?;
     let workspaces = Some(general.workspaces).filter(|_| !is_gateway).unwrap_or_default();
@@ -185,6 +211,10 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             trust: entry.trust.unwrap_or(general.trust),
         })
         .collect();
+    let (mut unbound, workspaces): (Vec<_>, Vec<_>) =
+        workspaces.into_iter().partition(|workspace| workspace.name.is_empty());
+    let unbound = unbound.pop();
+    roles::check_unbound(&layers, keys.cluster.role, unbound.as_ref(), workspaces.len())?;
     let workspace_roots = general.workspace_roots.into_iter().map(|root| WorkspaceRoot {
         directory: root.directory,
         trust: root.trust.unwrap_or(general.trust),
@@ -195,18 +225,23 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     let is_outside = |path: &PathBuf| {
         !workspaces
             .iter()
+            .chain(&unbound)
             .any(|workspace| path.starts_with(&workspace.directory))
     };
     let private_files = [
-        tls.iter().map(|tls| tls.key.clone()).collect(),
-        auth.tokens_file.iter().cloned().collect(),
+        tls.iter().chain(&worker_tls).map(|tls| tls.key.clone()).collect(),
+        auth.tokens_file.iter().chain(&auth.workers_file).cloned().collect(),
         keys.cluster
             .workers
             .iter()
             .flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned())
             .collect(),
         keys.cluster.identity.iter().chain(&keys.cluster.key).cloned().collect(),
-        auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
+        auth.jwt
+            .iter()
+            .chain(&auth.worker_jwt)
+            .map(|jwt| jwt.jwks_file.clone())
+            .collect(),
         paths(keys.cluster.store_file.as_slice()),
         paths(keys.cluster.outputs_keys_file.as_slice()),
         paths(keys.audit.key_file.as_slice()),
@@ -225,11 +260,13 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         drain_grace: general.drain_grace,
         listen,
         tls,
+        worker_tls,
         console: general.console,
         auth,
         workspace_roots,
         created_workspaces: keys.created_workspaces,
         workspaces,
+        unbound,
         limits: keys.limits,
         permission,
         state: keys.state,
@@ -322,27 +359,58 @@ fn listen(
     Ok(listen)
 }
 
-fn tls(layers: &Layers<'_>, tls: TlsConfig) -> Result<Option<TlsConfig>, ConfigError> {
-    let [certificate, key, client_ca] = ["listen.tls.certificate", "listen.tls.key", "listen.tls.client_ca"];
+fn tls(layers: &Layers<'_>, part: &str, tls: TlsConfig) -> Result<Option<TlsConfig>, ConfigError> {
+    let [certificate, key, client_ca] = ["certificate", "key", "client_ca"].map(|key| format!("{part}.{key}"));
     let no_certificate = "the certificate is missing: TLS needs both certificate and key";
-    layers.requires(key, certificate, no_certificate)?;
-    layers.requires(client_ca, certificate, no_certificate)?;
+    layers.requires(&key, &certificate, no_certificate)?;
+    layers.requires(&client_ca, &certificate, no_certificate)?;
     layers.requires(
-        certificate,
-        key,
+        &certificate,
+        &key,
         "the private key is missing: TLS needs both certificate and key",
     )?;
-    Ok(layers.has(certificate).then_some(tls))
+    Ok(layers.has(&certificate).then_some(tls))
 }
 
-fn jwt(layers: &Layers<'_>, jwt: JwtConfig) -> Result<Option<JwtConfig>, ConfigError> {
-    let file = "auth.jwt.jwks_file";
-    for key in ["auth.jwt.issuer", "auth.jwt.audience"] {
-        layers.requires(key, file, "the file of public keys is missing: set auth.jwt.jwks_file")?;
+fn worker_tls(layers: &Layers<'_>, tls_of_workers: WorkerTlsConfig) -> Result<Option<TlsConfig>, ConfigError> {
+    let WorkerTlsConfig {
+        certificate,
+        key,
+        client_ca,
+    } = tls_of_workers;
+    let settings = TlsConfig {
+        certificate,
+        key,
+        client_ca,
+        client_auth: ClientAuth::Optional,
+    };
+    tls(layers, "cluster.tls", settings)
+}
+
+fn jwt(layers: &Layers<'_>, part: &str, jwt: JwtConfig) -> Result<Option<JwtConfig>, ConfigError> {
+    let file = format!("{part}.jwks_file");
+    for key in ["issuer", "audience"] {
+        let key = format!("{part}.{key}");
+        layers.requires(&key, &file, &format!("the file of public keys is missing: set {file}"))?;
         let message = format!("{key} is missing: a token must name its issuer and be meant for this service");
-        layers.requires(file, key, &message)?;
+        layers.requires(&file, &key, &message)?;
     }
-    Ok(layers.has(file).then_some(jwt))
+    Ok(layers.has(&file).then_some(jwt))
+}
+
+/// Reads the settings for signed tokens of workers as those of others are: what a worker may is in no claim.
+fn worker_jwt(layers: &Layers<'_>, tokens: WorkerJwtConfig) -> Result<Option<JwtConfig>, ConfigError> {
+    let settings = JwtConfig {
+        jwks_file: tokens.jwks_file,
+        issuer: tokens.issuer,
+        audience: tokens.audience,
+        algorithms: tokens.algorithms,
+        name_claim: "sub".to_owned(),
+        scope_claim: String::new(),
+        workspace_claim: None,
+        leeway: tokens.leeway,
+    };
+    jwt(layers, "cluster.jwt", settings)
 }
 
 fn unix_group(layers: &Layers<'_>, unix: UnixGroupConfig) -> Result<Option<UnixGroupConfig>, ConfigError> {
@@ -361,10 +429,11 @@ fn unix_group(layers: &Layers<'_>, unix: UnixGroupConfig) -> Result<Option<UnixG
 fn check_reach(
     layers: &Layers<'_>,
     listen: &ListenConfig,
-    tls: Option<&TlsConfig>,
+    [tls, worker_tls]: [Option<&TlsConfig>; 2],
     auth: &AuthConfig,
 ) -> Result<(), ConfigError> {
-    if !auth.certificates.is_empty() && tls.is_none_or(|tls| tls.client_ca.is_none()) {
+    let knows_clients = |tls: Option<&TlsConfig>| tls.is_some_and(|tls| tls.client_ca.is_some());
+    if !auth.certificates.is_empty() && !knows_clients(tls) && !knows_clients(worker_tls) {
         let message = "nobody can show a certificate: set listen.tls.client_ca to the authority that signs them";
         return Err(layers.conflict("auth.certificates", message));
     }

@@ -3,14 +3,15 @@
 //! *Invariant:* what has no meaning in a role is refused with what to do instead, never passed over.
 
 use super::TlsConfig;
-use super::keys::ClusterConfig;
+use super::keys::{ClusterConfig, ListenConfig};
 use super::layers::Layers;
 use super::resolve::AuthConfig;
-use super::values::{ClusterRole, StoreAddress};
+use super::values::{ClusterRole, StoreAddress, WorkspaceConfig};
 use crate::error::ConfigError;
 
 /// What a gateway with a database has.
-const STORE_KEYS: [&str; 10] = [
+const STORE_KEYS: [&str; 11] = [
+    "cluster.pool",
     "cluster.store",
     "cluster.store_file",
     "cluster.store_ca",
@@ -61,6 +62,7 @@ pub(super) fn check(
     }
     for key in [
         "cluster.gateways",
+        "cluster.resolve",
         "cluster.identity",
         "cluster.name",
         "cluster.advertise",
@@ -76,9 +78,10 @@ pub(super) fn check(
             return Err(layers.conflict(key, message));
         }
     }
-    if cluster.workers.is_empty() && auth.workers.is_empty() {
+    check_rules(layers, auth)?;
+    if cluster.workers.is_empty() && !auth.takes_workers() {
         let message = "a gateway needs workers: write a table [cluster.workers.NAME] with the address of each, or name in \
-                       auth.workers who may register as one";
+                       auth.workers or auth.workers_file who may register as one";
         return Err(layers.conflict("cluster.role", message));
     }
     if auth.unix.is_some() {
@@ -91,6 +94,24 @@ pub(super) fn check(
         let message = "a gateway must know on whose behalf it calls the workers: set auth.tokens_file, auth.jwt or \
                        auth.certificates";
         return Err(layers.conflict("cluster.role", message));
+    }
+    Ok(())
+}
+
+/// Checks that signed tokens of workers are told from those of people, and that it is said what they are for.
+fn check_rules(layers: &Layers<'_>, auth: &AuthConfig) -> Result<(), ConfigError> {
+    let Some(tokens) = &auth.worker_jwt else {
+        return Ok(());
+    };
+    if auth.workers_file.is_none() {
+        let message = "it is not said what a worker with such a token may have: set auth.workers_file";
+        return Err(layers.conflict("cluster.jwt.jwks_file", message));
+    }
+    let of_people = auth.jwt.as_ref();
+    if of_people.is_some_and(|other| other.issuer == tokens.issuer && other.audience == tokens.audience) {
+        let message = "issuer and audience are those of auth.jwt, so a worker's token would be a person's: give workers an \
+                       audience of their own";
+        return Err(layers.conflict("cluster.jwt.audience", message));
     }
     Ok(())
 }
@@ -114,8 +135,8 @@ fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) 
         Some(_) => "cluster.store",
         None => "cluster.store_file",
     };
-    if auth.workers.is_empty() {
-        let message = "workers of a gateway with a database register themselves: name in auth.workers who may";
+    if !auth.takes_workers() {
+        let message = "workers of a gateway with a database register themselves: name in auth.workers or auth.workers_file who may";
         return Err(layers.conflict(key, message));
     }
     if !cluster.workers.is_empty() {
@@ -131,6 +152,73 @@ fn check_store(layers: &Layers<'_>, cluster: &ClusterConfig, auth: &AuthConfig) 
     if store.tls_mode().is_some_and(|mode| !modes.contains(&mode)) {
         let message = format!("sslmode is none of {}", modes.join(", "));
         return Err(layers.conflict(key, &message));
+    }
+    Ok(())
+}
+
+/// Checks the listener for workers.
+pub(super) fn check_listener(
+    layers: &Layers<'_>,
+    cluster: &ClusterConfig,
+    listen: &ListenConfig,
+    tls: Option<&TlsConfig>,
+) -> Result<(), ConfigError> {
+    let key = "cluster.listen";
+    for of_tls in ["certificate", "key", "client_ca"].map(|key| format!("cluster.tls.{key}")) {
+        layers.requires(
+            &of_tls,
+            key,
+            "this is for a listener for workers alone: set cluster.listen",
+        )?;
+    }
+    let Some(address) = cluster.listen else {
+        return Ok(());
+    };
+    match cluster.role {
+        ClusterRole::Gateway => {}
+        ClusterRole::All | ClusterRole::Worker => {
+            return Err(layers.conflict(key, "only a gateway has workers: set cluster.role to \"gateway\""));
+        }
+    }
+    if address.ip().to_canonical().is_loopback() || tls.is_some() || listen.insecure {
+        return Ok(());
+    }
+    let message = format!(
+        "other machines can reach {address}, and the line is not encrypted: set cluster.tls.certificate and cluster.tls.key, or \
+         listen.tls, or listen.insecure if something in between encrypts"
+    );
+    Err(layers.conflict(key, message))
+}
+
+/// Checks a worker that waits for a workspace: it has one folder, and that has no name yet.
+pub(super) fn check_unbound(
+    layers: &Layers<'_>,
+    role: ClusterRole,
+    unbound: Option<&WorkspaceConfig>,
+    others: usize,
+) -> Result<(), ConfigError> {
+    let Some(unbound) = unbound else {
+        return Ok(());
+    };
+    let wrong = |message: &str| Err(layers.conflict("workspaces", message));
+    match role {
+        ClusterRole::Worker => {}
+        ClusterRole::All | ClusterRole::Gateway => {
+            return wrong(
+                "a workspace without a name is for a worker that gateways with a database give one: set cluster.role to \
+                          \"worker\", or write a name",
+            );
+        }
+    }
+    if others > 0 || layers.has("workspace_roots") {
+        return wrong(
+            "a worker that waits for a workspace has one folder: write one entry without a name, and no workspace_roots",
+        );
+    }
+    if unbound.self_approval.is_some() {
+        return wrong(
+            "self_approval of a workspace without a name would be for whatever it becomes: set permission.self_approval",
+        );
     }
     Ok(())
 }
@@ -160,7 +248,13 @@ fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), Conf
             return Err(layers.conflict(key, message));
         }
     }
-    for key in ["cluster.workers", "auth.workers", "cluster.reach"] {
+    for key in [
+        "cluster.workers",
+        "auth.workers",
+        "auth.workers_file",
+        "cluster.reach",
+        "cluster.jwt.jwks_file",
+    ] {
         if layers.has(key) {
             return Err(layers.conflict(key, "only a gateway has workers: set cluster.role to \"gateway\""));
         }
@@ -169,7 +263,8 @@ fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), Conf
         return Err(layers.conflict("tenants", "only a gateway has tenants: set cluster.role to \"gateway\""));
     }
     if cluster.gateways.is_empty() {
-        for key in ["identity", "name", "advertise", "ca", "certificate"].map(|key| format!("cluster.{key}")) {
+        for key in ["identity", "name", "advertise", "ca", "certificate", "resolve"].map(|key| format!("cluster.{key}"))
+        {
             if layers.has(&key) {
                 let message = "this is for a worker that registers itself: set cluster.gateways to the gateways";
                 return Err(layers.conflict(&key, message));

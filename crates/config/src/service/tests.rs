@@ -8,6 +8,7 @@ use toolgate_permission::Unattended;
 use super::*;
 
 mod errors;
+mod fleet;
 
 fn environment(vars: &[(&str, &str)]) -> Environment {
     let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -338,6 +339,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_AUTH_GATEWAYS", "token:a,jwt:b"),
         ("TOOLGATE_CLUSTER_ROLE", "all"),
         ("TOOLGATE_CLUSTER_GATEWAYS", "https://10.0.0.1:50551,unix:/g"),
+        ("TOOLGATE_CLUSTER_RESOLVE", "true"),
         ("TOOLGATE_CLUSTER_IDENTITY", "/i"),
         ("TOOLGATE_CLUSTER_NAME", "a"),
         ("TOOLGATE_CLUSTER_ADVERTISE", "https://10.0.0.5:50551"),
@@ -351,8 +353,18 @@ fn every_key_has_a_variable() {
     let elsewhere = [
         "auth.certificates",
         "auth.workers",
+        "auth.workers_file",
+        "cluster.jwt.jwks_file",
+        "cluster.jwt.issuer",
+        "cluster.jwt.audience",
+        "cluster.jwt.algorithms",
+        "cluster.jwt.leeway",
         "cluster.workers",
         "cluster.reach",
+        "cluster.listen",
+        "cluster.tls.certificate",
+        "cluster.tls.key",
+        "cluster.tls.client_ca",
         "cluster.store",
         "cluster.store_file",
         "cluster.store_ca",
@@ -363,6 +375,7 @@ fn every_key_has_a_variable() {
         "cluster.outputs_region",
         "cluster.outputs_path_style",
         "cluster.outputs_keys_file",
+        "cluster.pool",
         "tenants",
     ];
     let settings = || {

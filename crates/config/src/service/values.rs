@@ -49,6 +49,13 @@ words! {
         /// When the gateway starts.
         Start = "start",
     }
+    /// When a worker that waits for a workspace gets one.
+    PoolUse {
+        /// Never.
+        Off = "off",
+        /// When a call names a workspace that nobody has had.
+        FirstCall = "first-call",
+    }
     /// Who of this machine may connect by TCP where nobody is asked who they are.
     LocalUsers {
         /// The user that the service runs as, from processes that it did not start.

@@ -99,6 +99,7 @@ pub(crate) fn options(addresses: &[String], run: &InstanceId, folder: &Path, tok
         endpoint: Endpoint::from_shared(address.clone())
             .unwrap()
             .connect_timeout(Duration::from_secs(2)),
+        version: 0,
     };
     let shown = move || Ok(HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
     let ways = addresses.iter().map(way).collect();

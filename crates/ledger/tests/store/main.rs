@@ -10,6 +10,7 @@ mod bounds;
 mod doubts;
 mod faults;
 mod fixture;
+mod found;
 mod gateway;
 mod identity;
 mod idle;

@@ -35,6 +35,8 @@ pub struct Entrance {
     /// What operators ask.
     pub admin: Option<Admin>,
     tls: Option<Arc<Tls>>,
+    /// For workers alone: where, and how that is encrypted.
+    for_workers: Option<(SocketAddr, Option<Arc<Tls>>)>,
     listen: ListenConfig,
     socket_group: Option<String>,
 }
@@ -59,10 +61,13 @@ impl Entrance {
             anyhow::bail!("console: this build of Toolgate has no console (it lacks the Cargo feature \"console\")");
         }
         let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
+        let (of_all, of_workers) = (tls(config.tls.as_ref()).await?, tls(config.worker_tls.as_ref()).await?);
+        let at = config.cluster.listen;
         Ok(Self {
             authenticator: authenticator(&config.auth).await?,
-            tls: tls(config.tls.as_ref()).await?,
-            traffic: Traffic::with_workers(traffic(config), &config.auth.workers, telemetry.metrics.clone()),
+            for_workers: at.map(|at| (at, of_workers.or_else(|| of_all.clone()))),
+            tls: of_all,
+            traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
             listen: config.listen.clone(),
             socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
             telemetry,
@@ -94,13 +99,42 @@ impl Entrance {
                 .with_context(|| format!("cannot listen on {}", path.display()))?;
             servers.spawn(services.clone().serve(Listener::Unix(listener), stop.clone()));
         }
-        let (authenticator, tls, stop) = (self.authenticator.clone(), self.tls.clone(), stop.clone());
+        let of_workers = self.for_workers.iter().filter_map(|(_, tls)| tls.clone());
+        let tls: Vec<Arc<Tls>> = self.tls.clone().into_iter().chain(of_workers).collect();
+        let (authenticator, stop) = (self.authenticator.clone(), stop.clone());
         servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
         Ok(Addresses {
             tcp,
             tls: self.tls.is_some(),
             unix,
         })
+    }
+}
+
+impl Entrance {
+    /// Says whether workers have a listener of their own.
+    pub fn is_apart_for_workers(&self) -> bool {
+        self.for_workers.is_some()
+    }
+
+    /// Serves workers on the listener for them alone, if there is one, and returns where that is.
+    ///
+    /// # Errors
+    /// The address cannot be had; the text names it.
+    pub async fn listen_for_workers(
+        &self,
+        services: &Services,
+        servers: &mut JoinSet<Result<(), ServeError>>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Option<SocketAddr>> {
+        let Some((address, tls)) = &self.for_workers else {
+            return Ok(None);
+        };
+        let services = services.clone().waiting(self.listen.request_timeout);
+        let bound = bind(*address, tls.clone()).await;
+        let (bound, listener) = bound.map_err(|error| occupied(error, *address))?;
+        servers.spawn(services.serve(listener, stop.clone()));
+        Ok(Some(bound))
     }
 }
 

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_config::service::ClusterConfig;
-use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, NotAccepted, Way};
+use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, NotAccepted, Ways};
 use toolgate_model::InstanceId;
 use toolgate_store::local::QuotaLimits;
 use toolgate_store::outage::Outage;
@@ -18,7 +17,6 @@ use toolgate_store::{Store, StoreError};
 use toolgate_web::Network;
 
 use super::outgoing;
-use super::registration::pems;
 
 /// How long a worker that starts waits for its gateways, and for workspaces that another run has; and how long before it is tried again.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,19 +26,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn open_ledger(
     config: &Config,
     instance: InstanceId,
+    gateways: Ways,
 ) -> anyhow::Result<(Arc<dyn Store>, CancellationToken)> {
-    let cluster = config.cluster.clone();
-    let ways = move || {
-        let ways = cluster.gateways.iter().map(|gateway| {
-            let endpoint = outgoing::endpoint(gateway, pems(&cluster));
-            Ok(Way {
-                name: gateway.clone(),
-                endpoint: endpoint.with_context(|| format!("cluster.gateways: {gateway}"))?,
-            })
-        });
-        ways.collect::<anyhow::Result<Vec<_>>>()
-    };
-    let gateways = tokio::task::spawn_blocking(ways).await??;
     let cluster = &config.cluster;
     let identity = cluster.identity.clone().map(|path| -> Identity {
         // Read anew each time: it may have been exchanged.
@@ -61,7 +48,8 @@ pub(super) async fn open_ledger(
         },
         patience: PATIENCE,
         network: Network::new(config.network.clone()),
-        ..LedgerOptions::new(gateways, instance, config.data_dir.clone())
+        gateways,
+        ..LedgerOptions::new(Vec::new(), instance, config.data_dir.clone())
     };
     let (begun, outage) = (Instant::now(), Outage::default());
     let store = loop {

@@ -40,6 +40,14 @@ pub struct Pems<'a> {
 /// # Errors
 /// The address means nothing, or a file cannot be read.
 pub fn endpoint(address: &str, pems: Pems<'_>) -> anyhow::Result<Endpoint> {
+    endpoint_as(address, None, pems)
+}
+
+/// As [`endpoint`], to one that shows a certificate for another name than its address. Blocking.
+///
+/// # Errors
+/// As [`endpoint`].
+pub fn endpoint_as(address: &str, name: Option<&str>, pems: Pems<'_>) -> anyhow::Result<Endpoint> {
     let endpoint = Endpoint::from_shared(address.to_owned())?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -50,6 +58,9 @@ pub fn endpoint(address: &str, pems: Pems<'_>) -> anyhow::Result<Endpoint> {
         return Ok(endpoint);
     }
     let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities(pems.ca)?));
+    if let Some(name) = name {
+        tls = tls.domain_name(name);
+    }
     if let Some((certificate, key)) = pems.identity {
         tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
     }

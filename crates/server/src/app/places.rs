@@ -63,6 +63,12 @@ use super::{extensions, languages, mcp, sandbox};
 #[derive(Debug)]
 pub struct UnusableFolder(PathBuf);
 
+impl UnusableFolder {
+    pub(super) fn at(folder: &Path) -> Self {
+        Self(folder.to_path_buf())
+    }
+}
+
 impl fmt::Display for UnusableFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is not a folder that can be used", self.0.display())

@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods)] // reads the name of the machine
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -26,13 +27,15 @@ use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
 use toolgate_contract::cluster::register_request::Message as Said;
 use toolgate_contract::cluster::register_response::Message as Told;
 use toolgate_contract::cluster::{
-    RefusedWorkspaces, RegisterRequest, RegisterResponse, WorkerHeartbeat, WorkerHello, WorkspaceNames,
+    BoundTo, RefusedWorkspaces, RegisterRequest, RegisterResponse, WorkerHeartbeat, WorkerHello, WorkspaceNames,
 };
 use toolgate_engine::Engine;
+use toolgate_ledger::Ways;
 use toolgate_store::Store;
 
 use super::ledger::shown;
-use super::outgoing::{self, Pems};
+use super::outgoing;
+use super::workspaces::AtRunTime;
 use crate::grpc::ServeError;
 use crate::grpc::auth::{Authenticator, LetIn, Registered};
 
@@ -72,6 +75,10 @@ struct Worker {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     authenticator: Arc<Authenticator>,
+    /// Opens the workspace of a worker that came without one.
+    workspaces: AtRunTime,
+    /// Whether it came without one.
+    is_unbound: bool,
 }
 
 /// The longest pause where the gateway does not let the worker in: that is for somebody to put right, as when a token was exchanged.
@@ -112,50 +119,31 @@ impl Ended {
 /// # Errors
 /// A file of credentials cannot be used; the text names it.
 pub(super) async fn start(
-    config: &ClusterConfig,
+    (config, mut ways): (&ClusterConfig, Ways),
     (store, engine, authenticator): (&Arc<dyn Store>, &Arc<Engine>, &Arc<Authenticator>),
+    (workspaces, is_unbound): (&AtRunTime, bool),
     servers: &mut JoinSet<Result<(), ServeError>>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    if config.gateways.is_empty() {
-        return Ok(());
+    if let Some(path) = config.identity.clone() {
+        let read = tokio::task::spawn_blocking(move || outgoing::token(&path)).await?;
+        read.map_err(|error| anyhow::anyhow!("cluster.identity: {error}"))?;
     }
-    let cluster = config.clone();
-    let read = move || {
-        if let Some(path) = &cluster.identity {
-            outgoing::token(path).map_err(|error| anyhow::anyhow!("cluster.identity: {error}"))?;
-        }
-        let endpoints = cluster.gateways.iter().map(|gateway| {
-            let endpoint = outgoing::endpoint(gateway, pems(&cluster));
-            let endpoint = endpoint.map_err(|error| error.context(format!("cluster.gateways: {gateway}")))?;
-            Ok((gateway.clone(), endpoint))
-        });
-        endpoints.collect::<anyhow::Result<Vec<_>>>()
-    };
-    let endpoints = tokio::task::spawn_blocking(read).await??;
     let worker = Arc::new(Worker {
         name: config.name.clone().unwrap_or_else(name_of_machine),
         config: config.clone(),
         store: store.clone(),
         engine: engine.clone(),
         authenticator: authenticator.clone(),
+        workspaces: workspaces.clone(),
+        is_unbound,
     });
-    for (gateway, endpoint) in endpoints {
-        let (worker, stop) = (worker.clone(), stop.clone());
-        servers.spawn(async move {
-            stop.run_until_cancelled(worker.stay_registered(&gateway, &endpoint))
-                .await;
-            Ok(())
-        });
-    }
+    let stop = stop.clone();
+    servers.spawn(async move {
+        stop.run_until_cancelled(worker.everywhere(&mut ways)).await;
+        Ok(())
+    });
     Ok(())
-}
-
-pub(super) fn pems(config: &ClusterConfig) -> Pems<'_> {
-    Pems {
-        ca: config.ca.as_deref(),
-        identity: config.certificate.as_deref().zip(config.key.as_deref()),
-    }
 }
 
 /// Makes a name of a worker of the name of the machine.
@@ -185,7 +173,46 @@ fn with_chance(pause: Duration) -> Duration {
 }
 
 impl Worker {
-    async fn stay_registered(&self, gateway: &str, endpoint: &Endpoint) {
+    /// Registers at each gateway that there is, and no longer at those that are gone.
+    async fn everywhere(self: Arc<Self>, ways: &mut Ways) {
+        let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::new());
+        loop {
+            let now = ways.borrow_and_update().clone();
+            running.retain(|gateway: &String, task: &mut AbortHandle| {
+                let is_there = now.iter().any(|way| way.name == *gateway);
+                if !is_there {
+                    tracing::info!(gateway, "a gateway is gone");
+                    task.abort();
+                }
+                is_there
+            });
+            for way in now
+                .iter()
+                .filter(|way| !running.contains_key(&way.name))
+                .collect::<Vec<_>>()
+            {
+                let (worker, gateway, ways) = (self.clone(), way.name.clone(), ways.clone());
+                let task = tasks.spawn(async move { worker.stay_registered(&gateway, &ways).await });
+                running.insert(way.name.clone(), task);
+            }
+            let mut has_changed = false;
+            while !has_changed {
+                tokio::select! {
+                    changed = ways.changed() => match changed {
+                        Ok(()) => has_changed = true,
+                        // They stay as they are.
+                        Err(_) => {
+                            while tasks.join_next().await.is_some() {}
+                            return;
+                        }
+                    },
+                    Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+                }
+            }
+        }
+    }
+
+    async fn stay_registered(&self, gateway: &str, ways: &Ways) {
         let secret = Registered::make_secret();
         let mut fading: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let (mut pause, mut told) = (Duration::ZERO, None);
@@ -194,7 +221,12 @@ impl Worker {
             let wait = with_chance(pause);
             let attempt = async {
                 sleep(wait).await;
-                self.register(gateway, endpoint, &secret).await
+                // As it is reached now: certificates may have been exchanged.
+                let way = ways.borrow().iter().find(|way| way.name == gateway).cloned();
+                match way {
+                    Some(way) => self.register(gateway, &way.endpoint, &secret).await,
+                    None => Ended::because("the gateway is gone"),
+                }
             };
             tokio::pin!(attempt);
             let Ended {
@@ -257,6 +289,7 @@ impl Worker {
             workspaces: workspaces.clone(),
             secret: secret.to_owned(),
             run: self.engine.calls().instance().to_string(),
+            unbound: self.is_unbound && workspaces.is_empty(),
         });
         let mut request = Request::new(ReceiverStream::new(receiver));
         match self.credentials().await {
@@ -309,18 +342,25 @@ impl Worker {
     ) -> Ended {
         let (mut heard, mut said, mut was_draining) = (Instant::now(), Instant::now(), false);
         let mut ticks = tokio::time::interval(TICK);
+        let mut binding: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         loop {
             tokio::select! {
                 answer = answers.message() => match answer {
                     Ok(Some(answer)) => {
                         heard = Instant::now();
-                        if let Some(Told::Refused(refused)) = answer.message {
-                            report(gateway, &refused);
+                        match answer.message {
+                            Some(Told::Refused(refused)) => report(gateway, &refused),
+                            // Said again until it is done.
+                            Some(Told::Bound(BoundTo { workspace })) if binding.is_empty() => {
+                                binding.push(Box::pin(self.bind(gateway, workspace)));
+                            }
+                            Some(Told::Bound(_) | Told::Registered(_) | Told::Heartbeat(_)) | None => {}
                         }
                     }
                     Ok(None) => return Ended::because("the gateway has ended the registration"),
                     Err(status) => return status.into(),
                 },
+                Some(()) = binding.next(), if !binding.is_empty() => {}
                 _ = ticks.tick() => {}
             }
             if heard.elapsed() > CLUSTER_SILENCE {
@@ -341,6 +381,19 @@ impl Worker {
             if sender.try_send(message).is_err() {
                 return Ended::because("the gateway does not listen");
             }
+        }
+    }
+
+    /// Takes the workspace that a gateway says is this worker's.
+    async fn bind(&self, gateway: &str, workspace: String) {
+        if let Err(error) = self.workspaces.bind(&workspace).await {
+            let error = format!("{error:#}");
+            tracing::error!(
+                gateway,
+                workspace,
+                error,
+                "this worker cannot have the workspace that it is bound to"
+            );
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_config::service::ClusterRole;
@@ -13,6 +14,7 @@ use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions};
 use toolgate_store::{Store, Upkeep as _};
 use toolgate_telemetry::Metrics;
 
+use super::discovery::Discovery;
 use super::ledger;
 
 /// A store that is open.
@@ -25,9 +27,15 @@ pub(super) struct Opened {
 }
 
 /// Opens the store for one run of the service, and prepares it for the workspaces of its configuration.
-pub(super) async fn open(config: &Config, instance: InstanceId, metrics: &Arc<Metrics>) -> anyhow::Result<Opened> {
+pub(super) async fn open(
+    config: &Config,
+    instance: InstanceId,
+    gateways: Option<&Discovery>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Opened> {
     if config.cluster.role == ClusterRole::Worker {
-        let (store, stopped) = ledger::open_ledger(config, instance).await?;
+        let gateways = gateways.context("a worker has gateways: set cluster.gateways")?;
+        let (store, stopped) = ledger::open_ledger(config, instance, gateways.ways.clone()).await?;
         return Ok(Opened {
             store,
             stopped,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,7 +28,7 @@ use toolgate_store::{OpenedWorkspace, Store};
 use toolgate_web::Network;
 
 use super::created::{Creating, ForCalls};
-use super::places::{Opened, Opener, Wanted};
+use super::places::{Opened, Opener, UnusableFolder, Wanted};
 use super::rules::Rules;
 use super::upkeep::fetch_skills;
 use crate::grpc::{CloseError, CreatedError, OpenError, WantedCreation, WantedWorkspace, Workspaces};
@@ -91,6 +92,10 @@ impl AtRunTime {
             if created.contains(&opened.name) {
                 continue;
             }
+            if inner.is_bound_folder(&opened) {
+                inner.take(&opened.name, true).await?;
+                continue;
+            }
             if inner.engine.catalogs().find(&opened.name).is_some() {
                 tracing::warn!(
                     workspace = %opened.name,
@@ -106,6 +111,21 @@ impl AtRunTime {
             inner.let_in(opened);
         }
         Ok(())
+    }
+
+    /// Opens the folder of a worker that waits for a workspace under the name of the one that a gateway has bound it to. It is told to
+    /// whoever starts it again.
+    ///
+    /// # Errors
+    /// It has another workspace, or the store or the folder cannot be used.
+    pub(super) async fn bind(&self, name: &str) -> anyhow::Result<()> {
+        let (inner, name) = (self.0.clone(), name.to_owned());
+        let binding = async move {
+            let _changing = inner.changing.lock().await;
+            anyhow::ensure!(!inner.stop.is_cancelled(), "the worker stops");
+            inner.take(&name, false).await
+        };
+        self.to_its_end(binding).await.map_err(anyhow::Error::from_boxed)?
     }
 
     /// Waits for what is under way. No workspace is opened after that.
@@ -314,6 +334,54 @@ impl Inner {
             });
         }
         place
+    }
+
+    /// Says whether what an earlier run had open is the folder of a worker that waits for a workspace, which was bound to it.
+    fn is_bound_folder(&self, opened: &OpenedWorkspace) -> bool {
+        let unbound = self.opener.config.unbound.as_ref();
+        unbound.is_some_and(|unbound| Path::new(&opened.directory) == unbound.directory)
+    }
+
+    /// Opens the folder of a worker that waits for a workspace under a name. `is_known` says that an earlier run has done so.
+    async fn take(self: &Arc<Self>, name: &str, is_known: bool) -> anyhow::Result<()> {
+        let unbound = self.opener.config.unbound.clone();
+        let unbound = unbound.context("this worker has its workspaces from its configuration")?;
+        if let Some(problem) = workspace_name_problem(name) {
+            anyhow::bail!(problem);
+        }
+        if let Some(place) = self.engine.catalogs().all().first() {
+            let other = place.workspace.name();
+            anyhow::ensure!(other == name, "it has the workspace {other:?}, for good");
+            return Ok(());
+        }
+        let home = self.opener.environment.home().map(Path::to_path_buf);
+        let (called, folder) = (name.to_owned(), unbound.directory.clone());
+        let opened = tokio::task::spawn_blocking(move || Workspace::open(&called, &folder, home)).await?;
+        let workspace = opened.with_context(|| UnusableFolder::at(&unbound.directory))?;
+        if !is_known {
+            let kept = OpenedWorkspace {
+                name: name.to_owned(),
+                directory: unbound.directory.to_string_lossy().into_owned(),
+                by: String::new(),
+                time: Timestamp::now(),
+            };
+            self.store.keep_workspace(kept).await?;
+        }
+        let (opener, trusted) = (self.opener.clone(), unbound.trust);
+        let opening = move || {
+            opener.open(Wanted {
+                workspace,
+                trusted,
+                // As one of the configuration, it is never closed.
+                opened: None,
+                problem: None,
+            })
+        };
+        let opened = tokio::task::spawn_blocking(opening).await??;
+        self.let_in(opened);
+        self.engine.announce_workspace(name, WorkspaceChange::Opened);
+        tracing::info!(workspace = name, "this worker has its workspace");
+        Ok(())
     }
 
     /// Opens what an earlier run had open.

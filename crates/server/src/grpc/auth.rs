@@ -20,8 +20,10 @@ mod jwt;
 mod layer;
 mod registered;
 mod scopes;
+mod shown;
 mod tls;
 mod tokens;
+mod workers;
 
 use std::io;
 use std::sync::Arc;
@@ -54,6 +56,7 @@ use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
 pub use self::tls::{HANDSHAKE_TIMEOUT, Tls};
 use self::tokens::Tokens;
+use self::workers::Workers;
 use super::arrival::{Arrival, Behind, MakingCall, Way};
 use super::status;
 
@@ -69,6 +72,10 @@ pub struct Authenticator {
     tokens: Option<Reloading<Tokens>>,
     jwt: Option<Jwt>,
     certificates: Certificates,
+    /// Signed tokens of workers.
+    worker_jwt: Option<Jwt>,
+    /// Who may come as a worker.
+    workers: Workers,
     /// The ids of those that may say on whose behalf they call.
     gateways: Vec<String>,
     /// The secrets of gateways that this service has registered at; none where it registers nowhere.
@@ -116,6 +123,8 @@ impl Authenticator {
             tokens,
             jwt: config.jwt.map(Jwt::load).transpose()?,
             certificates: Certificates::new(config.certificates)?,
+            worker_jwt: config.worker_jwt.map(Jwt::load).transpose()?,
+            workers: Workers::load(config.workers, config.workers_file)?,
             gateways: config.gateways,
             registered: config.registers.then(Registered::default),
             people: People::default(),
@@ -128,6 +137,7 @@ impl Authenticator {
     pub fn is_configured(&self) -> bool {
         self.tokens.is_some()
             || self.jwt.is_some()
+            || self.worker_jwt.is_some()
             || !self.certificates.is_empty()
             || self.members.is_some()
             // What registers is for its gateways, and not for whoever comes.
@@ -140,7 +150,7 @@ impl Authenticator {
         if need == Need::Nothing {
             return Ok(None);
         }
-        let caller = self.identify(request)?;
+        let caller = self.as_worker(self.identify(request)?);
         let told = behalf::told(request.headers(), &caller, &self.gateways, &self.people)?;
         let caller = told.unwrap_or(caller);
         host::check(request, &caller)?;
@@ -172,7 +182,7 @@ impl Authenticator {
             Way::Unix(user) => self.owner.map(|owner| self.user(user, owner)).transpose()?,
             Way::Tcp(_) | Way::Tls(_) => None,
         };
-        if (self.tokens.is_some() || self.jwt.is_some() || self.registered.is_some())
+        if (self.tokens.is_some() || self.jwt.is_some() || self.worker_jwt.is_some() || self.registered.is_some())
             && let Some(token) = bearer(request.headers())?
         {
             return self.bearer(&token);
@@ -181,11 +191,9 @@ impl Authenticator {
             Way::Tls(tls) => TlsConnectInfo::peer_certs(tls),
             Way::Unix(_) | Way::Tcp(_) => None,
         };
-        if let Some(caller) = certificates
-            .as_ref()
-            .and_then(|chain| self.certificates.find(chain.first()?))
-        {
-            return Ok(caller.clone());
+        let certificate = certificates.as_ref().and_then(|chain| chain.first());
+        if let Some(caller) = certificate.and_then(|certificate| self.owner_of(certificate)) {
+            return Ok(caller);
         }
         if !self.is_configured() {
             return Ok(Caller::trusted(Principal::anonymous()));
@@ -284,10 +292,10 @@ impl Authenticator {
         }
         let known = self.tokens.as_ref().map(Reloading::current);
         let known = known.as_ref().and_then(|tokens| tokens.find(&token.0)).cloned();
-        let caller = match (known, &self.jwt) {
-            (Some(caller), _) => caller,
-            (None, Some(jwt)) if jwt.is_for(&token.0) => jwt.check(&token.0)?,
-            (None, Some(_) | None) => {
+        let caller = match known {
+            Some(caller) => caller,
+            None if self.may_be_signed(&token.0) => self.signed(&token.0)?,
+            None => {
                 return Err(status::unauthenticated(
                     ErrorReason::BadCredentials,
                     "the token is not known",
@@ -329,13 +337,16 @@ impl Authenticator {
     fn still_holds(&self, caller: &Caller) -> bool {
         // The gateway answers for the credentials of those on whose behalf it calls.
         let caller = caller.via.as_deref().unwrap_or(caller);
-        let again = caller.bearer.as_ref().map(|token| self.bearer(token));
-        again.is_none_or(|again| {
-            again.is_ok_and(|again| {
-                again.principal == caller.principal
-                    && again.scopes == caller.scopes
-                    && again.workspaces == caller.workspaces
-            })
+        let again = match (&caller.bearer, &caller.certificate) {
+            (Some(token), _) => self.bearer(token).ok(),
+            (None, Some(certificate)) => self.owner_of(certificate),
+            (None, None) => return true,
+        };
+        again.map(|again| self.as_worker(again)).is_some_and(|again| {
+            again.principal == caller.principal
+                && again.scopes == caller.scopes
+                && again.workspaces == caller.workspaces
+                && again.worker == caller.worker
         })
     }
 
@@ -348,11 +359,19 @@ impl Authenticator {
         })
     }
 
+    /// Says whether there are files that may change.
+    fn has_files(&self) -> bool {
+        let signed = self.jwt.is_some() || self.worker_jwt.is_some();
+        self.tokens.is_some() || signed || self.workers.may_change()
+    }
+
     /// Reads the files again. Blocking.
     fn refresh(&self) {
         let tokens = self.tokens.as_ref().is_some_and(Reloading::refresh);
-        let keys = self.jwt.as_ref().is_some_and(Jwt::refresh);
-        if tokens || keys {
+        // Each of them, whatever the one before says.
+        let signed = [&self.jwt, &self.worker_jwt].map(|jwt| jwt.as_ref().is_some_and(Jwt::refresh));
+        let rules = self.workers.refresh();
+        if tokens || signed.contains(&true) || rules {
             self.generation.send_modify(|generation| *generation += 1);
         }
     }
@@ -409,10 +428,10 @@ fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Status> {
 /// The signal cannot be listened to.
 pub async fn keep_fresh(
     authenticator: Arc<Authenticator>,
-    tls: Option<Arc<Tls>>,
+    tls: Vec<Arc<Tls>>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    if tls.is_none() && authenticator.tokens.is_none() && authenticator.jwt.is_none() {
+    if tls.is_empty() && !authenticator.has_files() {
         return Ok(());
     }
     let mut hangup = signal(SignalKind::hangup())?;
@@ -425,9 +444,7 @@ pub async fn keep_fresh(
         let (authenticator, tls) = (authenticator.clone(), tls.clone());
         let read = tokio::task::spawn_blocking(move || {
             authenticator.refresh();
-            if let Some(tls) = tls {
-                tls.refresh();
-            }
+            tls.iter().for_each(|tls| tls.refresh());
         });
         if let Err(error) = read.await {
             tracing::error!(%error, "the files that say who may call could not be read again");

@@ -62,8 +62,6 @@ impl Default for TrafficLimits {
 pub struct Traffic {
     limits: TrafficLimits,
     rate: Option<Rate>,
-    /// The principals that may be workers.
-    workers: BTreeSet<String>,
     /// The paths of RPCs that stream.
     streaming: BTreeSet<String>,
     /// Streams that are open, by principal.
@@ -116,11 +114,6 @@ impl Rate {
 impl Traffic {
     /// Makes what counts for one server.
     pub fn new(limits: TrafficLimits, metrics: Arc<Metrics>) -> Arc<Self> {
-        Self::with_workers(limits, &[], metrics)
-    }
-
-    /// As [`Self::new`]; these principals may be workers.
-    pub fn with_workers(limits: TrafficLimits, workers: &[String], metrics: Arc<Metrics>) -> Arc<Self> {
         let descriptors = [
             proto::cluster::DESCRIPTORS,
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
@@ -131,7 +124,6 @@ impl Traffic {
             .map(|(name, _)| format!("/{name}"));
         Arc::new(Self {
             rate: Rate::new(&limits),
-            workers: workers.iter().cloned().collect(),
             streaming: streaming.collect(),
             open: Mutex::default(),
             limits,
@@ -144,22 +136,27 @@ impl Traffic {
         self.limits
     }
 
-    /// Lets a request in, or says what it is too much of. What is returned is to be kept while its stream is open.
+    /// Lets a request of a principal in, which may be a worker, or says what it is too much of. What is returned is to be kept
+    /// while its stream is open.
     ///
     /// # Errors
     /// A limit; the status says which, and when to try again.
-    pub fn admit<B>(self: &Arc<Self>, principal: &str, request: &Request<B>) -> Result<Option<Stream>, Status> {
+    pub fn admit<B>(
+        self: &Arc<Self>,
+        (principal, is_worker): (&str, bool),
+        request: &Request<B>,
+    ) -> Result<Option<Stream>, Status> {
         let is_stream = self.is_stream(request);
         if self.rate.is_none() && !is_stream {
             return Ok(None);
         }
-        let is_of_worker = request.uri().path().starts_with(LEDGER_PATH) && self.workers.contains(principal);
+        let is_of_worker = request.uri().path().starts_with(LEDGER_PATH) && is_worker;
         let principal: Arc<str> = principal.into();
         if let Some(rate) = self.rate.as_ref().filter(|_| !is_of_worker) {
             rate.check(&principal).map_err(|wait| self.too_fast(wait))?;
         }
         if is_stream {
-            return self.open(principal).map(Some);
+            return self.open(principal, is_worker).map(Some);
         }
         Ok(None)
     }
@@ -171,7 +168,7 @@ impl Traffic {
         }
     }
 
-    fn open(self: &Arc<Self>, principal: Arc<str>) -> Result<Stream, Status> {
+    fn open(self: &Arc<Self>, principal: Arc<str>, is_worker: bool) -> Result<Stream, Status> {
         let mut open = self.open.lock();
         let most = self.limits.streams;
         if open.all >= most {
@@ -186,7 +183,7 @@ impl Traffic {
         }
         // A tenth stays for people and for other workers, whatever one worker follows.
         let most = most.saturating_sub(most / 10);
-        if own >= most && self.workers.contains(&*principal) {
+        if own >= most && is_worker {
             let what =
                 format!("{own} streams of this worker are open, of those that limits.max_streams allows for all");
             return Err(self.too_many("limits.max_streams", most, what));
@@ -274,11 +271,17 @@ mod tests {
             ..TrafficLimits::default()
         });
         for _ in 0..3 {
-            assert!(traffic.admit("a", &post(GET)).is_ok());
+            assert!(traffic.admit(("a", false), &post(GET)).is_ok());
         }
-        let wait = refused(traffic.admit("a", &post(GET)), "limits.max_requests_per_second");
+        let wait = refused(
+            traffic.admit(("a", false), &post(GET)),
+            "limits.max_requests_per_second",
+        );
         assert!(wait <= Duration::from_secs(1) && !wait.is_zero(), "{wait:?}");
-        assert!(traffic.admit("b", &post(GET)).is_ok(), "each has a rate of its own");
+        assert!(
+            traffic.admit(("b", false), &post(GET)).is_ok(),
+            "each has a rate of its own"
+        );
     }
 
     #[test]
@@ -287,16 +290,16 @@ mod tests {
             requests_per_second: Some(1),
             ..TrafficLimits::default()
         };
-        let traffic = Traffic::with_workers(limits, &["token:worker".to_owned()], Arc::default());
+        let traffic = Traffic::new(limits, Arc::default());
         let append = post("/toolgate.cluster.v1.LedgerService/AppendEvents");
         for _ in 0..100 {
-            assert!(traffic.admit("token:worker", &append).is_ok());
+            assert!(traffic.admit(("token:worker", true), &append).is_ok());
         }
-        assert!(traffic.admit("token:worker", &post(GET)).is_ok());
+        assert!(traffic.admit(("token:worker", true), &post(GET)).is_ok());
         let key = "limits.max_requests_per_second";
-        refused(traffic.admit("token:worker", &post(GET)), key);
-        assert!(traffic.admit("token:person", &append).is_ok());
-        refused(traffic.admit("token:person", &append), key);
+        refused(traffic.admit(("token:worker", true), &post(GET)), key);
+        assert!(traffic.admit(("token:person", false), &append).is_ok());
+        refused(traffic.admit(("token:person", false), &append), key);
     }
 
     #[test]
@@ -305,16 +308,21 @@ mod tests {
             streams: 10,
             ..TrafficLimits::default()
         };
-        let traffic = Traffic::with_workers(limits, &["token:worker".to_owned()], Arc::default());
+        let traffic = Traffic::new(limits, Arc::default());
         let follow = post("/toolgate.cluster.v1.LedgerService/Follow");
         let open: Vec<_> = (0..9)
-            .map(|_| traffic.admit("token:worker", &follow).unwrap())
+            .map(|_| traffic.admit(("token:worker", true), &follow).unwrap())
             .collect();
-        refused(traffic.admit("token:worker", &follow), "limits.max_streams");
-        assert!(traffic.admit("token:person", &post(EXECUTE)).unwrap().is_some());
+        refused(traffic.admit(("token:worker", true), &follow), "limits.max_streams");
+        assert!(
+            traffic
+                .admit(("token:person", false), &post(EXECUTE))
+                .unwrap()
+                .is_some()
+        );
         drop(open);
         let all: Vec<_> = (0..10)
-            .map(|_| traffic.admit("token:person", &follow).unwrap())
+            .map(|_| traffic.admit(("token:person", false), &follow).unwrap())
             .collect();
         assert!(all.iter().all(Option::is_some));
     }
@@ -326,7 +334,7 @@ mod tests {
             ..TrafficLimits::default()
         });
         for principal in 0..20 * PRINCIPALS_REMEMBERED {
-            assert!(traffic.admit(&principal.to_string(), &post(GET)).is_ok());
+            assert!(traffic.admit((&principal.to_string(), false), &post(GET)).is_ok());
         }
         let remembered = traffic.rate.as_ref().unwrap().limiter.len();
         assert!(remembered < 10 * PRINCIPALS_REMEMBERED, "{remembered}");
@@ -339,7 +347,7 @@ mod tests {
             streams_per_principal: Some(2),
             ..TrafficLimits::default()
         });
-        let open = |principal: &str, request: Request<()>| traffic.admit(principal, &request);
+        let open = |principal: &str, request: Request<()>| traffic.admit((principal, false), &request);
         let first = open("a", post(EXECUTE)).unwrap().expect("it is a stream");
         let _second = open("a", post(MCP_PATH)).unwrap().expect("it is a stream");
         refused(open("a", post(EXECUTE)), "limits.max_streams_per_principal");

@@ -149,7 +149,7 @@ async fn answer(
         return guarded(response);
     }
     // Whoever has opened the port answers for who uses it.
-    let stream = match shared.traffic.admit(&port.owner, &request) {
+    let stream = match shared.traffic.admit((&port.owner, false), &request) {
         Ok(stream) => stream,
         Err(status) => return guarded(refused(status)),
     };

@@ -356,7 +356,7 @@ pub fn internal(what: &str, cause: &(dyn std::error::Error + 'static)) -> Status
 }
 
 /// The store could not do what a request needs.
-pub(crate) fn store(error: StoreError) -> Status {
+pub fn store(error: StoreError) -> Status {
     match error {
         StoreError::BadPage(problem) => bad_field("page_token", problem),
         StoreError::NotFound(name) => not_found("resource", &name),

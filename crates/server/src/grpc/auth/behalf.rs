@@ -19,6 +19,7 @@ use toolgate_contract::{ErrorReason, Scope};
 use toolgate_model::{Principal, PrincipalKind, WorkspaceSet};
 
 use super::caller::{self, Caller, Scopes};
+use super::workers::Entitled;
 use crate::grpc::status;
 
 /// The entry of the metadata, as gRPC writes binary ones.
@@ -78,6 +79,24 @@ impl OnBehalf {
     /// Returns the id of the principal.
     pub fn id(&self) -> String {
         self.0.principal.id()
+    }
+
+    /// Says whether the caller may come as a worker.
+    pub fn is_worker(&self) -> bool {
+        self.0.is_worker()
+    }
+
+    /// Returns what a worker may be bound to that has only what it is bound to; none of any other caller.
+    pub fn may_be_bound_to(&self) -> Option<&WorkspaceSet> {
+        match &self.0.worker.as_ref()?.may {
+            Entitled::ToBeBound(workspaces) => Some(workspaces),
+            Entitled::ToHave(_) => None,
+        }
+    }
+
+    /// Returns the names of hosts that a worker may say to be at, beside those that hold for all.
+    pub fn hosts(&self) -> &[String] {
+        self.0.worker.as_ref().map_or(&[], |worker| &worker.hosts)
     }
 
     /// Returns the workspaces that the caller may see.

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use tonic::{Extensions, Request, Status};
 use toolgate_contract::Scope;
 use toolgate_engine::{Engine, WorkspaceRuntime};
-use toolgate_model::{CallId, Origin, Principal, WorkspaceSet};
+use toolgate_model::{CallId, Origin, Principal, PrincipalKind, WorkspaceSet};
 
+use super::workers::AsWorker;
 use crate::grpc::arrival::MakingCall;
 use crate::grpc::status;
 
@@ -153,6 +154,10 @@ pub(crate) struct Caller {
     pub(super) within: Option<Arc<MakingCall>>,
     /// The gateway that calls on its behalf.
     pub(super) via: Option<Arc<Self>>,
+    /// What it may as a worker, if it is one.
+    pub(super) worker: Option<AsWorker>,
+    /// The certificate by which it is known, if a rule for workers may be changed that fits it.
+    pub(super) certificate: Option<Arc<[u8]>>,
 }
 
 impl Caller {
@@ -170,6 +175,18 @@ impl Caller {
             generation: 0,
             within: None,
             via: None,
+            worker: None,
+            certificate: None,
+        }
+    }
+
+    /// Makes a worker that is known by a rule alone.
+    pub(super) fn worker(name: String, worker: AsWorker) -> Self {
+        let principal = Principal::new(PrincipalKind::Worker, name);
+        let workspaces = worker.may.to_have();
+        Self {
+            worker: Some(worker),
+            ..Self::new(principal, Scopes::default(), workspaces)
         }
     }
 
@@ -211,6 +228,11 @@ impl Caller {
     /// Says whether it has a scope.
     pub(crate) fn may(&self, scope: Scope) -> bool {
         self.scopes.has(scope)
+    }
+
+    /// Says whether it may come as a worker.
+    pub(crate) fn is_worker(&self) -> bool {
+        self.worker.is_some()
     }
 
     /// Says whether there are workspaces that it may not see.

@@ -62,6 +62,11 @@ impl Certificates {
     }
 }
 
+/// Returns the alternative names of a certificate.
+pub(super) fn alternative(certificate: &[u8]) -> Option<Vec<String>> {
+    names(certificate).map(|names| names.alternative)
+}
+
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const INTEGER: u8 = 0x02;

@@ -65,14 +65,28 @@ impl Jwt {
     ///
     /// # Errors
     /// It is not accepted; the text says why, for its owner.
-    pub(super) fn check(&self, token: &str) -> Result<Caller, Status> {
-        let checked = check(token, &self.keys.current(), &self.algorithms, &self.settings);
-        checked.map_err(|why| match why {
-            Rejected::Expired => status::expired(),
-            Rejected::Bad(problem) => status::unauthenticated(
-                ErrorReason::BadCredentials,
-                format!("the token is not accepted: {problem}"),
-            ),
+    pub(super) fn check(&self, token: &str) -> Result<Caller, Refused> {
+        check(token, &self.keys.current(), &self.algorithms, &self.settings)
+    }
+
+    /// Checks the token of a worker and returns whose it is, and for which pod Kubernetes made it.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub(super) fn check_worker(&self, token: &str) -> Result<WorkerToken, Refused> {
+        let claims = claims(token, &self.keys.current(), &self.algorithms, &self.settings)?;
+        let name = |claim: Option<&Value>| {
+            claim
+                .and_then(Value::as_str)
+                .filter(|name| is_name(name))
+                .map(str::to_owned)
+        };
+        let subject = name(claims.get("sub")).ok_or(Refused::Bad("it does not say whose it is"))?;
+        let expires = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
+        Ok(WorkerToken {
+            subject,
+            pod: name(claims.get("kubernetes.io").and_then(|of| of.get("pod")?.get("name"))),
+            expires: Instant::now() + left(expires, self.settings.leeway),
         })
     }
 
@@ -172,11 +186,21 @@ fn header(token: &str) -> Option<Map<String, Value>> {
     serde_json::from_slice(&json).ok()
 }
 
-fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) -> Result<Caller, Rejected> {
-    let header = header(token).ok_or(Rejected::Bad("it is no signed token"))?;
+fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) -> Result<Caller, Refused> {
+    caller(&claims(token, keys, allowed, settings)?, settings)
+}
+
+/// Returns what a token says whose signature, issuer, audience and times are right.
+fn claims(
+    token: &str,
+    keys: &Keys,
+    allowed: &[Algorithm],
+    settings: &JwtConfig,
+) -> Result<Map<String, Value>, Refused> {
+    let header = header(token).ok_or(Refused::Bad("it is no signed token"))?;
     // Extensions that must be understood, and none is.
     if header.contains_key("crit") {
-        return Err(Rejected::Bad("it needs extensions that are not known here"));
+        return Err(Refused::Bad("it needs extensions that are not known here"));
     }
     let algorithm = header
         .get("alg")
@@ -184,13 +208,13 @@ fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) 
         .and_then(|name| name.parse::<Algorithm>().ok());
     let algorithm = algorithm
         .filter(|algorithm| allowed.contains(algorithm))
-        .ok_or(Rejected::Bad("its algorithm is not accepted"))?;
+        .ok_or(Refused::Bad("its algorithm is not accepted"))?;
     let id = match header.get("kid") {
         None => None,
         Some(Value::String(id)) => Some(id.as_str()),
-        Some(_) => return Err(Rejected::Bad("the name of its key is no text")),
+        Some(_) => return Err(Refused::Bad("the name of its key is no text")),
     };
-    let key = keys.find(id, algorithm).ok_or(Rejected::Bad("its key is not known"))?;
+    let key = keys.find(id, algorithm).ok_or(Refused::UnknownKey)?;
     let mut validation = Validation::new(algorithm);
     validation.leeway = settings.leeway.as_secs();
     validation.validate_nbf = true;
@@ -202,40 +226,76 @@ fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) 
         .claims;
     // The library takes a list in which the issuer is one of several; a token has one (RFC 7519, 4.1.1).
     if claims.get("iss").and_then(Value::as_str) != Some(settings.issuer.as_str()) {
-        return Err(Rejected::Bad("its issuer is not accepted"));
+        return Err(Refused::Bad("its issuer is not accepted"));
     }
-    caller(&claims, settings)
+    Ok(claims)
+}
+
+/// What the token of a worker says.
+pub(super) struct WorkerToken {
+    pub(super) subject: String,
+    pub(super) pod: Option<String>,
+    pub(super) expires: Instant,
 }
 
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rejected {
+pub(super) enum Refused {
     /// It was good once.
     Expired,
+    /// It may be one of another issuer.
+    UnknownKey,
     /// Something about it.
     Bad(&'static str),
 }
 
-fn rejected(kind: &ErrorKind) -> Rejected {
-    #[allow(clippy::wildcard_enum_match_arm)] // the library's list is open
-    match kind {
-        ErrorKind::ExpiredSignature => Rejected::Expired,
-        ErrorKind::ImmatureSignature => Rejected::Bad("it is not valid yet"),
-        ErrorKind::InvalidIssuer => Rejected::Bad("its issuer is not accepted"),
-        ErrorKind::InvalidAudience => Rejected::Bad("it is meant for somebody else"),
-        ErrorKind::MissingRequiredClaim(_) => Rejected::Bad("it must say exp, iss and aud"),
-        ErrorKind::InvalidSignature => Rejected::Bad("its signature is wrong"),
-        _ => Rejected::Bad("it is malformed"),
+impl Refused {
+    /// Says whether it may be a token of another issuer.
+    pub(super) fn is_of_another(self) -> bool {
+        self == Self::UnknownKey
     }
 }
 
-fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, Rejected> {
+impl From<Refused> for Status {
+    fn from(refused: Refused) -> Self {
+        let bad = |problem: &str| {
+            status::unauthenticated(
+                ErrorReason::BadCredentials,
+                format!("the token is not accepted: {problem}"),
+            )
+        };
+        match refused {
+            Refused::Expired => status::expired(),
+            Refused::UnknownKey => bad("its key is not known"),
+            Refused::Bad(problem) => bad(problem),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 256 && !name.chars().any(char::is_control)
+}
+
+fn rejected(kind: &ErrorKind) -> Refused {
+    #[allow(clippy::wildcard_enum_match_arm)] // the library's list is open
+    match kind {
+        ErrorKind::ExpiredSignature => Refused::Expired,
+        ErrorKind::ImmatureSignature => Refused::Bad("it is not valid yet"),
+        ErrorKind::InvalidIssuer => Refused::Bad("its issuer is not accepted"),
+        ErrorKind::InvalidAudience => Refused::Bad("it is meant for somebody else"),
+        ErrorKind::MissingRequiredClaim(_) => Refused::Bad("it must say exp, iss and aud"),
+        ErrorKind::InvalidSignature => Refused::Bad("its signature is wrong"),
+        _ => Refused::Bad("it is malformed"),
+    }
+}
+
+fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, Refused> {
     let name = claims
         .get(&settings.name_claim)
         .and_then(Value::as_str)
         .unwrap_or_default();
-    if name.is_empty() || name.len() > 256 || name.chars().any(char::is_control) {
-        return Err(Rejected::Bad("it does not say whose it is"));
+    if !is_name(name) {
+        return Err(Refused::Bad("it does not say whose it is"));
     }
     let scopes = words(claims.get(&settings.scope_claim));
     let workspaces = match &settings.workspace_claim {
@@ -252,17 +312,17 @@ fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, R
 }
 
 /// Reads a claim of workspaces, among which names of groups may be that are for others.
-fn workspaces(claim: &[String]) -> Result<WorkspaceSet, Rejected> {
+fn workspaces(claim: &[String]) -> Result<WorkspaceSet, Refused> {
     let meant = claim
         .iter()
         .map(String::as_str)
         .filter(|entry| !WorkspaceSet::is_foreign(entry));
     if meant.clone().next().is_none() {
-        return Err(Rejected::Bad("it names no workspace"));
+        return Err(Refused::Bad("it names no workspace"));
     }
     let understood = WorkspaceSet::parse(meant);
     understood
-        .map_err(|_| Rejected::Bad("a star in its workspaces stands alone or ends `PREFIX/*`, at most 100 of these"))
+        .map_err(|_| Refused::Bad("a star in its workspaces stands alone or ends `PREFIX/*`, at most 100 of these"))
 }
 
 /// Returns how long a token is still good.

@@ -99,13 +99,18 @@ where
             Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
         };
         // Nobody is known where anybody may ask, and then nothing is counted: probes must be answered.
-        let id = caller.as_ref().map(|caller| caller.principal.id());
-        let stream = id.map_or(Ok(None), |id| self.traffic.admit(&id, &request));
+        let known = caller
+            .as_ref()
+            .map(|caller| (caller.principal.id(), caller.is_worker()));
+        let stream = known.map_or(Ok(None), |(id, is_worker)| {
+            self.traffic.admit((&id, is_worker), &request)
+        });
         let stream = match stream {
             Ok(stream) => stream,
             Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
         };
-        let can_end = |caller: &&Arc<Caller>| caller.bearer.is_some() || caller.expires.is_some();
+        let can_end =
+            |caller: &&Arc<Caller>| caller.bearer.is_some() || caller.expires.is_some() || caller.certificate.is_some();
         let ends = caller.as_ref().filter(can_end).cloned();
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);

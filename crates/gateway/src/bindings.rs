@@ -1,0 +1,77 @@
+//! What workers were bound to that came without a workspace, as far as it is known here.
+//!
+//! *Invariant:* a binding is for good, so what is remembered holds; what is not is asked for: another gateway may have made it a moment
+//! ago.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use toolgate_store::StoreError;
+use toolgate_store::ledger::{Binding, Ledger};
+
+/// Principals of which it is remembered. Beyond that all are forgotten.
+const MAX_PRINCIPALS: usize = 20_000;
+
+/// The bindings of a principal: names of workers with their workspaces.
+type OfPrincipal = Arc<[(String, String)]>;
+
+/// What is known of bindings.
+pub(crate) struct Bindings {
+    ledger: Arc<dyn Ledger>,
+    known: Mutex<HashMap<String, OfPrincipal>>,
+}
+
+impl Bindings {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
+        Self {
+            ledger,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns which of these workspaces workers of a principal are bound to.
+    pub(crate) async fn among(&self, principal: &str, wanted: &[String]) -> Result<Vec<String>, StoreError> {
+        let known = self.known.lock().get(principal).cloned().unwrap_or_default();
+        let has = |bindings: &OfPrincipal, workspace: &String| bindings.iter().any(|(_, one)| one == workspace);
+        let bindings = match wanted.iter().all(|workspace| has(&known, workspace)) {
+            true => known,
+            false => self.read(principal).await?,
+        };
+        Ok(wanted
+            .iter()
+            .filter(|workspace| has(&bindings, workspace))
+            .cloned()
+            .collect())
+    }
+
+    /// Returns what a worker is bound to. While the store is away that is what is remembered of it.
+    pub(crate) async fn of(&self, principal: &str, worker: &str) -> Result<Option<String>, StoreError> {
+        let own = |bindings: &OfPrincipal| {
+            let found = bindings.iter().find(|(name, _)| name == worker);
+            found.map(|(_, workspace)| workspace.clone())
+        };
+        match self.read(principal).await {
+            Ok(bindings) => Ok(own(&bindings)),
+            Err(away) => {
+                let known = self.known.lock().get(principal).cloned().unwrap_or_default();
+                own(&known).map(Some).ok_or(away)
+            }
+        }
+    }
+
+    async fn read(&self, principal: &str) -> Result<OfPrincipal, StoreError> {
+        let bindings: OfPrincipal = self.ledger.bindings_of(principal).await?.into();
+        let mut known = self.known.lock();
+        if known.len() >= MAX_PRINCIPALS {
+            known.clear();
+        }
+        known.insert(principal.to_owned(), Arc::clone(&bindings));
+        Ok(bindings)
+    }
+
+    /// Binds a worker to a workspace that nobody has had.
+    pub(crate) async fn bind(&self, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError> {
+        self.ledger.bind_worker(principal, worker, workspace).await
+    }
+}

@@ -1,0 +1,61 @@
+//! Which workspaces those workers have that came without one.
+//!
+//! *Invariant:* a binding is for good, and of one worker and one workspace. A workspace that somebody has had before is nobody's to be
+//! bound to: whoever has it in its configuration may only be away.
+
+use toolgate_store::StoreError;
+use toolgate_store::ledger::Binding;
+
+use crate::connection::{Session, retrying};
+use crate::store::Shared;
+use crate::text::{escaped, key, plain};
+use crate::values::values;
+
+/// Binds a worker of a principal to a workspace, unless one of both is bound already.
+pub(crate) async fn bind(
+    shared: &Shared,
+    principal: &str,
+    worker: &str,
+    workspace: &str,
+) -> Result<Binding, StoreError> {
+    let (principal, worker, workspace) = (escaped(principal), escaped(worker), key(workspace));
+    // Said again, it finds what it has done.
+    retrying(|| async {
+        let mut session = shared.db.begin("bind a worker to a workspace").await?;
+        let bound = bind_in(&mut session, &principal, &worker, &workspace).await;
+        session.end(bound).await
+    })
+    .await
+}
+
+async fn bind_in(session: &mut Session, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError> {
+    let sql = "INSERT INTO bindings (principal, worker, workspace)
+               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3)
+               ON CONFLICT DO NOTHING";
+    if session.run(sql, values![principal, worker, workspace]).await? > 0 {
+        return Ok(Binding::Now);
+    }
+    let sql = "SELECT workspace FROM bindings WHERE principal = $1 AND worker = $2";
+    if let Some(row) = session.row(sql, values![principal, worker]).await? {
+        let other: String = row.get(0);
+        return Ok(match other == workspace {
+            true => Binding::Now,
+            false => Binding::Elsewhere,
+        });
+    }
+    let sql = "SELECT worker FROM bindings WHERE workspace = $1";
+    let row = session.row(sql, values![workspace]).await?;
+    Ok(row.map_or(Binding::Held, |row| Binding::OfAnother {
+        worker: plain(row.get(0)),
+    }))
+}
+
+/// Returns what workers of a principal are bound to, each with the name of its worker.
+pub(crate) async fn of(shared: &Shared, principal: &str) -> Result<Vec<(String, String)>, StoreError> {
+    let sql = "SELECT worker, workspace FROM bindings WHERE principal = $1";
+    let rows = shared
+        .db
+        .rows("look what workers are bound to", sql, values![escaped(principal)])
+        .await?;
+    Ok(rows.iter().map(|row| (plain(row.get(0)), plain(row.get(1)))).collect())
+}
