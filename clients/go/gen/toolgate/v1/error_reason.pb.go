@@ -60,7 +60,7 @@ const (
 	ErrorReason_ERROR_REASON_CALL_ID_TAKEN ErrorReason = 12
 	// FAILED_PRECONDITION: calls of several workspaces have the id; write `~` and the workspace behind it.
 	ErrorReason_ERROR_REASON_AMBIGUOUS_CALL_ID ErrorReason = 13
-	// FAILED_PRECONDITION: the configuration of the workspace cannot be used.
+	// FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created.
 	ErrorReason_ERROR_REASON_WORKSPACE_BROKEN ErrorReason = 14
 	// FAILED_PRECONDITION: the parent is a call of `task` that has ended.
 	ErrorReason_ERROR_REASON_TASK_ENDED ErrorReason = 15
@@ -159,7 +159,8 @@ const (
 	ErrorReason_ERROR_REASON_NO_TERMINAL ErrorReason = 60
 	// FAILED_PRECONDITION: no program of the call runs that could be sent a signal.
 	ErrorReason_ERROR_REASON_NO_PROGRAM ErrorReason = 61
-	// FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`).
+	// FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`), or none to be created
+	// (`created_workspaces.directory`).
 	ErrorReason_ERROR_REASON_WORKSPACES_FIXED ErrorReason = 62
 	// FAILED_PRECONDITION: the folder overlaps with that of another workspace.
 	ErrorReason_ERROR_REASON_WORKSPACES_OVERLAP ErrorReason = 63
@@ -171,7 +172,7 @@ const (
 	ErrorReason_ERROR_REASON_FOLDER_RESERVED ErrorReason = 66
 	// NOT_FOUND: the folder that is to be a workspace does not exist.
 	ErrorReason_ERROR_REASON_FOLDER_MISSING ErrorReason = 67
-	// ALREADY_EXISTS: the name of the workspace belongs to another folder.
+	// ALREADY_EXISTS: the name of the workspace belongs to another folder, or to one that was created from something else.
 	ErrorReason_ERROR_REASON_WORKSPACE_NAME_TAKEN ErrorReason = 68
 	// RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first.
 	ErrorReason_ERROR_REASON_TOO_MANY_WORKSPACES ErrorReason = 69
@@ -196,6 +197,16 @@ const (
 	// UNAVAILABLE: the database that several services share, or a gateway to it, cannot be reached. What runs goes on. Try again after the
 	// RetryInfo.
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 78
+	// UNAVAILABLE: the workspace is being created, resumed or deleted. Try again after the RetryInfo.
+	ErrorReason_ERROR_REASON_WORKSPACE_NOT_READY ErrorReason = 79
+	// FAILED_PRECONDITION: the workspace is suspended, and calls do not resume it here: ResumeWorkspace does.
+	ErrorReason_ERROR_REASON_WORKSPACE_SUSPENDED ErrorReason = 80
+	// FAILED_PRECONDITION: the workspace was not created with CreateWorkspace, so that it cannot be suspended, resumed or deleted.
+	ErrorReason_ERROR_REASON_WORKSPACE_NOT_CREATED ErrorReason = 81
+	// FAILED_PRECONDITION: the workspace was created with CreateWorkspace: it is suspended or deleted, not closed.
+	ErrorReason_ERROR_REASON_WORKSPACE_CREATED ErrorReason = 82
+	// NOT_FOUND: the operator has no template of that name.
+	ErrorReason_ERROR_REASON_TEMPLATE_MISSING ErrorReason = 83
 )
 
 // Enum value maps for ErrorReason.
@@ -280,6 +291,11 @@ var (
 		76: "ERROR_REASON_WORKER_GONE",
 		77: "ERROR_REASON_SEVERAL_WORKERS",
 		78: "ERROR_REASON_STORE_UNAVAILABLE",
+		79: "ERROR_REASON_WORKSPACE_NOT_READY",
+		80: "ERROR_REASON_WORKSPACE_SUSPENDED",
+		81: "ERROR_REASON_WORKSPACE_NOT_CREATED",
+		82: "ERROR_REASON_WORKSPACE_CREATED",
+		83: "ERROR_REASON_TEMPLATE_MISSING",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -361,6 +377,11 @@ var (
 		"ERROR_REASON_WORKER_GONE":           76,
 		"ERROR_REASON_SEVERAL_WORKERS":       77,
 		"ERROR_REASON_STORE_UNAVAILABLE":     78,
+		"ERROR_REASON_WORKSPACE_NOT_READY":   79,
+		"ERROR_REASON_WORKSPACE_SUSPENDED":   80,
+		"ERROR_REASON_WORKSPACE_NOT_CREATED": 81,
+		"ERROR_REASON_WORKSPACE_CREATED":     82,
+		"ERROR_REASON_TEMPLATE_MISSING":      83,
 	}
 )
 
@@ -395,7 +416,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\x8e\x14\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xc9\x15\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -476,7 +497,12 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\x19ERROR_REASON_FOREIGN_CALL\x10K\x12\x1c\n" +
 	"\x18ERROR_REASON_WORKER_GONE\x10L\x12 \n" +
 	"\x1cERROR_REASON_SEVERAL_WORKERS\x10M\x12\"\n" +
-	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10NB\x98\x01\n" +
+	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10N\x12$\n" +
+	" ERROR_REASON_WORKSPACE_NOT_READY\x10O\x12$\n" +
+	" ERROR_REASON_WORKSPACE_SUSPENDED\x10P\x12&\n" +
+	"\"ERROR_REASON_WORKSPACE_NOT_CREATED\x10Q\x12\"\n" +
+	"\x1eERROR_REASON_WORKSPACE_CREATED\x10R\x12!\n" +
+	"\x1dERROR_REASON_TEMPLATE_MISSING\x10SB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -47,6 +47,8 @@ const (
 	Feature_FEATURE_SANDBOX Feature = 7
 	// Workspaces can be opened while it runs.
 	Feature_FEATURE_OPEN_WORKSPACES Feature = 8
+	// Workspaces can be created while it runs: CreateWorkspace.
+	Feature_FEATURE_CREATE_WORKSPACES Feature = 9
 )
 
 // Enum value maps for Feature.
@@ -61,17 +63,19 @@ var (
 		6: "FEATURE_CONSOLE",
 		7: "FEATURE_SANDBOX",
 		8: "FEATURE_OPEN_WORKSPACES",
+		9: "FEATURE_CREATE_WORKSPACES",
 	}
 	Feature_value = map[string]int32{
-		"FEATURE_UNSPECIFIED":     0,
-		"FEATURE_MCP":             1,
-		"FEATURE_JAVASCRIPT":      2,
-		"FEATURE_LSP":             3,
-		"FEATURE_OTEL":            4,
-		"FEATURE_JWT":             5,
-		"FEATURE_CONSOLE":         6,
-		"FEATURE_SANDBOX":         7,
-		"FEATURE_OPEN_WORKSPACES": 8,
+		"FEATURE_UNSPECIFIED":       0,
+		"FEATURE_MCP":               1,
+		"FEATURE_JAVASCRIPT":        2,
+		"FEATURE_LSP":               3,
+		"FEATURE_OTEL":              4,
+		"FEATURE_JWT":               5,
+		"FEATURE_CONSOLE":           6,
+		"FEATURE_SANDBOX":           7,
+		"FEATURE_OPEN_WORKSPACES":   8,
+		"FEATURE_CREATE_WORKSPACES": 9,
 	}
 )
 
@@ -159,6 +163,71 @@ func (SandboxMode) EnumDescriptor() ([]byte, []int) {
 	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{1}
 }
 
+// How far a workspace is.
+type WorkspaceState int32
+
+const (
+	// Never sent.
+	WorkspaceState_WORKSPACE_STATE_UNSPECIFIED WorkspaceState = 0
+	// It takes calls, unless its `problem` says why not.
+	WorkspaceState_WORKSPACE_STATE_READY WorkspaceState = 1
+	// It is being created, or resumed: calls wait a moment for it, and are refused then.
+	WorkspaceState_WORKSPACE_STATE_CREATING WorkspaceState = 2
+	// It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered.
+	WorkspaceState_WORKSPACE_STATE_SUSPENDED WorkspaceState = 3
+	// It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it.
+	WorkspaceState_WORKSPACE_STATE_FAILED WorkspaceState = 4
+	// It is being deleted.
+	WorkspaceState_WORKSPACE_STATE_DELETING WorkspaceState = 5
+)
+
+// Enum value maps for WorkspaceState.
+var (
+	WorkspaceState_name = map[int32]string{
+		0: "WORKSPACE_STATE_UNSPECIFIED",
+		1: "WORKSPACE_STATE_READY",
+		2: "WORKSPACE_STATE_CREATING",
+		3: "WORKSPACE_STATE_SUSPENDED",
+		4: "WORKSPACE_STATE_FAILED",
+		5: "WORKSPACE_STATE_DELETING",
+	}
+	WorkspaceState_value = map[string]int32{
+		"WORKSPACE_STATE_UNSPECIFIED": 0,
+		"WORKSPACE_STATE_READY":       1,
+		"WORKSPACE_STATE_CREATING":    2,
+		"WORKSPACE_STATE_SUSPENDED":   3,
+		"WORKSPACE_STATE_FAILED":      4,
+		"WORKSPACE_STATE_DELETING":    5,
+	}
+)
+
+func (x WorkspaceState) Enum() *WorkspaceState {
+	p := new(WorkspaceState)
+	*p = x
+	return p
+}
+
+func (x WorkspaceState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WorkspaceState) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolgate_v1_info_service_proto_enumTypes[2].Descriptor()
+}
+
+func (WorkspaceState) Type() protoreflect.EnumType {
+	return &file_toolgate_v1_info_service_proto_enumTypes[2]
+}
+
+func (x WorkspaceState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WorkspaceState.Descriptor instead.
+func (WorkspaceState) EnumDescriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{2}
+}
+
 // How a source of tools is.
 type ToolSourceState int32
 
@@ -216,11 +285,11 @@ func (x ToolSourceState) String() string {
 }
 
 func (ToolSourceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[2].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[3].Descriptor()
 }
 
 func (ToolSourceState) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[2]
+	return &file_toolgate_v1_info_service_proto_enumTypes[3]
 }
 
 func (x ToolSourceState) Number() protoreflect.EnumNumber {
@@ -229,7 +298,7 @@ func (x ToolSourceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolSourceState.Descriptor instead.
 func (ToolSourceState) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{2}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{3}
 }
 
 // Who works with an agent.
@@ -273,11 +342,11 @@ func (x AgentMode) String() string {
 }
 
 func (AgentMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[3].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[4].Descriptor()
 }
 
 func (AgentMode) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[3]
+	return &file_toolgate_v1_info_service_proto_enumTypes[4]
 }
 
 func (x AgentMode) Number() protoreflect.EnumNumber {
@@ -286,7 +355,7 @@ func (x AgentMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AgentMode.Descriptor instead.
 func (AgentMode) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{3}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{4}
 }
 
 // What confines programs.
@@ -334,11 +403,11 @@ func (x Sandbox) String() string {
 }
 
 func (Sandbox) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolgate_v1_info_service_proto_enumTypes[4].Descriptor()
+	return file_toolgate_v1_info_service_proto_enumTypes[5].Descriptor()
 }
 
 func (Sandbox) Type() protoreflect.EnumType {
-	return &file_toolgate_v1_info_service_proto_enumTypes[4]
+	return &file_toolgate_v1_info_service_proto_enumTypes[5]
 }
 
 func (x Sandbox) Number() protoreflect.EnumNumber {
@@ -347,7 +416,7 @@ func (x Sandbox) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Sandbox.Descriptor instead.
 func (Sandbox) EnumDescriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{4}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{5}
 }
 
 // Asks.
@@ -890,14 +959,20 @@ type WorkspaceInfo struct {
 	// What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
 	// permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Why its calls are refused: its configuration cannot be used, or its folder is gone. Empty if nothing is wrong.
+	// Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created. Empty if
+	// nothing is wrong.
 	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
-	// When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed.
+	// When it was opened with OpenWorkspace, or CreateWorkspace was called; absent for one of the configuration, which cannot be
+	// closed.
 	OpenTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`
-	// The principal that opened it; empty without authentication, and for one of the configuration.
+	// The principal that opened or created it; empty without authentication, and for one of the configuration.
 	OpenedBy string `protobuf:"bytes,11,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
 	// What its calls use at this moment. Set by GetWorkspace only.
-	Usage         *WorkspaceUsage `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *WorkspaceUsage `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
+	// How far it is. UNSPECIFIED at services of earlier releases, whose workspaces are all ready.
+	State WorkspaceState `protobuf:"varint,13,opt,name=state,proto3,enum=toolgate.v1.WorkspaceState" json:"state,omitempty"`
+	// What it was created from; absent if it was not created with CreateWorkspace.
+	Source        *WorkspaceSource `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1016,6 +1091,280 @@ func (x *WorkspaceInfo) GetUsage() *WorkspaceUsage {
 	return nil
 }
 
+func (x *WorkspaceInfo) GetState() WorkspaceState {
+	if x != nil {
+		return x.State
+	}
+	return WorkspaceState_WORKSPACE_STATE_UNSPECIFIED
+}
+
+func (x *WorkspaceInfo) GetSource() *WorkspaceSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+// What a workspace is created from.
+type WorkspaceSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which kind.
+	//
+	// Types that are valid to be assigned to Source:
+	//
+	//	*WorkspaceSource_Empty
+	//	*WorkspaceSource_Template
+	//	*WorkspaceSource_Git
+	//	*WorkspaceSource_Archive
+	Source        isWorkspaceSource_Source `protobuf_oneof:"source"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceSource) Reset() {
+	*x = WorkspaceSource{}
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceSource) ProtoMessage() {}
+
+func (x *WorkspaceSource) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceSource.ProtoReflect.Descriptor instead.
+func (*WorkspaceSource) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WorkspaceSource) GetSource() isWorkspaceSource_Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *WorkspaceSource) GetEmpty() *EmptySource {
+	if x != nil {
+		if x, ok := x.Source.(*WorkspaceSource_Empty); ok {
+			return x.Empty
+		}
+	}
+	return nil
+}
+
+func (x *WorkspaceSource) GetTemplate() string {
+	if x != nil {
+		if x, ok := x.Source.(*WorkspaceSource_Template); ok {
+			return x.Template
+		}
+	}
+	return ""
+}
+
+func (x *WorkspaceSource) GetGit() *GitSource {
+	if x != nil {
+		if x, ok := x.Source.(*WorkspaceSource_Git); ok {
+			return x.Git
+		}
+	}
+	return nil
+}
+
+func (x *WorkspaceSource) GetArchive() *ArchiveSource {
+	if x != nil {
+		if x, ok := x.Source.(*WorkspaceSource_Archive); ok {
+			return x.Archive
+		}
+	}
+	return nil
+}
+
+type isWorkspaceSource_Source interface {
+	isWorkspaceSource_Source()
+}
+
+type WorkspaceSource_Empty struct {
+	// Nothing: an empty folder.
+	Empty *EmptySource `protobuf:"bytes,1,opt,name=empty,proto3,oneof"`
+}
+
+type WorkspaceSource_Template struct {
+	// A template of the operator's configuration, by its name.
+	Template string `protobuf:"bytes,2,opt,name=template,proto3,oneof"`
+}
+
+type WorkspaceSource_Git struct {
+	// A repository of git.
+	Git *GitSource `protobuf:"bytes,3,opt,name=git,proto3,oneof"`
+}
+
+type WorkspaceSource_Archive struct {
+	// An archive.
+	Archive *ArchiveSource `protobuf:"bytes,4,opt,name=archive,proto3,oneof"`
+}
+
+func (*WorkspaceSource_Empty) isWorkspaceSource_Source() {}
+
+func (*WorkspaceSource_Template) isWorkspaceSource_Source() {}
+
+func (*WorkspaceSource_Git) isWorkspaceSource_Source() {}
+
+func (*WorkspaceSource_Archive) isWorkspaceSource_Source() {}
+
+// An empty folder.
+type EmptySource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EmptySource) Reset() {
+	*x = EmptySource{}
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EmptySource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EmptySource) ProtoMessage() {}
+
+func (x *EmptySource) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EmptySource.ProtoReflect.Descriptor instead.
+func (*EmptySource) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{6}
+}
+
+// A repository of git.
+type GitSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is: an `https` URL without user and password, of at most 2048 bytes.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// A branch or a tag; empty for what the repository says.
+	Reference     string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitSource) Reset() {
+	*x = GitSource{}
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitSource) ProtoMessage() {}
+
+func (x *GitSource) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitSource.ProtoReflect.Descriptor instead.
+func (*GitSource) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GitSource) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *GitSource) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+// An archive of files and folders, read as UploadArchive reads one.
+type ArchiveSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is: an `https` URL without user and password, of at most 2048 bytes. What is there may be a tar archive, plain or
+	// compressed with gzip or zstd.
+	Url           string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveSource) Reset() {
+	*x = ArchiveSource{}
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveSource) ProtoMessage() {}
+
+func (x *ArchiveSource) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveSource.ProtoReflect.Descriptor instead.
+func (*ArchiveSource) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ArchiveSource) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
 // What the calls of a workspace use at one moment, as the kernel counts it: their programs, and what ended calls left running.
 type WorkspaceUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1035,7 +1384,7 @@ type WorkspaceUsage struct {
 
 func (x *WorkspaceUsage) Reset() {
 	*x = WorkspaceUsage{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1396,7 @@ func (x *WorkspaceUsage) String() string {
 func (*WorkspaceUsage) ProtoMessage() {}
 
 func (x *WorkspaceUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1409,7 @@ func (x *WorkspaceUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUsage.ProtoReflect.Descriptor instead.
 func (*WorkspaceUsage) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WorkspaceUsage) GetRunningCalls() int32 {
@@ -1115,7 +1464,7 @@ type LanguageServerInfo struct {
 
 func (x *LanguageServerInfo) Reset() {
 	*x = LanguageServerInfo{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1476,7 @@ func (x *LanguageServerInfo) String() string {
 func (*LanguageServerInfo) ProtoMessage() {}
 
 func (x *LanguageServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1489,7 @@ func (x *LanguageServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LanguageServerInfo.ProtoReflect.Descriptor instead.
 func (*LanguageServerInfo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LanguageServerInfo) GetId() string {
@@ -1191,7 +1540,7 @@ type ToolSourceInfo struct {
 
 func (x *ToolSourceInfo) Reset() {
 	*x = ToolSourceInfo{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1552,7 @@ func (x *ToolSourceInfo) String() string {
 func (*ToolSourceInfo) ProtoMessage() {}
 
 func (x *ToolSourceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1565,7 @@ func (x *ToolSourceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSourceInfo.ProtoReflect.Descriptor instead.
 func (*ToolSourceInfo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolSourceInfo) GetSource() ToolSource {
@@ -1272,7 +1621,7 @@ type AgentInfo struct {
 
 func (x *AgentInfo) Reset() {
 	*x = AgentInfo{}
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[8]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1633,7 @@ func (x *AgentInfo) String() string {
 func (*AgentInfo) ProtoMessage() {}
 
 func (x *AgentInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_info_service_proto_msgTypes[8]
+	mi := &file_toolgate_v1_info_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1646,7 @@ func (x *AgentInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentInfo.ProtoReflect.Descriptor instead.
 func (*AgentInfo) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_info_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AgentInfo) GetName() string {
@@ -1391,7 +1740,7 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x18_max_requests_per_secondB\x14\n" +
 	"\x12_max_request_burstB\x1c\n" +
 	"\x1a_max_streams_per_principalB\x1f\n" +
-	"\x1d_max_open_prompts_per_session\"\xf2\x03\n" +
+	"\x1d_max_open_prompts_per_session\"\xdb\x04\n" +
 	"\rWorkspaceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x1a\n" +
@@ -1405,7 +1754,21 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\topen_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\x12\x1b\n" +
 	"\topened_by\x18\v \x01(\tR\bopenedBy\x121\n" +
-	"\x05usage\x18\f \x01(\v2\x1b.toolgate.v1.WorkspaceUsageR\x05usage\"\xea\x01\n" +
+	"\x05usage\x18\f \x01(\v2\x1b.toolgate.v1.WorkspaceUsageR\x05usage\x121\n" +
+	"\x05state\x18\r \x01(\x0e2\x1b.toolgate.v1.WorkspaceStateR\x05state\x124\n" +
+	"\x06source\x18\x0e \x01(\v2\x1c.toolgate.v1.WorkspaceSourceR\x06source\"\xcf\x01\n" +
+	"\x0fWorkspaceSource\x120\n" +
+	"\x05empty\x18\x01 \x01(\v2\x18.toolgate.v1.EmptySourceH\x00R\x05empty\x12\x1c\n" +
+	"\btemplate\x18\x02 \x01(\tH\x00R\btemplate\x12*\n" +
+	"\x03git\x18\x03 \x01(\v2\x16.toolgate.v1.GitSourceH\x00R\x03git\x126\n" +
+	"\aarchive\x18\x04 \x01(\v2\x1a.toolgate.v1.ArchiveSourceH\x00R\aarchiveB\b\n" +
+	"\x06source\"\r\n" +
+	"\vEmptySource\";\n" +
+	"\tGitSource\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1c\n" +
+	"\treference\x18\x02 \x01(\tR\treference\"!\n" +
+	"\rArchiveSource\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\"\xea\x01\n" +
 	"\x0eWorkspaceUsage\x12#\n" +
 	"\rrunning_calls\x18\x01 \x01(\x05R\frunningCalls\x12\x1c\n" +
 	"\tprocesses\x18\x02 \x01(\x05R\tprocesses\x12!\n" +
@@ -1428,7 +1791,7 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12*\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\x16.toolgate.v1.AgentModeR\x04mode\x121\n" +
-	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xc6\x01\n" +
+	"\x05rules\x18\x04 \x03(\v2\x1b.toolgate.v1.PermissionRuleR\x05rules*\xe5\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vFEATURE_MCP\x10\x01\x12\x16\n" +
@@ -1438,12 +1801,20 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\vFEATURE_JWT\x10\x05\x12\x13\n" +
 	"\x0fFEATURE_CONSOLE\x10\x06\x12\x13\n" +
 	"\x0fFEATURE_SANDBOX\x10\a\x12\x1b\n" +
-	"\x17FEATURE_OPEN_WORKSPACES\x10\b*\x7f\n" +
+	"\x17FEATURE_OPEN_WORKSPACES\x10\b\x12\x1d\n" +
+	"\x19FEATURE_CREATE_WORKSPACES\x10\t*\x7f\n" +
 	"\vSandboxMode\x12\x1c\n" +
 	"\x18SANDBOX_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_MODE_OFF\x10\x01\x12 \n" +
 	"\x1cSANDBOX_MODE_WORKSPACE_WRITE\x10\x02\x12\x1a\n" +
-	"\x16SANDBOX_MODE_READ_ONLY\x10\x03*\xa5\x02\n" +
+	"\x16SANDBOX_MODE_READ_ONLY\x10\x03*\xc3\x01\n" +
+	"\x0eWorkspaceState\x12\x1f\n" +
+	"\x1bWORKSPACE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15WORKSPACE_STATE_READY\x10\x01\x12\x1c\n" +
+	"\x18WORKSPACE_STATE_CREATING\x10\x02\x12\x1d\n" +
+	"\x19WORKSPACE_STATE_SUSPENDED\x10\x03\x12\x1a\n" +
+	"\x16WORKSPACE_STATE_FAILED\x10\x04\x12\x1c\n" +
+	"\x18WORKSPACE_STATE_DELETING\x10\x05*\xa5\x02\n" +
 	"\x0fToolSourceState\x12!\n" +
 	"\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n" +
@@ -1480,61 +1851,71 @@ func file_toolgate_v1_info_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_info_service_proto_rawDescData
 }
 
-var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_toolgate_v1_info_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_toolgate_v1_info_service_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_toolgate_v1_info_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_toolgate_v1_info_service_proto_goTypes = []any{
 	(Feature)(0),                  // 0: toolgate.v1.Feature
 	(SandboxMode)(0),              // 1: toolgate.v1.SandboxMode
-	(ToolSourceState)(0),          // 2: toolgate.v1.ToolSourceState
-	(AgentMode)(0),                // 3: toolgate.v1.AgentMode
-	(Sandbox)(0),                  // 4: toolgate.v1.Sandbox
-	(*GetServerInfoRequest)(nil),  // 5: toolgate.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 6: toolgate.v1.GetServerInfoResponse
-	(*SandboxInfo)(nil),           // 7: toolgate.v1.SandboxInfo
-	(*Limits)(nil),                // 8: toolgate.v1.Limits
-	(*WorkspaceInfo)(nil),         // 9: toolgate.v1.WorkspaceInfo
-	(*WorkspaceUsage)(nil),        // 10: toolgate.v1.WorkspaceUsage
-	(*LanguageServerInfo)(nil),    // 11: toolgate.v1.LanguageServerInfo
-	(*ToolSourceInfo)(nil),        // 12: toolgate.v1.ToolSourceInfo
-	(*AgentInfo)(nil),             // 13: toolgate.v1.AgentInfo
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(PermissionAction)(0),         // 15: toolgate.v1.PermissionAction
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(ToolSource)(0),               // 17: toolgate.v1.ToolSource
-	(*PermissionRule)(nil),        // 18: toolgate.v1.PermissionRule
+	(WorkspaceState)(0),           // 2: toolgate.v1.WorkspaceState
+	(ToolSourceState)(0),          // 3: toolgate.v1.ToolSourceState
+	(AgentMode)(0),                // 4: toolgate.v1.AgentMode
+	(Sandbox)(0),                  // 5: toolgate.v1.Sandbox
+	(*GetServerInfoRequest)(nil),  // 6: toolgate.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil), // 7: toolgate.v1.GetServerInfoResponse
+	(*SandboxInfo)(nil),           // 8: toolgate.v1.SandboxInfo
+	(*Limits)(nil),                // 9: toolgate.v1.Limits
+	(*WorkspaceInfo)(nil),         // 10: toolgate.v1.WorkspaceInfo
+	(*WorkspaceSource)(nil),       // 11: toolgate.v1.WorkspaceSource
+	(*EmptySource)(nil),           // 12: toolgate.v1.EmptySource
+	(*GitSource)(nil),             // 13: toolgate.v1.GitSource
+	(*ArchiveSource)(nil),         // 14: toolgate.v1.ArchiveSource
+	(*WorkspaceUsage)(nil),        // 15: toolgate.v1.WorkspaceUsage
+	(*LanguageServerInfo)(nil),    // 16: toolgate.v1.LanguageServerInfo
+	(*ToolSourceInfo)(nil),        // 17: toolgate.v1.ToolSourceInfo
+	(*AgentInfo)(nil),             // 18: toolgate.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(PermissionAction)(0),         // 20: toolgate.v1.PermissionAction
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(ToolSource)(0),               // 22: toolgate.v1.ToolSource
+	(*PermissionRule)(nil),        // 23: toolgate.v1.PermissionRule
 }
 var file_toolgate_v1_info_service_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.GetServerInfoResponse.features:type_name -> toolgate.v1.Feature
-	14, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
-	9,  // 3: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
-	4,  // 4: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
-	7,  // 5: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
-	4,  // 6: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
+	19, // 1: toolgate.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: toolgate.v1.GetServerInfoResponse.limits:type_name -> toolgate.v1.Limits
+	10, // 3: toolgate.v1.GetServerInfoResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
+	5,  // 4: toolgate.v1.GetServerInfoResponse.sandbox:type_name -> toolgate.v1.Sandbox
+	8,  // 5: toolgate.v1.GetServerInfoResponse.sandbox_info:type_name -> toolgate.v1.SandboxInfo
+	5,  // 6: toolgate.v1.SandboxInfo.available:type_name -> toolgate.v1.Sandbox
 	1,  // 7: toolgate.v1.SandboxInfo.mode:type_name -> toolgate.v1.SandboxMode
-	15, // 8: toolgate.v1.SandboxInfo.network:type_name -> toolgate.v1.PermissionAction
-	16, // 9: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
-	16, // 10: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
-	16, // 11: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
-	16, // 12: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
-	13, // 13: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
-	12, // 14: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
-	11, // 15: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
-	14, // 16: toolgate.v1.WorkspaceInfo.open_time:type_name -> google.protobuf.Timestamp
-	10, // 17: toolgate.v1.WorkspaceInfo.usage:type_name -> toolgate.v1.WorkspaceUsage
-	16, // 18: toolgate.v1.WorkspaceUsage.user_time:type_name -> google.protobuf.Duration
-	16, // 19: toolgate.v1.WorkspaceUsage.system_time:type_name -> google.protobuf.Duration
-	17, // 20: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
-	2,  // 21: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
-	3,  // 22: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
-	18, // 23: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
-	5,  // 24: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
-	6,  // 25: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	20, // 8: toolgate.v1.SandboxInfo.network:type_name -> toolgate.v1.PermissionAction
+	21, // 9: toolgate.v1.Limits.heartbeat:type_name -> google.protobuf.Duration
+	21, // 10: toolgate.v1.Limits.prompt_timeout:type_name -> google.protobuf.Duration
+	21, // 11: toolgate.v1.Limits.output_retention:type_name -> google.protobuf.Duration
+	21, // 12: toolgate.v1.Limits.call_retention:type_name -> google.protobuf.Duration
+	18, // 13: toolgate.v1.WorkspaceInfo.agents:type_name -> toolgate.v1.AgentInfo
+	17, // 14: toolgate.v1.WorkspaceInfo.tool_sources:type_name -> toolgate.v1.ToolSourceInfo
+	16, // 15: toolgate.v1.WorkspaceInfo.language_servers:type_name -> toolgate.v1.LanguageServerInfo
+	19, // 16: toolgate.v1.WorkspaceInfo.open_time:type_name -> google.protobuf.Timestamp
+	15, // 17: toolgate.v1.WorkspaceInfo.usage:type_name -> toolgate.v1.WorkspaceUsage
+	2,  // 18: toolgate.v1.WorkspaceInfo.state:type_name -> toolgate.v1.WorkspaceState
+	11, // 19: toolgate.v1.WorkspaceInfo.source:type_name -> toolgate.v1.WorkspaceSource
+	12, // 20: toolgate.v1.WorkspaceSource.empty:type_name -> toolgate.v1.EmptySource
+	13, // 21: toolgate.v1.WorkspaceSource.git:type_name -> toolgate.v1.GitSource
+	14, // 22: toolgate.v1.WorkspaceSource.archive:type_name -> toolgate.v1.ArchiveSource
+	21, // 23: toolgate.v1.WorkspaceUsage.user_time:type_name -> google.protobuf.Duration
+	21, // 24: toolgate.v1.WorkspaceUsage.system_time:type_name -> google.protobuf.Duration
+	22, // 25: toolgate.v1.ToolSourceInfo.source:type_name -> toolgate.v1.ToolSource
+	3,  // 26: toolgate.v1.ToolSourceInfo.state:type_name -> toolgate.v1.ToolSourceState
+	4,  // 27: toolgate.v1.AgentInfo.mode:type_name -> toolgate.v1.AgentMode
+	23, // 28: toolgate.v1.AgentInfo.rules:type_name -> toolgate.v1.PermissionRule
+	6,  // 29: toolgate.v1.InfoService.GetServerInfo:input_type -> toolgate.v1.GetServerInfoRequest
+	7,  // 30: toolgate.v1.InfoService.GetServerInfo:output_type -> toolgate.v1.GetServerInfoResponse
+	30, // [30:31] is the sub-list for method output_type
+	29, // [29:30] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_info_service_proto_init() }
@@ -1546,13 +1927,19 @@ func file_toolgate_v1_info_service_proto_init() {
 	file_toolgate_v1_options_proto_init()
 	file_toolgate_v1_prompt_proto_init()
 	file_toolgate_v1_info_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_toolgate_v1_info_service_proto_msgTypes[5].OneofWrappers = []any{
+		(*WorkspaceSource_Empty)(nil),
+		(*WorkspaceSource_Template)(nil),
+		(*WorkspaceSource_Git)(nil),
+		(*WorkspaceSource_Archive)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_info_service_proto_rawDesc), len(file_toolgate_v1_info_service_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   9,
+			NumEnums:      6,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

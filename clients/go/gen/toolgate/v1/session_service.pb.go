@@ -31,11 +31,11 @@ type WorkspaceChange int32
 const (
 	// Never sent.
 	WorkspaceChange_WORKSPACE_CHANGE_UNSPECIFIED WorkspaceChange = 0
-	// It was opened: see GetWorkspace.
+	// It was opened, or has been created: see GetWorkspace.
 	WorkspaceChange_WORKSPACE_CHANGE_OPENED WorkspaceChange = 1
-	// It was closed. Its records stay.
+	// It was closed or deleted. Its records stay.
 	WorkspaceChange_WORKSPACE_CHANGE_CLOSED WorkspaceChange = 2
-	// Its rules, its agents or its problem have changed: see GetWorkspace.
+	// Its rules, its agents, its state or its problem have changed: see GetWorkspace.
 	WorkspaceChange_WORKSPACE_CHANGE_CHANGED WorkspaceChange = 3
 )
 

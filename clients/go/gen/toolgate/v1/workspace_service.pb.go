@@ -11,6 +11,7 @@ package toolgatev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -235,6 +236,428 @@ func (x *CloseWorkspaceResponse) GetCancelledCalls() int32 {
 	return 0
 }
 
+// A workspace that is to be made.
+type CreateWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that requests say, as for OpenWorkspace.
+	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What is in it; without one it is empty.
+	Source *WorkspaceSource `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// How long to wait until it is ready or has failed; absent for not at all. More than 10 minutes is taken down to that.
+	Wait          *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateWorkspaceRequest) Reset() {
+	*x = CreateWorkspaceRequest{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateWorkspaceRequest) ProtoMessage() {}
+
+func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreateWorkspaceRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *CreateWorkspaceRequest) GetSource() *WorkspaceSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *CreateWorkspaceRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// The workspace is there, or will be.
+type CreateWorkspaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It, as far as it is.
+	Workspace *WorkspaceInfo `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// It was asked for now; false if it was there already, or being created.
+	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateWorkspaceResponse) Reset() {
+	*x = CreateWorkspaceResponse{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateWorkspaceResponse) ProtoMessage() {}
+
+func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*CreateWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CreateWorkspaceResponse) GetWorkspace() *WorkspaceInfo {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *CreateWorkspaceResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+// Names a workspace.
+type SuspendWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace.
+	Workspace     string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuspendWorkspaceRequest) Reset() {
+	*x = SuspendWorkspaceRequest{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuspendWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuspendWorkspaceRequest) ProtoMessage() {}
+
+func (x *SuspendWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuspendWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*SuspendWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SuspendWorkspaceRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+// The workspace is suspended.
+type SuspendWorkspaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It.
+	Workspace *WorkspaceInfo `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// How many calls were cancelled.
+	CancelledCalls int32 `protobuf:"varint,2,opt,name=cancelled_calls,json=cancelledCalls,proto3" json:"cancelled_calls,omitempty"`
+	// How many calls wait for a person, and go on when it is resumed.
+	WaitingCalls  int32 `protobuf:"varint,3,opt,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuspendWorkspaceResponse) Reset() {
+	*x = SuspendWorkspaceResponse{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuspendWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuspendWorkspaceResponse) ProtoMessage() {}
+
+func (x *SuspendWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuspendWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*SuspendWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SuspendWorkspaceResponse) GetWorkspace() *WorkspaceInfo {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *SuspendWorkspaceResponse) GetCancelledCalls() int32 {
+	if x != nil {
+		return x.CancelledCalls
+	}
+	return 0
+}
+
+func (x *SuspendWorkspaceResponse) GetWaitingCalls() int32 {
+	if x != nil {
+		return x.WaitingCalls
+	}
+	return 0
+}
+
+// Names a workspace.
+type ResumeWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace.
+	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// How long to wait until it is ready; absent for not at all. More than 10 minutes is taken down to that.
+	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeWorkspaceRequest) Reset() {
+	*x = ResumeWorkspaceRequest{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeWorkspaceRequest) ProtoMessage() {}
+
+func (x *ResumeWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*ResumeWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ResumeWorkspaceRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ResumeWorkspaceRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// The workspace is resumed, or will be.
+type ResumeWorkspaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It, as far as it is.
+	Workspace     *WorkspaceInfo `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeWorkspaceResponse) Reset() {
+	*x = ResumeWorkspaceResponse{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeWorkspaceResponse) ProtoMessage() {}
+
+func (x *ResumeWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*ResumeWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ResumeWorkspaceResponse) GetWorkspace() *WorkspaceInfo {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+// Names a workspace.
+type DeleteWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace.
+	Workspace     string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWorkspaceRequest) Reset() {
+	*x = DeleteWorkspaceRequest{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorkspaceRequest) ProtoMessage() {}
+
+func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*DeleteWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DeleteWorkspaceRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+// The workspace and its files are gone.
+type DeleteWorkspaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many calls were cancelled.
+	CancelledCalls int32 `protobuf:"varint,1,opt,name=cancelled_calls,json=cancelledCalls,proto3" json:"cancelled_calls,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DeleteWorkspaceResponse) Reset() {
+	*x = DeleteWorkspaceResponse{}
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorkspaceResponse) ProtoMessage() {}
+
+func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DeleteWorkspaceResponse) GetCancelledCalls() int32 {
+	if x != nil {
+		return x.CancelledCalls
+	}
+	return 0
+}
+
 // Names a workspace.
 type GetWorkspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -246,7 +669,7 @@ type GetWorkspaceRequest struct {
 
 func (x *GetWorkspaceRequest) Reset() {
 	*x = GetWorkspaceRequest{}
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[4]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +681,7 @@ func (x *GetWorkspaceRequest) String() string {
 func (*GetWorkspaceRequest) ProtoMessage() {}
 
 func (x *GetWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[4]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +694,7 @@ func (x *GetWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{4}
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetWorkspaceRequest) GetWorkspace() string {
@@ -292,7 +715,7 @@ type GetWorkspaceResponse struct {
 
 func (x *GetWorkspaceResponse) Reset() {
 	*x = GetWorkspaceResponse{}
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +727,7 @@ func (x *GetWorkspaceResponse) String() string {
 func (*GetWorkspaceResponse) ProtoMessage() {}
 
 func (x *GetWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[5]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +740,7 @@ func (x *GetWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetWorkspaceResponse) GetWorkspace() *WorkspaceInfo {
@@ -340,7 +763,7 @@ type ListWorkspacesRequest struct {
 
 func (x *ListWorkspacesRequest) Reset() {
 	*x = ListWorkspacesRequest{}
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +775,7 @@ func (x *ListWorkspacesRequest) String() string {
 func (*ListWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[6]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +788,7 @@ func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListWorkspacesRequest) GetPageSize() int32 {
@@ -390,14 +813,16 @@ type ListWorkspacesResponse struct {
 	// For the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The folders below which workspaces may be opened; empty if none may.
-	Roots         []string `protobuf:"bytes,3,rep,name=roots,proto3" json:"roots,omitempty"`
+	Roots []string `protobuf:"bytes,3,rep,name=roots,proto3" json:"roots,omitempty"`
+	// The templates that workspaces may be created from, by name.
+	Templates     []string `protobuf:"bytes,4,rep,name=templates,proto3" json:"templates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListWorkspacesResponse) Reset() {
 	*x = ListWorkspacesResponse{}
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +834,7 @@ func (x *ListWorkspacesResponse) String() string {
 func (*ListWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[7]
+	mi := &file_toolgate_v1_workspace_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +847,7 @@ func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_workspace_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListWorkspacesResponse) GetWorkspaces() []*WorkspaceInfo {
@@ -446,11 +871,18 @@ func (x *ListWorkspacesResponse) GetRoots() []string {
 	return nil
 }
 
+func (x *ListWorkspacesResponse) GetTemplates() []string {
+	if x != nil {
+		return x.Templates
+	}
+	return nil
+}
+
 var File_toolgate_v1_workspace_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_workspace_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolgate/v1/workspace_service.proto\x12\vtoolgate.v1\x1a\x1etoolgate/v1/info_service.proto\x1a\x19toolgate/v1/options.proto\"j\n" +
+	"#toolgate/v1/workspace_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1etoolgate/v1/info_service.proto\x1a\x19toolgate/v1/options.proto\"j\n" +
 	"\x14OpenWorkspaceRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x16\n" +
@@ -461,6 +893,28 @@ const file_toolgate_v1_workspace_service_proto_rawDesc = "" +
 	"\x15CloseWorkspaceRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"A\n" +
 	"\x16CloseWorkspaceResponse\x12'\n" +
+	"\x0fcancelled_calls\x18\x01 \x01(\x05R\x0ecancelledCalls\"\x9b\x01\n" +
+	"\x16CreateWorkspaceRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x124\n" +
+	"\x06source\x18\x02 \x01(\v2\x1c.toolgate.v1.WorkspaceSourceR\x06source\x12-\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"m\n" +
+	"\x17CreateWorkspaceResponse\x128\n" +
+	"\tworkspace\x18\x01 \x01(\v2\x1a.toolgate.v1.WorkspaceInfoR\tworkspace\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"7\n" +
+	"\x17SuspendWorkspaceRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"\xa2\x01\n" +
+	"\x18SuspendWorkspaceResponse\x128\n" +
+	"\tworkspace\x18\x01 \x01(\v2\x1a.toolgate.v1.WorkspaceInfoR\tworkspace\x12'\n" +
+	"\x0fcancelled_calls\x18\x02 \x01(\x05R\x0ecancelledCalls\x12#\n" +
+	"\rwaiting_calls\x18\x03 \x01(\x05R\fwaitingCalls\"e\n" +
+	"\x16ResumeWorkspaceRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12-\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"S\n" +
+	"\x17ResumeWorkspaceResponse\x128\n" +
+	"\tworkspace\x18\x01 \x01(\v2\x1a.toolgate.v1.WorkspaceInfoR\tworkspace\"6\n" +
+	"\x16DeleteWorkspaceRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"B\n" +
+	"\x17DeleteWorkspaceResponse\x12'\n" +
 	"\x0fcancelled_calls\x18\x01 \x01(\x05R\x0ecancelledCalls\"3\n" +
 	"\x13GetWorkspaceRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"P\n" +
@@ -469,18 +923,27 @@ const file_toolgate_v1_workspace_service_proto_rawDesc = "" +
 	"\x15ListWorkspacesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x92\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\xb0\x01\n" +
 	"\x16ListWorkspacesResponse\x12:\n" +
 	"\n" +
 	"workspaces\x18\x01 \x03(\v2\x1a.toolgate.v1.WorkspaceInfoR\n" +
 	"workspaces\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05roots\x18\x03 \x03(\tR\x05roots2\x96\x03\n" +
+	"\x05roots\x18\x03 \x03(\tR\x05roots\x12\x1c\n" +
+	"\ttemplates\x18\x04 \x03(\tR\ttemplates2\xb5\x06\n" +
 	"\x10WorkspaceService\x12_\n" +
 	"\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a\".toolgate.v1.OpenWorkspaceResponse\"\a\xf2U\x01\n" +
 	"\x90\x02\x02\x12_\n" +
 	"\x0eCloseWorkspace\x12\".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse\"\x04\xf2U\x01\n" +
-	"\x12\\\n" +
+	"\x12e\n" +
+	"\x0fCreateWorkspace\x12#.toolgate.v1.CreateWorkspaceRequest\x1a$.toolgate.v1.CreateWorkspaceResponse\"\a\xf2U\x01\n" +
+	"\x90\x02\x02\x12h\n" +
+	"\x10SuspendWorkspace\x12$.toolgate.v1.SuspendWorkspaceRequest\x1a%.toolgate.v1.SuspendWorkspaceResponse\"\a\xf2U\x01\n" +
+	"\x90\x02\x02\x12e\n" +
+	"\x0fResumeWorkspace\x12#.toolgate.v1.ResumeWorkspaceRequest\x1a$.toolgate.v1.ResumeWorkspaceResponse\"\a\xf2U\x01\n" +
+	"\x90\x02\x02\x12e\n" +
+	"\x0fDeleteWorkspace\x12#.toolgate.v1.DeleteWorkspaceRequest\x1a$.toolgate.v1.DeleteWorkspaceResponse\"\a\xf2U\x01\n" +
+	"\x90\x02\x02\x12\\\n" +
 	"\fGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse\"\a\xf2U\x01\x02\x90\x02\x01\x12b\n" +
 	"\x0eListWorkspaces\x12\".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse\"\a\xf2U\x01\x02\x90\x02\x01B\x9d\x01\n" +
 	"\x0eio.toolgate.v1B\x15WorkspaceServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
@@ -497,35 +960,59 @@ func file_toolgate_v1_workspace_service_proto_rawDescGZIP() []byte {
 	return file_toolgate_v1_workspace_service_proto_rawDescData
 }
 
-var file_toolgate_v1_workspace_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_toolgate_v1_workspace_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_toolgate_v1_workspace_service_proto_goTypes = []any{
-	(*OpenWorkspaceRequest)(nil),   // 0: toolgate.v1.OpenWorkspaceRequest
-	(*OpenWorkspaceResponse)(nil),  // 1: toolgate.v1.OpenWorkspaceResponse
-	(*CloseWorkspaceRequest)(nil),  // 2: toolgate.v1.CloseWorkspaceRequest
-	(*CloseWorkspaceResponse)(nil), // 3: toolgate.v1.CloseWorkspaceResponse
-	(*GetWorkspaceRequest)(nil),    // 4: toolgate.v1.GetWorkspaceRequest
-	(*GetWorkspaceResponse)(nil),   // 5: toolgate.v1.GetWorkspaceResponse
-	(*ListWorkspacesRequest)(nil),  // 6: toolgate.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil), // 7: toolgate.v1.ListWorkspacesResponse
-	(*WorkspaceInfo)(nil),          // 8: toolgate.v1.WorkspaceInfo
+	(*OpenWorkspaceRequest)(nil),     // 0: toolgate.v1.OpenWorkspaceRequest
+	(*OpenWorkspaceResponse)(nil),    // 1: toolgate.v1.OpenWorkspaceResponse
+	(*CloseWorkspaceRequest)(nil),    // 2: toolgate.v1.CloseWorkspaceRequest
+	(*CloseWorkspaceResponse)(nil),   // 3: toolgate.v1.CloseWorkspaceResponse
+	(*CreateWorkspaceRequest)(nil),   // 4: toolgate.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil),  // 5: toolgate.v1.CreateWorkspaceResponse
+	(*SuspendWorkspaceRequest)(nil),  // 6: toolgate.v1.SuspendWorkspaceRequest
+	(*SuspendWorkspaceResponse)(nil), // 7: toolgate.v1.SuspendWorkspaceResponse
+	(*ResumeWorkspaceRequest)(nil),   // 8: toolgate.v1.ResumeWorkspaceRequest
+	(*ResumeWorkspaceResponse)(nil),  // 9: toolgate.v1.ResumeWorkspaceResponse
+	(*DeleteWorkspaceRequest)(nil),   // 10: toolgate.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil),  // 11: toolgate.v1.DeleteWorkspaceResponse
+	(*GetWorkspaceRequest)(nil),      // 12: toolgate.v1.GetWorkspaceRequest
+	(*GetWorkspaceResponse)(nil),     // 13: toolgate.v1.GetWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),    // 14: toolgate.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),   // 15: toolgate.v1.ListWorkspacesResponse
+	(*WorkspaceInfo)(nil),            // 16: toolgate.v1.WorkspaceInfo
+	(*WorkspaceSource)(nil),          // 17: toolgate.v1.WorkspaceSource
+	(*durationpb.Duration)(nil),      // 18: google.protobuf.Duration
 }
 var file_toolgate_v1_workspace_service_proto_depIdxs = []int32{
-	8, // 0: toolgate.v1.OpenWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
-	8, // 1: toolgate.v1.GetWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
-	8, // 2: toolgate.v1.ListWorkspacesResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
-	0, // 3: toolgate.v1.WorkspaceService.OpenWorkspace:input_type -> toolgate.v1.OpenWorkspaceRequest
-	2, // 4: toolgate.v1.WorkspaceService.CloseWorkspace:input_type -> toolgate.v1.CloseWorkspaceRequest
-	4, // 5: toolgate.v1.WorkspaceService.GetWorkspace:input_type -> toolgate.v1.GetWorkspaceRequest
-	6, // 6: toolgate.v1.WorkspaceService.ListWorkspaces:input_type -> toolgate.v1.ListWorkspacesRequest
-	1, // 7: toolgate.v1.WorkspaceService.OpenWorkspace:output_type -> toolgate.v1.OpenWorkspaceResponse
-	3, // 8: toolgate.v1.WorkspaceService.CloseWorkspace:output_type -> toolgate.v1.CloseWorkspaceResponse
-	5, // 9: toolgate.v1.WorkspaceService.GetWorkspace:output_type -> toolgate.v1.GetWorkspaceResponse
-	7, // 10: toolgate.v1.WorkspaceService.ListWorkspaces:output_type -> toolgate.v1.ListWorkspacesResponse
-	7, // [7:11] is the sub-list for method output_type
-	3, // [3:7] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	16, // 0: toolgate.v1.OpenWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
+	17, // 1: toolgate.v1.CreateWorkspaceRequest.source:type_name -> toolgate.v1.WorkspaceSource
+	18, // 2: toolgate.v1.CreateWorkspaceRequest.wait:type_name -> google.protobuf.Duration
+	16, // 3: toolgate.v1.CreateWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
+	16, // 4: toolgate.v1.SuspendWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
+	18, // 5: toolgate.v1.ResumeWorkspaceRequest.wait:type_name -> google.protobuf.Duration
+	16, // 6: toolgate.v1.ResumeWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
+	16, // 7: toolgate.v1.GetWorkspaceResponse.workspace:type_name -> toolgate.v1.WorkspaceInfo
+	16, // 8: toolgate.v1.ListWorkspacesResponse.workspaces:type_name -> toolgate.v1.WorkspaceInfo
+	0,  // 9: toolgate.v1.WorkspaceService.OpenWorkspace:input_type -> toolgate.v1.OpenWorkspaceRequest
+	2,  // 10: toolgate.v1.WorkspaceService.CloseWorkspace:input_type -> toolgate.v1.CloseWorkspaceRequest
+	4,  // 11: toolgate.v1.WorkspaceService.CreateWorkspace:input_type -> toolgate.v1.CreateWorkspaceRequest
+	6,  // 12: toolgate.v1.WorkspaceService.SuspendWorkspace:input_type -> toolgate.v1.SuspendWorkspaceRequest
+	8,  // 13: toolgate.v1.WorkspaceService.ResumeWorkspace:input_type -> toolgate.v1.ResumeWorkspaceRequest
+	10, // 14: toolgate.v1.WorkspaceService.DeleteWorkspace:input_type -> toolgate.v1.DeleteWorkspaceRequest
+	12, // 15: toolgate.v1.WorkspaceService.GetWorkspace:input_type -> toolgate.v1.GetWorkspaceRequest
+	14, // 16: toolgate.v1.WorkspaceService.ListWorkspaces:input_type -> toolgate.v1.ListWorkspacesRequest
+	1,  // 17: toolgate.v1.WorkspaceService.OpenWorkspace:output_type -> toolgate.v1.OpenWorkspaceResponse
+	3,  // 18: toolgate.v1.WorkspaceService.CloseWorkspace:output_type -> toolgate.v1.CloseWorkspaceResponse
+	5,  // 19: toolgate.v1.WorkspaceService.CreateWorkspace:output_type -> toolgate.v1.CreateWorkspaceResponse
+	7,  // 20: toolgate.v1.WorkspaceService.SuspendWorkspace:output_type -> toolgate.v1.SuspendWorkspaceResponse
+	9,  // 21: toolgate.v1.WorkspaceService.ResumeWorkspace:output_type -> toolgate.v1.ResumeWorkspaceResponse
+	11, // 22: toolgate.v1.WorkspaceService.DeleteWorkspace:output_type -> toolgate.v1.DeleteWorkspaceResponse
+	13, // 23: toolgate.v1.WorkspaceService.GetWorkspace:output_type -> toolgate.v1.GetWorkspaceResponse
+	15, // 24: toolgate.v1.WorkspaceService.ListWorkspaces:output_type -> toolgate.v1.ListWorkspacesResponse
+	17, // [17:25] is the sub-list for method output_type
+	9,  // [9:17] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_workspace_service_proto_init() }
@@ -541,7 +1028,7 @@ func file_toolgate_v1_workspace_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_workspace_service_proto_rawDesc), len(file_toolgate_v1_workspace_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,17 +21,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	WorkspaceService_OpenWorkspace_FullMethodName  = "/toolgate.v1.WorkspaceService/OpenWorkspace"
-	WorkspaceService_CloseWorkspace_FullMethodName = "/toolgate.v1.WorkspaceService/CloseWorkspace"
-	WorkspaceService_GetWorkspace_FullMethodName   = "/toolgate.v1.WorkspaceService/GetWorkspace"
-	WorkspaceService_ListWorkspaces_FullMethodName = "/toolgate.v1.WorkspaceService/ListWorkspaces"
+	WorkspaceService_OpenWorkspace_FullMethodName    = "/toolgate.v1.WorkspaceService/OpenWorkspace"
+	WorkspaceService_CloseWorkspace_FullMethodName   = "/toolgate.v1.WorkspaceService/CloseWorkspace"
+	WorkspaceService_CreateWorkspace_FullMethodName  = "/toolgate.v1.WorkspaceService/CreateWorkspace"
+	WorkspaceService_SuspendWorkspace_FullMethodName = "/toolgate.v1.WorkspaceService/SuspendWorkspace"
+	WorkspaceService_ResumeWorkspace_FullMethodName  = "/toolgate.v1.WorkspaceService/ResumeWorkspace"
+	WorkspaceService_DeleteWorkspace_FullMethodName  = "/toolgate.v1.WorkspaceService/DeleteWorkspace"
+	WorkspaceService_GetWorkspace_FullMethodName     = "/toolgate.v1.WorkspaceService/GetWorkspace"
+	WorkspaceService_ListWorkspaces_FullMethodName   = "/toolgate.v1.WorkspaceService/ListWorkspaces"
 )
 
 // WorkspaceServiceClient is the client API for WorkspaceService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Shows workspaces, and opens and closes them while the service runs.
+// Shows workspaces, and opens, creates and closes them while the service runs.
 //
 // The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
 // (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -57,9 +61,50 @@ type WorkspaceServiceClient interface {
 	// background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
 	// servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
 	//
-	// NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-	// PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+	// NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+	// with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+	// WORKSPACES_LIMITED. May be retried.
 	CloseWorkspace(ctx context.Context, in *CloseWorkspaceRequest, opts ...grpc.CallOption) (*CloseWorkspaceResponse, error)
+	// Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+	// is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+	// tries again if it has failed.
+	//
+	// Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+	// why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+	// and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+	//
+	// INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+	// reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+	// else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+	// reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+	// folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+	// `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+	// WORKSPACE_NOT_READY; the service is stopping. May be retried.
+	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error)
+	// Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+	// servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+	// go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+	// ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+	//
+	// NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+	// WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+	// being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+	SuspendWorkspace(ctx context.Context, in *SuspendWorkspaceRequest, opts ...grpc.CallOption) (*SuspendWorkspaceResponse, error)
+	// Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+	// left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+	//
+	// NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+	// WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+	// reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+	// retried.
+	ResumeWorkspace(ctx context.Context, in *ResumeWorkspaceRequest, opts ...grpc.CallOption) (*ResumeWorkspaceResponse, error)
+	// Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+	// when that is done. Records of its calls stay, and can be read and listed by its name.
+	//
+	// NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+	// WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+	// retried.
+	DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error)
 	// Returns a workspace.
 	//
 	// NOT_FOUND: no such workspace. May be retried.
@@ -99,6 +144,46 @@ func (c *workspaceServiceClient) CloseWorkspace(ctx context.Context, in *CloseWo
 	return out, nil
 }
 
+func (c *workspaceServiceClient) CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateWorkspaceResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_CreateWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) SuspendWorkspace(ctx context.Context, in *SuspendWorkspaceRequest, opts ...grpc.CallOption) (*SuspendWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SuspendWorkspaceResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_SuspendWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) ResumeWorkspace(ctx context.Context, in *ResumeWorkspaceRequest, opts ...grpc.CallOption) (*ResumeWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeWorkspaceResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_ResumeWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteWorkspaceResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_DeleteWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workspaceServiceClient) GetWorkspace(ctx context.Context, in *GetWorkspaceRequest, opts ...grpc.CallOption) (*GetWorkspaceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetWorkspaceResponse)
@@ -123,7 +208,7 @@ func (c *workspaceServiceClient) ListWorkspaces(ctx context.Context, in *ListWor
 // All implementations must embed UnimplementedWorkspaceServiceServer
 // for forward compatibility.
 //
-// Shows workspaces, and opens and closes them while the service runs.
+// Shows workspaces, and opens, creates and closes them while the service runs.
 //
 // The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
 // (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -149,9 +234,50 @@ type WorkspaceServiceServer interface {
 	// background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
 	// servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
 	//
-	// NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-	// PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+	// NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+	// with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+	// WORKSPACES_LIMITED. May be retried.
 	CloseWorkspace(context.Context, *CloseWorkspaceRequest) (*CloseWorkspaceResponse, error)
+	// Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+	// is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+	// tries again if it has failed.
+	//
+	// Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+	// why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+	// and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+	//
+	// INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+	// reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+	// else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+	// reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+	// folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+	// `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+	// WORKSPACE_NOT_READY; the service is stopping. May be retried.
+	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error)
+	// Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+	// servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+	// go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+	// ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+	//
+	// NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+	// WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+	// being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+	SuspendWorkspace(context.Context, *SuspendWorkspaceRequest) (*SuspendWorkspaceResponse, error)
+	// Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+	// left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+	//
+	// NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+	// WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+	// reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+	// retried.
+	ResumeWorkspace(context.Context, *ResumeWorkspaceRequest) (*ResumeWorkspaceResponse, error)
+	// Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+	// when that is done. Records of its calls stay, and can be read and listed by its name.
+	//
+	// NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+	// WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+	// retried.
+	DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error)
 	// Returns a workspace.
 	//
 	// NOT_FOUND: no such workspace. May be retried.
@@ -176,6 +302,18 @@ func (UnimplementedWorkspaceServiceServer) OpenWorkspace(context.Context, *OpenW
 }
 func (UnimplementedWorkspaceServiceServer) CloseWorkspace(context.Context, *CloseWorkspaceRequest) (*CloseWorkspaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseWorkspace not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateWorkspace not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) SuspendWorkspace(context.Context, *SuspendWorkspaceRequest) (*SuspendWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SuspendWorkspace not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) ResumeWorkspace(context.Context, *ResumeWorkspaceRequest) (*ResumeWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeWorkspace not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteWorkspace not implemented")
 }
 func (UnimplementedWorkspaceServiceServer) GetWorkspace(context.Context, *GetWorkspaceRequest) (*GetWorkspaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetWorkspace not implemented")
@@ -240,6 +378,78 @@ func _WorkspaceService_CloseWorkspace_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkspaceService_CreateWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).CreateWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_CreateWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).CreateWorkspace(ctx, req.(*CreateWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_SuspendWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SuspendWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).SuspendWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_SuspendWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).SuspendWorkspace(ctx, req.(*SuspendWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_ResumeWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).ResumeWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_ResumeWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).ResumeWorkspace(ctx, req.(*ResumeWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_DeleteWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).DeleteWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_DeleteWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).DeleteWorkspace(ctx, req.(*DeleteWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _WorkspaceService_GetWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetWorkspaceRequest)
 	if err := dec(in); err != nil {
@@ -290,6 +500,22 @@ var WorkspaceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CloseWorkspace",
 			Handler:    _WorkspaceService_CloseWorkspace_Handler,
+		},
+		{
+			MethodName: "CreateWorkspace",
+			Handler:    _WorkspaceService_CreateWorkspace_Handler,
+		},
+		{
+			MethodName: "SuspendWorkspace",
+			Handler:    _WorkspaceService_SuspendWorkspace_Handler,
+		},
+		{
+			MethodName: "ResumeWorkspace",
+			Handler:    _WorkspaceService_ResumeWorkspace_Handler,
+		},
+		{
+			MethodName: "DeleteWorkspace",
+			Handler:    _WorkspaceService_DeleteWorkspace_Handler,
 		},
 		{
 			MethodName: "GetWorkspace",

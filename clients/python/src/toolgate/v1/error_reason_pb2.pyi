@@ -53,7 +53,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_AMBIGUOUS_CALL_ID: _ErrorReason.ValueType  # 13
     """FAILED_PRECONDITION: calls of several workspaces have the id; write `~` and the workspace behind it."""
     ERROR_REASON_WORKSPACE_BROKEN: _ErrorReason.ValueType  # 14
-    """FAILED_PRECONDITION: the configuration of the workspace cannot be used."""
+    """FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created."""
     ERROR_REASON_TASK_ENDED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: the parent is a call of `task` that has ended."""
     ERROR_REASON_CALL_ENDED: _ErrorReason.ValueType  # 16
@@ -155,7 +155,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NO_PROGRAM: _ErrorReason.ValueType  # 61
     """FAILED_PRECONDITION: no program of the call runs that could be sent a signal."""
     ERROR_REASON_WORKSPACES_FIXED: _ErrorReason.ValueType  # 62
-    """FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`)."""
+    """FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`), or none to be created
+    (`created_workspaces.directory`).
+    """
     ERROR_REASON_WORKSPACES_OVERLAP: _ErrorReason.ValueType  # 63
     """FAILED_PRECONDITION: the folder overlaps with that of another workspace."""
     ERROR_REASON_WORKSPACE_CONFIGURED: _ErrorReason.ValueType  # 64
@@ -167,7 +169,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FOLDER_MISSING: _ErrorReason.ValueType  # 67
     """NOT_FOUND: the folder that is to be a workspace does not exist."""
     ERROR_REASON_WORKSPACE_NAME_TAKEN: _ErrorReason.ValueType  # 68
-    """ALREADY_EXISTS: the name of the workspace belongs to another folder."""
+    """ALREADY_EXISTS: the name of the workspace belongs to another folder, or to one that was created from something else."""
     ERROR_REASON_TOO_MANY_WORKSPACES: _ErrorReason.ValueType  # 69
     """RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
     ERROR_REASON_NOT_LISTENING: _ErrorReason.ValueType  # 70
@@ -194,6 +196,16 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAVAILABLE: the database that several services share, or a gateway to it, cannot be reached. What runs goes on. Try again after the
     RetryInfo.
     """
+    ERROR_REASON_WORKSPACE_NOT_READY: _ErrorReason.ValueType  # 79
+    """UNAVAILABLE: the workspace is being created, resumed or deleted. Try again after the RetryInfo."""
+    ERROR_REASON_WORKSPACE_SUSPENDED: _ErrorReason.ValueType  # 80
+    """FAILED_PRECONDITION: the workspace is suspended, and calls do not resume it here: ResumeWorkspace does."""
+    ERROR_REASON_WORKSPACE_NOT_CREATED: _ErrorReason.ValueType  # 81
+    """FAILED_PRECONDITION: the workspace was not created with CreateWorkspace, so that it cannot be suspended, resumed or deleted."""
+    ERROR_REASON_WORKSPACE_CREATED: _ErrorReason.ValueType  # 82
+    """FAILED_PRECONDITION: the workspace was created with CreateWorkspace: it is suspended or deleted, not closed."""
+    ERROR_REASON_TEMPLATE_MISSING: _ErrorReason.ValueType  # 83
+    """NOT_FOUND: the operator has no template of that name."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -234,7 +246,7 @@ ERROR_REASON_CALL_ID_TAKEN: ErrorReason.ValueType  # 12
 ERROR_REASON_AMBIGUOUS_CALL_ID: ErrorReason.ValueType  # 13
 """FAILED_PRECONDITION: calls of several workspaces have the id; write `~` and the workspace behind it."""
 ERROR_REASON_WORKSPACE_BROKEN: ErrorReason.ValueType  # 14
-"""FAILED_PRECONDITION: the configuration of the workspace cannot be used."""
+"""FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created."""
 ERROR_REASON_TASK_ENDED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: the parent is a call of `task` that has ended."""
 ERROR_REASON_CALL_ENDED: ErrorReason.ValueType  # 16
@@ -336,7 +348,9 @@ ERROR_REASON_NO_TERMINAL: ErrorReason.ValueType  # 60
 ERROR_REASON_NO_PROGRAM: ErrorReason.ValueType  # 61
 """FAILED_PRECONDITION: no program of the call runs that could be sent a signal."""
 ERROR_REASON_WORKSPACES_FIXED: ErrorReason.ValueType  # 62
-"""FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`)."""
+"""FAILED_PRECONDITION: the operator allows no folder to be opened as a workspace (`workspace_roots`), or none to be created
+(`created_workspaces.directory`).
+"""
 ERROR_REASON_WORKSPACES_OVERLAP: ErrorReason.ValueType  # 63
 """FAILED_PRECONDITION: the folder overlaps with that of another workspace."""
 ERROR_REASON_WORKSPACE_CONFIGURED: ErrorReason.ValueType  # 64
@@ -348,7 +362,7 @@ ERROR_REASON_FOLDER_RESERVED: ErrorReason.ValueType  # 66
 ERROR_REASON_FOLDER_MISSING: ErrorReason.ValueType  # 67
 """NOT_FOUND: the folder that is to be a workspace does not exist."""
 ERROR_REASON_WORKSPACE_NAME_TAKEN: ErrorReason.ValueType  # 68
-"""ALREADY_EXISTS: the name of the workspace belongs to another folder."""
+"""ALREADY_EXISTS: the name of the workspace belongs to another folder, or to one that was created from something else."""
 ERROR_REASON_TOO_MANY_WORKSPACES: ErrorReason.ValueType  # 69
 """RESOURCE_EXHAUSTED: as many workspaces are open as may be. Close one first."""
 ERROR_REASON_NOT_LISTENING: ErrorReason.ValueType  # 70
@@ -375,4 +389,14 @@ ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 78
 """UNAVAILABLE: the database that several services share, or a gateway to it, cannot be reached. What runs goes on. Try again after the
 RetryInfo.
 """
+ERROR_REASON_WORKSPACE_NOT_READY: ErrorReason.ValueType  # 79
+"""UNAVAILABLE: the workspace is being created, resumed or deleted. Try again after the RetryInfo."""
+ERROR_REASON_WORKSPACE_SUSPENDED: ErrorReason.ValueType  # 80
+"""FAILED_PRECONDITION: the workspace is suspended, and calls do not resume it here: ResumeWorkspace does."""
+ERROR_REASON_WORKSPACE_NOT_CREATED: ErrorReason.ValueType  # 81
+"""FAILED_PRECONDITION: the workspace was not created with CreateWorkspace, so that it cannot be suspended, resumed or deleted."""
+ERROR_REASON_WORKSPACE_CREATED: ErrorReason.ValueType  # 82
+"""FAILED_PRECONDITION: the workspace was created with CreateWorkspace: it is suspended or deleted, not closed."""
+ERROR_REASON_TEMPLATE_MISSING: ErrorReason.ValueType  # 83
+"""NOT_FOUND: the operator has no template of that name."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

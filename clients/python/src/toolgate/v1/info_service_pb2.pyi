@@ -47,6 +47,8 @@ class _FeatureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Feature.Value
     """It confines the programs of some agent at least."""
     FEATURE_OPEN_WORKSPACES: _Feature.ValueType  # 8
     """Workspaces can be opened while it runs."""
+    FEATURE_CREATE_WORKSPACES: _Feature.ValueType  # 9
+    """Workspaces can be created while it runs: CreateWorkspace."""
 
 class Feature(_Feature, metaclass=_FeatureEnumTypeWrapper):
     """Something that a build may lack, or a configuration switch off."""
@@ -69,6 +71,8 @@ FEATURE_SANDBOX: Feature.ValueType  # 7
 """It confines the programs of some agent at least."""
 FEATURE_OPEN_WORKSPACES: Feature.ValueType  # 8
 """Workspaces can be opened while it runs."""
+FEATURE_CREATE_WORKSPACES: Feature.ValueType  # 9
+"""Workspaces can be created while it runs: CreateWorkspace."""
 Global___Feature: _TypeAlias = Feature  # noqa: Y015
 
 class _SandboxMode:
@@ -98,6 +102,42 @@ SANDBOX_MODE_WORKSPACE_WRITE: SandboxMode.ValueType  # 2
 SANDBOX_MODE_READ_ONLY: SandboxMode.ValueType  # 3
 """They write to a temporary folder, and what was approved."""
 Global___SandboxMode: _TypeAlias = SandboxMode  # noqa: Y015
+
+class _WorkspaceState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkspaceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkspaceState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORKSPACE_STATE_UNSPECIFIED: _WorkspaceState.ValueType  # 0
+    """Never sent."""
+    WORKSPACE_STATE_READY: _WorkspaceState.ValueType  # 1
+    """It takes calls, unless its `problem` says why not."""
+    WORKSPACE_STATE_CREATING: _WorkspaceState.ValueType  # 2
+    """It is being created, or resumed: calls wait a moment for it, and are refused then."""
+    WORKSPACE_STATE_SUSPENDED: _WorkspaceState.ValueType  # 3
+    """It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered."""
+    WORKSPACE_STATE_FAILED: _WorkspaceState.ValueType  # 4
+    """It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it."""
+    WORKSPACE_STATE_DELETING: _WorkspaceState.ValueType  # 5
+    """It is being deleted."""
+
+class WorkspaceState(_WorkspaceState, metaclass=_WorkspaceStateEnumTypeWrapper):
+    """How far a workspace is."""
+
+WORKSPACE_STATE_UNSPECIFIED: WorkspaceState.ValueType  # 0
+"""Never sent."""
+WORKSPACE_STATE_READY: WorkspaceState.ValueType  # 1
+"""It takes calls, unless its `problem` says why not."""
+WORKSPACE_STATE_CREATING: WorkspaceState.ValueType  # 2
+"""It is being created, or resumed: calls wait a moment for it, and are refused then."""
+WORKSPACE_STATE_SUSPENDED: WorkspaceState.ValueType  # 3
+"""It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered."""
+WORKSPACE_STATE_FAILED: WorkspaceState.ValueType  # 4
+"""It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it."""
+WORKSPACE_STATE_DELETING: WorkspaceState.ValueType  # 5
+"""It is being deleted."""
+Global___WorkspaceState: _TypeAlias = WorkspaceState  # noqa: Y015
 
 class _ToolSourceState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -510,6 +550,8 @@ class WorkspaceInfo(_message.Message):
     OPEN_TIME_FIELD_NUMBER: _builtins.int
     OPENED_BY_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, for requests."""
     directory: _builtins.str
@@ -519,9 +561,13 @@ class WorkspaceInfo(_message.Message):
     trusted: _builtins.bool
     """Whether code that the project brings is run: its custom tools, plugins and local MCP servers."""
     problem: _builtins.str
-    """Why its calls are refused: its configuration cannot be used, or its folder is gone. Empty if nothing is wrong."""
+    """Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created. Empty if
+    nothing is wrong.
+    """
     opened_by: _builtins.str
-    """The principal that opened it; empty without authentication, and for one of the configuration."""
+    """The principal that opened or created it; empty without authentication, and for one of the configuration."""
+    state: Global___WorkspaceState.ValueType
+    """How far it is. UNSPECIFIED at services of earlier releases, whose workspaces are all ready."""
     @_builtins.property
     def agents(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentInfo]:
         """Its agents."""
@@ -542,11 +588,17 @@ class WorkspaceInfo(_message.Message):
 
     @_builtins.property
     def open_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed."""
+        """When it was opened with OpenWorkspace, or CreateWorkspace was called; absent for one of the configuration, which cannot be
+        closed.
+        """
 
     @_builtins.property
     def usage(self) -> Global___WorkspaceUsage:
         """What its calls use at this moment. Set by GetWorkspace only."""
+
+    @_builtins.property
+    def source(self) -> Global___WorkspaceSource:
+        """What it was created from; absent if it was not created with CreateWorkspace."""
 
     def __init__(
         self,
@@ -563,14 +615,125 @@ class WorkspaceInfo(_message.Message):
         open_time: _timestamp_pb2.Timestamp | None = ...,
         opened_by: _builtins.str = ...,
         usage: Global___WorkspaceUsage | None = ...,
+        state: Global___WorkspaceState.ValueType = ...,
+        source: Global___WorkspaceSource | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time", "source", b"source", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "open_time", b"open_time", "opened_by", b"opened_by", "problem", b"problem", "tool_sources", b"tool_sources", "trusted", b"trusted", "usage", b"usage", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "open_time", b"open_time", "opened_by", b"opened_by", "problem", b"problem", "source", b"source", "state", b"state", "tool_sources", b"tool_sources", "trusted", b"trusted", "usage", b"usage", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkspaceInfo: _TypeAlias = WorkspaceInfo  # noqa: Y015
+
+@_typing.final
+class WorkspaceSource(_message.Message):
+    """What a workspace is created from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EMPTY_FIELD_NUMBER: _builtins.int
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    GIT_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
+    template: _builtins.str
+    """A template of the operator's configuration, by its name."""
+    @_builtins.property
+    def empty(self) -> Global___EmptySource:
+        """Nothing: an empty folder."""
+
+    @_builtins.property
+    def git(self) -> Global___GitSource:
+        """A repository of git."""
+
+    @_builtins.property
+    def archive(self) -> Global___ArchiveSource:
+        """An archive."""
+
+    def __init__(
+        self,
+        *,
+        empty: Global___EmptySource | None = ...,
+        template: _builtins.str = ...,
+        git: Global___GitSource | None = ...,
+        archive: Global___ArchiveSource | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "empty", b"empty", "git", b"git", "source", b"source", "template", b"template"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "empty", b"empty", "git", b"git", "source", b"source", "template", b"template"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["empty", "template", "git", "archive"]  # noqa: Y015
+    _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
+
+Global___WorkspaceSource: _TypeAlias = WorkspaceSource  # noqa: Y015
+
+@_typing.final
+class EmptySource(_message.Message):
+    """An empty folder."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmptySource: _TypeAlias = EmptySource  # noqa: Y015
+
+@_typing.final
+class GitSource(_message.Message):
+    """A repository of git."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    REFERENCE_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """Where it is: an `https` URL without user and password, of at most 2048 bytes."""
+    reference: _builtins.str
+    """A branch or a tag; empty for what the repository says."""
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+        reference: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reference", b"reference", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GitSource: _TypeAlias = GitSource  # noqa: Y015
+
+@_typing.final
+class ArchiveSource(_message.Message):
+    """An archive of files and folders, read as UploadArchive reads one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """Where it is: an `https` URL without user and password, of at most 2048 bytes. What is there may be a tar archive, plain or
+    compressed with gzip or zstd.
+    """
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveSource: _TypeAlias = ArchiveSource  # noqa: Y015
 
 @_typing.final
 class WorkspaceUsage(_message.Message):

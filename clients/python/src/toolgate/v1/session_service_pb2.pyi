@@ -33,11 +33,11 @@ class _WorkspaceChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Works
     WORKSPACE_CHANGE_UNSPECIFIED: _WorkspaceChange.ValueType  # 0
     """Never sent."""
     WORKSPACE_CHANGE_OPENED: _WorkspaceChange.ValueType  # 1
-    """It was opened: see GetWorkspace."""
+    """It was opened, or has been created: see GetWorkspace."""
     WORKSPACE_CHANGE_CLOSED: _WorkspaceChange.ValueType  # 2
-    """It was closed. Its records stay."""
+    """It was closed or deleted. Its records stay."""
     WORKSPACE_CHANGE_CHANGED: _WorkspaceChange.ValueType  # 3
-    """Its rules, its agents or its problem have changed: see GetWorkspace."""
+    """Its rules, its agents, its state or its problem have changed: see GetWorkspace."""
 
 class WorkspaceChange(_WorkspaceChange, metaclass=_WorkspaceChangeEnumTypeWrapper):
     """What became of a workspace."""
@@ -45,11 +45,11 @@ class WorkspaceChange(_WorkspaceChange, metaclass=_WorkspaceChangeEnumTypeWrappe
 WORKSPACE_CHANGE_UNSPECIFIED: WorkspaceChange.ValueType  # 0
 """Never sent."""
 WORKSPACE_CHANGE_OPENED: WorkspaceChange.ValueType  # 1
-"""It was opened: see GetWorkspace."""
+"""It was opened, or has been created: see GetWorkspace."""
 WORKSPACE_CHANGE_CLOSED: WorkspaceChange.ValueType  # 2
-"""It was closed. Its records stay."""
+"""It was closed or deleted. Its records stay."""
 WORKSPACE_CHANGE_CHANGED: WorkspaceChange.ValueType  # 3
-"""Its rules, its agents or its problem have changed: see GetWorkspace."""
+"""Its rules, its agents, its state or its problem have changed: see GetWorkspace."""
 Global___WorkspaceChange: _TypeAlias = WorkspaceChange  # noqa: Y015
 
 @_typing.final

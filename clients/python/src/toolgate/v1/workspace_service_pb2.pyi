@@ -5,6 +5,7 @@ The service for the folders in which tools work."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from toolgate.v1 import info_service_pb2 as _info_service_pb2
@@ -124,6 +125,218 @@ class CloseWorkspaceResponse(_message.Message):
 Global___CloseWorkspaceResponse: _TypeAlias = CloseWorkspaceResponse  # noqa: Y015
 
 @_typing.final
+class CreateWorkspaceRequest(_message.Message):
+    """A workspace that is to be made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """The name that requests say, as for OpenWorkspace."""
+    @_builtins.property
+    def source(self) -> _info_service_pb2.WorkspaceSource:
+        """What is in it; without one it is empty."""
+
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """How long to wait until it is ready or has failed; absent for not at all. More than 10 minutes is taken down to that."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        source: _info_service_pb2.WorkspaceSource | None = ...,
+        wait: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "wait", b"wait", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateWorkspaceRequest: _TypeAlias = CreateWorkspaceRequest  # noqa: Y015
+
+@_typing.final
+class CreateWorkspaceResponse(_message.Message):
+    """The workspace is there, or will be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """It was asked for now; false if it was there already, or being created."""
+    @_builtins.property
+    def workspace(self) -> _info_service_pb2.WorkspaceInfo:
+        """It, as far as it is."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _info_service_pb2.WorkspaceInfo | None = ...,
+        created: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateWorkspaceResponse: _TypeAlias = CreateWorkspaceResponse  # noqa: Y015
+
+@_typing.final
+class SuspendWorkspaceRequest(_message.Message):
+    """Names a workspace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """The workspace."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendWorkspaceRequest: _TypeAlias = SuspendWorkspaceRequest  # noqa: Y015
+
+@_typing.final
+class SuspendWorkspaceResponse(_message.Message):
+    """The workspace is suspended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    CANCELLED_CALLS_FIELD_NUMBER: _builtins.int
+    WAITING_CALLS_FIELD_NUMBER: _builtins.int
+    cancelled_calls: _builtins.int
+    """How many calls were cancelled."""
+    waiting_calls: _builtins.int
+    """How many calls wait for a person, and go on when it is resumed."""
+    @_builtins.property
+    def workspace(self) -> _info_service_pb2.WorkspaceInfo:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _info_service_pb2.WorkspaceInfo | None = ...,
+        cancelled_calls: _builtins.int = ...,
+        waiting_calls: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled_calls", b"cancelled_calls", "waiting_calls", b"waiting_calls", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendWorkspaceResponse: _TypeAlias = SuspendWorkspaceResponse  # noqa: Y015
+
+@_typing.final
+class ResumeWorkspaceRequest(_message.Message):
+    """Names a workspace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """The workspace."""
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """How long to wait until it is ready; absent for not at all. More than 10 minutes is taken down to that."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        wait: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeWorkspaceRequest: _TypeAlias = ResumeWorkspaceRequest  # noqa: Y015
+
+@_typing.final
+class ResumeWorkspaceResponse(_message.Message):
+    """The workspace is resumed, or will be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def workspace(self) -> _info_service_pb2.WorkspaceInfo:
+        """It, as far as it is."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _info_service_pb2.WorkspaceInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeWorkspaceResponse: _TypeAlias = ResumeWorkspaceResponse  # noqa: Y015
+
+@_typing.final
+class DeleteWorkspaceRequest(_message.Message):
+    """Names a workspace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """The workspace."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteWorkspaceRequest: _TypeAlias = DeleteWorkspaceRequest  # noqa: Y015
+
+@_typing.final
+class DeleteWorkspaceResponse(_message.Message):
+    """The workspace and its files are gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CANCELLED_CALLS_FIELD_NUMBER: _builtins.int
+    cancelled_calls: _builtins.int
+    """How many calls were cancelled."""
+    def __init__(
+        self,
+        *,
+        cancelled_calls: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled_calls", b"cancelled_calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteWorkspaceResponse: _TypeAlias = DeleteWorkspaceResponse  # noqa: Y015
+
+@_typing.final
 class GetWorkspaceRequest(_message.Message):
     """Names a workspace."""
 
@@ -204,6 +417,7 @@ class ListWorkspacesResponse(_message.Message):
     WORKSPACES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     ROOTS_FIELD_NUMBER: _builtins.int
+    TEMPLATES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last."""
     @_builtins.property
@@ -214,16 +428,21 @@ class ListWorkspacesResponse(_message.Message):
     def roots(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The folders below which workspaces may be opened; empty if none may."""
 
+    @_builtins.property
+    def templates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The templates that workspaces may be created from, by name."""
+
     def __init__(
         self,
         *,
         workspaces: _abc.Iterable[_info_service_pb2.WorkspaceInfo] | None = ...,
         next_page_token: _builtins.str = ...,
         roots: _abc.Iterable[_builtins.str] | None = ...,
+        templates: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "roots", b"roots", "workspaces", b"workspaces"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "roots", b"roots", "templates", b"templates", "workspaces", b"workspaces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class WorkspaceServiceStub:
-    """Shows workspaces, and opens and closes them while the service runs.
+    """Shows workspaces, and opens, creates and closes them while the service runs.
 
     The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
     (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -50,6 +50,26 @@ class WorkspaceServiceStub:
                 request_serializer=toolgate_dot_v1_dot_workspace__service__pb2.CloseWorkspaceRequest.SerializeToString,
                 response_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.CloseWorkspaceResponse.FromString,
                 _registered_method=True)
+        self.CreateWorkspace = channel.unary_unary(
+                '/toolgate.v1.WorkspaceService/CreateWorkspace',
+                request_serializer=toolgate_dot_v1_dot_workspace__service__pb2.CreateWorkspaceRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.CreateWorkspaceResponse.FromString,
+                _registered_method=True)
+        self.SuspendWorkspace = channel.unary_unary(
+                '/toolgate.v1.WorkspaceService/SuspendWorkspace',
+                request_serializer=toolgate_dot_v1_dot_workspace__service__pb2.SuspendWorkspaceRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.SuspendWorkspaceResponse.FromString,
+                _registered_method=True)
+        self.ResumeWorkspace = channel.unary_unary(
+                '/toolgate.v1.WorkspaceService/ResumeWorkspace',
+                request_serializer=toolgate_dot_v1_dot_workspace__service__pb2.ResumeWorkspaceRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.ResumeWorkspaceResponse.FromString,
+                _registered_method=True)
+        self.DeleteWorkspace = channel.unary_unary(
+                '/toolgate.v1.WorkspaceService/DeleteWorkspace',
+                request_serializer=toolgate_dot_v1_dot_workspace__service__pb2.DeleteWorkspaceRequest.SerializeToString,
+                response_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.DeleteWorkspaceResponse.FromString,
+                _registered_method=True)
         self.GetWorkspace = channel.unary_unary(
                 '/toolgate.v1.WorkspaceService/GetWorkspace',
                 request_serializer=toolgate_dot_v1_dot_workspace__service__pb2.GetWorkspaceRequest.SerializeToString,
@@ -63,7 +83,7 @@ class WorkspaceServiceStub:
 
 
 class WorkspaceServiceServicer:
-    """Shows workspaces, and opens and closes them while the service runs.
+    """Shows workspaces, and opens, creates and closes them while the service runs.
 
     The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
     (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -96,8 +116,69 @@ class WorkspaceServiceServicer:
         background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
         servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
 
-        NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-        PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+        NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+        with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+        WORKSPACES_LIMITED. May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateWorkspace(self, request, context):
+        """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+        is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+        tries again if it has failed.
+
+        Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+        why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+        and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+
+        INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+        reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+        else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+        reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+        folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+        `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+        WORKSPACE_NOT_READY; the service is stopping. May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuspendWorkspace(self, request, context):
+        """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+        servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+        go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+        ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+
+        NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+        WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+        being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeWorkspace(self, request, context):
+        """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+        left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+
+        NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+        WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+        reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+        retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteWorkspace(self, request, context):
+        """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+        when that is done. Records of its calls stay, and can be read and listed by its name.
+
+        NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+        WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+        retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,6 +216,26 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
                     request_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.CloseWorkspaceRequest.FromString,
                     response_serializer=toolgate_dot_v1_dot_workspace__service__pb2.CloseWorkspaceResponse.SerializeToString,
             ),
+            'CreateWorkspace': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateWorkspace,
+                    request_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.CreateWorkspaceRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_workspace__service__pb2.CreateWorkspaceResponse.SerializeToString,
+            ),
+            'SuspendWorkspace': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendWorkspace,
+                    request_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.SuspendWorkspaceRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_workspace__service__pb2.SuspendWorkspaceResponse.SerializeToString,
+            ),
+            'ResumeWorkspace': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeWorkspace,
+                    request_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.ResumeWorkspaceRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_workspace__service__pb2.ResumeWorkspaceResponse.SerializeToString,
+            ),
+            'DeleteWorkspace': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteWorkspace,
+                    request_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.DeleteWorkspaceRequest.FromString,
+                    response_serializer=toolgate_dot_v1_dot_workspace__service__pb2.DeleteWorkspaceResponse.SerializeToString,
+            ),
             'GetWorkspace': grpc.unary_unary_rpc_method_handler(
                     servicer.GetWorkspace,
                     request_deserializer=toolgate_dot_v1_dot_workspace__service__pb2.GetWorkspaceRequest.FromString,
@@ -154,7 +255,7 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WorkspaceService:
-    """Shows workspaces, and opens and closes them while the service runs.
+    """Shows workspaces, and opens, creates and closes them while the service runs.
 
     The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
     (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -206,6 +307,114 @@ class WorkspaceService:
             '/toolgate.v1.WorkspaceService/CloseWorkspace',
             toolgate_dot_v1_dot_workspace__service__pb2.CloseWorkspaceRequest.SerializeToString,
             toolgate_dot_v1_dot_workspace__service__pb2.CloseWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateWorkspace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.WorkspaceService/CreateWorkspace',
+            toolgate_dot_v1_dot_workspace__service__pb2.CreateWorkspaceRequest.SerializeToString,
+            toolgate_dot_v1_dot_workspace__service__pb2.CreateWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendWorkspace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.WorkspaceService/SuspendWorkspace',
+            toolgate_dot_v1_dot_workspace__service__pb2.SuspendWorkspaceRequest.SerializeToString,
+            toolgate_dot_v1_dot_workspace__service__pb2.SuspendWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeWorkspace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.WorkspaceService/ResumeWorkspace',
+            toolgate_dot_v1_dot_workspace__service__pb2.ResumeWorkspaceRequest.SerializeToString,
+            toolgate_dot_v1_dot_workspace__service__pb2.ResumeWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteWorkspace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolgate.v1.WorkspaceService/DeleteWorkspace',
+            toolgate_dot_v1_dot_workspace__service__pb2.DeleteWorkspaceRequest.SerializeToString,
+            toolgate_dot_v1_dot_workspace__service__pb2.DeleteWorkspaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class WorkspaceServiceStub:
-    """Shows workspaces, and opens and closes them while the service runs.
+    """Shows workspaces, and opens, creates and closes them while the service runs.
 
     The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
     (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -60,8 +60,53 @@ class WorkspaceServiceStub:
     background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
     servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
 
-    NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-    PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+    NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+    with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+    WORKSPACES_LIMITED. May be retried.
+    """
+    CreateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]
+    """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+    is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+    tries again if it has failed.
+
+    Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+    why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+    and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+
+    INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+    reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+    else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+    reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+    folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+    `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+    WORKSPACE_NOT_READY; the service is stopping. May be retried.
+    """
+    SuspendWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.SuspendWorkspaceRequest, _workspace_service_pb2.SuspendWorkspaceResponse]
+    """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+    servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+    go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+    ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+
+    NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+    WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+    being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+    """
+    ResumeWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ResumeWorkspaceRequest, _workspace_service_pb2.ResumeWorkspaceResponse]
+    """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+    left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+
+    NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+    WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+    reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+    retried.
+    """
+    DeleteWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]
+    """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+    when that is done. Records of its calls stay, and can be read and listed by its name.
+
+    NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+    WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+    retried.
     """
     GetWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]
     """Returns a workspace.
@@ -77,7 +122,7 @@ class WorkspaceServiceStub:
 
 @_typing.type_check_only
 class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
-    """Shows workspaces, and opens and closes them while the service runs.
+    """Shows workspaces, and opens, creates and closes them while the service runs.
 
     The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
     (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -107,8 +152,53 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
     servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
 
-    NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-    PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+    NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+    with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+    WORKSPACES_LIMITED. May be retried.
+    """
+    CreateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]  # type: ignore[assignment]
+    """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+    is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+    tries again if it has failed.
+
+    Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+    why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+    and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+
+    INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+    reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+    else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+    reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+    folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+    `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+    WORKSPACE_NOT_READY; the service is stopping. May be retried.
+    """
+    SuspendWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.SuspendWorkspaceRequest, _workspace_service_pb2.SuspendWorkspaceResponse]  # type: ignore[assignment]
+    """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+    servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+    go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+    ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+
+    NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+    WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+    being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+    """
+    ResumeWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ResumeWorkspaceRequest, _workspace_service_pb2.ResumeWorkspaceResponse]  # type: ignore[assignment]
+    """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+    left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+
+    NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+    WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+    reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+    retried.
+    """
+    DeleteWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]  # type: ignore[assignment]
+    """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+    when that is done. Records of its calls stay, and can be read and listed by its name.
+
+    NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+    WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+    retried.
     """
     GetWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]  # type: ignore[assignment]
     """Returns a workspace.
@@ -123,7 +213,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """
 
 class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Shows workspaces, and opens and closes them while the service runs.
+    """Shows workspaces, and opens, creates and closes them while the service runs.
 
     The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
     (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -163,8 +253,77 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
         servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
 
-        NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-        PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+        NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+        with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+        WORKSPACES_LIMITED. May be retried.
+        """
+
+    @_abc_1.abstractmethod
+    def CreateWorkspace(
+        self,
+        request: _workspace_service_pb2.CreateWorkspaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.CreateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CreateWorkspaceResponse]]:
+        """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+        is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+        tries again if it has failed.
+
+        Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+        why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+        and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+
+        INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+        reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+        else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+        reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+        folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+        `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+        WORKSPACE_NOT_READY; the service is stopping. May be retried.
+        """
+
+    @_abc_1.abstractmethod
+    def SuspendWorkspace(
+        self,
+        request: _workspace_service_pb2.SuspendWorkspaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.SuspendWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.SuspendWorkspaceResponse]]:
+        """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+        servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+        go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+        ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+
+        NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+        WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+        being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeWorkspace(
+        self,
+        request: _workspace_service_pb2.ResumeWorkspaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.ResumeWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.ResumeWorkspaceResponse]]:
+        """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+        left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+
+        NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+        WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+        reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+        retried.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteWorkspace(
+        self,
+        request: _workspace_service_pb2.DeleteWorkspaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.DeleteWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.DeleteWorkspaceResponse]]:
+        """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+        when that is done. Records of its calls stay, and can be read and listed by its name.
+
+        NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+        WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+        retried.
         """
 
     @_abc_1.abstractmethod

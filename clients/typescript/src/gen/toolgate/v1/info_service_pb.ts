@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/info_service.proto.
  */
 export const file_toolgate_v1_info_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IpYDChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxhcGlfcmV2aXNpb24YCyABKAUSJgoIZmVhdHVyZXMYDCADKA4yFC50b29sZ2F0ZS52MS5GZWF0dXJlEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKBmxpbWl0cxgEIAEoCzITLnRvb2xnYXRlLnYxLkxpbWl0cxIuCgp3b3Jrc3BhY2VzGAUgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIlCgdzYW5kYm94GAYgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIVCg1ydW5uaW5nX2NhbGxzGAcgASgFEi4KDHNhbmRib3hfaW5mbxgIIAEoCzIYLnRvb2xnYXRlLnYxLlNhbmRib3hJbmZvEhQKDHF1ZXVlZF9jYWxscxgJIAEoBRIQCgh3YXJuaW5ncxgKIAMoCSLLAQoLU2FuZGJveEluZm8SJwoJYXZhaWxhYmxlGAEgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIYChBsYW5kbG9ja192ZXJzaW9uGAIgASgFEg8KB21pc3NpbmcYAyADKAkSJgoEbW9kZRgEIAEoDjIYLnRvb2xnYXRlLnYxLlNhbmRib3hNb2RlEi4KB25ldHdvcmsYBSABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEhAKCHJlcXVpcmVkGAYgASgIIoUICgZMaW1pdHMSGQoRbWF4X3J1bm5pbmdfY2FsbHMYASABKAUSFwoPbWF4X2lucHV0X2J5dGVzGAIgASgDEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAMSFgoOdHJ1bmNhdGVfbGluZXMYBSABKAUSFgoOdHJ1bmNhdGVfYnl0ZXMYBiABKAUSLAoJaGVhcnRiZWF0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnByb21wdF90aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEG91dHB1dF9yZXRlbnRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY2FsbF9yZXRlbnRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZRgLIAEoBUgAiAEBEioKHW1heF9ydW5uaW5nX2NhbGxzX3Blcl9zZXNzaW9uGAwgASgFSAGIAQESLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbBgNIAEoBUgCiAEBEhgKEG1heF9xdWV1ZWRfY2FsbHMYDiABKAUSGAoQbWF4X3F1ZXVlZF9ieXRlcxgPIAEoAxIkChdtYXhfcmVxdWVzdHNfcGVyX3NlY29uZBgQIAEoBUgDiAEBEh4KEW1heF9yZXF1ZXN0X2J1cnN0GBEgASgFSASIAQESEwoLbWF4X3N0cmVhbXMYEiABKAUSJgoZbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbBgTIAEoBUgFiAEBEiIKGm1heF9zdHJlYW1zX3Blcl9jb25uZWN0aW9uGBQgASgFEhgKEG1heF9vcGVuX3Byb21wdHMYFSABKAUSKQocbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbhgWIAEoBUgGiAEBEhYKDm1heF93b3Jrc3BhY2VzGBcgASgFQiIKIF9tYXhfcnVubmluZ19jYWxsc19wZXJfd29ya3NwYWNlQiAKHl9tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbkIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbEIaChhfbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmRCFAoSX21heF9yZXF1ZXN0X2J1cnN0QhwKGl9tYXhfc3RyZWFtc19wZXJfcHJpbmNpcGFsQh8KHV9tYXhfb3Blbl9wcm9tcHRzX3Blcl9zZXNzaW9uIvoCCg1Xb3Jrc3BhY2VJbmZvEgwKBG5hbWUYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJEhAKCHdvcmt0cmVlGAMgASgJEiYKBmFnZW50cxgEIAMoCzIWLnRvb2xnYXRlLnYxLkFnZW50SW5mbxIPCgd0cnVzdGVkGAUgASgIEjEKDHRvb2xfc291cmNlcxgGIAMoCzIbLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VJbmZvEjkKEGxhbmd1YWdlX3NlcnZlcnMYByADKAsyHy50b29sZ2F0ZS52MS5MYW5ndWFnZVNlcnZlckluZm8SEAoId2FybmluZ3MYCCADKAkSDwoHcHJvYmxlbRgJIAEoCRItCglvcGVuX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCW9wZW5lZF9ieRgLIAEoCRIqCgV1c2FnZRgMIAEoCzIbLnRvb2xnYXRlLnYxLldvcmtzcGFjZVVzYWdlIq4BCg5Xb3Jrc3BhY2VVc2FnZRIVCg1ydW5uaW5nX2NhbGxzGAEgASgFEhEKCXByb2Nlc3NlcxgCIAEoBRIUCgxtZW1vcnlfYnl0ZXMYAyABKAMSLAoJdXNlcl90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KC3N5c3RlbV90aW1lGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlMKEkxhbmd1YWdlU2VydmVySW5mbxIKCgJpZBgBIAEoCRIPCgdwcm9ncmFtGAIgASgJEg8KB3Byb2JsZW0YAyABKAkSDwoHcnVubmluZxgEIAEoBSKUAQoOVG9vbFNvdXJjZUluZm8SJwoGc291cmNlGAEgASgOMhcudG9vbGdhdGUudjEuVG9vbFNvdXJjZRIMCgRuYW1lGAIgASgJEisKBXN0YXRlGAMgASgOMhwudG9vbGdhdGUudjEuVG9vbFNvdXJjZVN0YXRlEg8KB3Byb2JsZW0YBCABKAkSDQoFdG9vbHMYBSABKAUigAEKCUFnZW50SW5mbxIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiQKBG1vZGUYAyABKA4yFi50b29sZ2F0ZS52MS5BZ2VudE1vZGUSKgoFcnVsZXMYBCADKAsyGy50b29sZ2F0ZS52MS5QZXJtaXNzaW9uUnVsZSrGAQoHRmVhdHVyZRIXChNGRUFUVVJFX1VOU1BFQ0lGSUVEEAASDwoLRkVBVFVSRV9NQ1AQARIWChJGRUFUVVJFX0pBVkFTQ1JJUFQQAhIPCgtGRUFUVVJFX0xTUBADEhAKDEZFQVRVUkVfT1RFTBAEEg8KC0ZFQVRVUkVfSldUEAUSEwoPRkVBVFVSRV9DT05TT0xFEAYSEwoPRkVBVFVSRV9TQU5EQk9YEAcSGwoXRkVBVFVSRV9PUEVOX1dPUktTUEFDRVMQCCp/CgtTYW5kYm94TW9kZRIcChhTQU5EQk9YX01PREVfVU5TUEVDSUZJRUQQABIUChBTQU5EQk9YX01PREVfT0ZGEAESIAocU0FOREJPWF9NT0RFX1dPUktTUEFDRV9XUklURRACEhoKFlNBTkRCT1hfTU9ERV9SRUFEX09OTFkQAyqlAgoPVG9vbFNvdXJjZVN0YXRlEiEKHVRPT0xfU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocVE9PTF9TT1VSQ0VfU1RBVEVfQ09OTkVDVElORxABEhsKF1RPT0xfU09VUkNFX1NUQVRFX1JFQURZEAISHgoaVE9PTF9TT1VSQ0VfU1RBVEVfRElTQUJMRUQQAxIcChhUT09MX1NPVVJDRV9TVEFURV9GQUlMRUQQBBIgChxUT09MX1NPVVJDRV9TVEFURV9ORUVEU19BVVRIEAUSLworVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQ0xJRU5UX1JFR0lTVFJBVElPThAGEh8KG1RPT0xfU09VUkNFX1NUQVRFX1VOVFJVU1RFRBAHKmwKCUFnZW50TW9kZRIaChZBR0VOVF9NT0RFX1VOU1BFQ0lGSUVEEAASFgoSQUdFTlRfTU9ERV9QUklNQVJZEAESFwoTQUdFTlRfTU9ERV9TVUJBR0VOVBACEhIKDkFHRU5UX01PREVfQUxMEAMqfQoHU2FuZGJveBIXChNTQU5EQk9YX1VOU1BFQ0lGSUVEEAASEAoMU0FOREJPWF9OT05FEAESFAoQU0FOREJPWF9MQU5ETE9DSxACEhMKD1NBTkRCT1hfU0VDQ09NUBADEhwKGFNBTkRCT1hfTEFORExPQ0tfU0VDQ09NUBAEMm4KC0luZm9TZXJ2aWNlEl8KDUdldFNlcnZlckluZm8SIS50b29sZ2F0ZS52MS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoiLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXNwb25zZSIHkAIB8lUBAkKYAQoOaW8udG9vbGdhdGUudjFCEEluZm9TZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IpYDChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxhcGlfcmV2aXNpb24YCyABKAUSJgoIZmVhdHVyZXMYDCADKA4yFC50b29sZ2F0ZS52MS5GZWF0dXJlEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKBmxpbWl0cxgEIAEoCzITLnRvb2xnYXRlLnYxLkxpbWl0cxIuCgp3b3Jrc3BhY2VzGAUgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIlCgdzYW5kYm94GAYgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIVCg1ydW5uaW5nX2NhbGxzGAcgASgFEi4KDHNhbmRib3hfaW5mbxgIIAEoCzIYLnRvb2xnYXRlLnYxLlNhbmRib3hJbmZvEhQKDHF1ZXVlZF9jYWxscxgJIAEoBRIQCgh3YXJuaW5ncxgKIAMoCSLLAQoLU2FuZGJveEluZm8SJwoJYXZhaWxhYmxlGAEgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIYChBsYW5kbG9ja192ZXJzaW9uGAIgASgFEg8KB21pc3NpbmcYAyADKAkSJgoEbW9kZRgEIAEoDjIYLnRvb2xnYXRlLnYxLlNhbmRib3hNb2RlEi4KB25ldHdvcmsYBSABKA4yHS50b29sZ2F0ZS52MS5QZXJtaXNzaW9uQWN0aW9uEhAKCHJlcXVpcmVkGAYgASgIIoUICgZMaW1pdHMSGQoRbWF4X3J1bm5pbmdfY2FsbHMYASABKAUSFwoPbWF4X2lucHV0X2J5dGVzGAIgASgDEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAMSFgoOdHJ1bmNhdGVfbGluZXMYBSABKAUSFgoOdHJ1bmNhdGVfYnl0ZXMYBiABKAUSLAoJaGVhcnRiZWF0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnByb21wdF90aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEG91dHB1dF9yZXRlbnRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY2FsbF9yZXRlbnRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZRgLIAEoBUgAiAEBEioKHW1heF9ydW5uaW5nX2NhbGxzX3Blcl9zZXNzaW9uGAwgASgFSAGIAQESLAofbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbBgNIAEoBUgCiAEBEhgKEG1heF9xdWV1ZWRfY2FsbHMYDiABKAUSGAoQbWF4X3F1ZXVlZF9ieXRlcxgPIAEoAxIkChdtYXhfcmVxdWVzdHNfcGVyX3NlY29uZBgQIAEoBUgDiAEBEh4KEW1heF9yZXF1ZXN0X2J1cnN0GBEgASgFSASIAQESEwoLbWF4X3N0cmVhbXMYEiABKAUSJgoZbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbBgTIAEoBUgFiAEBEiIKGm1heF9zdHJlYW1zX3Blcl9jb25uZWN0aW9uGBQgASgFEhgKEG1heF9vcGVuX3Byb21wdHMYFSABKAUSKQocbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbhgWIAEoBUgGiAEBEhYKDm1heF93b3Jrc3BhY2VzGBcgASgFQiIKIF9tYXhfcnVubmluZ19jYWxsc19wZXJfd29ya3NwYWNlQiAKHl9tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbkIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3ByaW5jaXBhbEIaChhfbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmRCFAoSX21heF9yZXF1ZXN0X2J1cnN0QhwKGl9tYXhfc3RyZWFtc19wZXJfcHJpbmNpcGFsQh8KHV9tYXhfb3Blbl9wcm9tcHRzX3Blcl9zZXNzaW9uItQDCg1Xb3Jrc3BhY2VJbmZvEgwKBG5hbWUYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJEhAKCHdvcmt0cmVlGAMgASgJEiYKBmFnZW50cxgEIAMoCzIWLnRvb2xnYXRlLnYxLkFnZW50SW5mbxIPCgd0cnVzdGVkGAUgASgIEjEKDHRvb2xfc291cmNlcxgGIAMoCzIbLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VJbmZvEjkKEGxhbmd1YWdlX3NlcnZlcnMYByADKAsyHy50b29sZ2F0ZS52MS5MYW5ndWFnZVNlcnZlckluZm8SEAoId2FybmluZ3MYCCADKAkSDwoHcHJvYmxlbRgJIAEoCRItCglvcGVuX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCW9wZW5lZF9ieRgLIAEoCRIqCgV1c2FnZRgMIAEoCzIbLnRvb2xnYXRlLnYxLldvcmtzcGFjZVVzYWdlEioKBXN0YXRlGA0gASgOMhsudG9vbGdhdGUudjEuV29ya3NwYWNlU3RhdGUSLAoGc291cmNlGA4gASgLMhwudG9vbGdhdGUudjEuV29ya3NwYWNlU291cmNlIrABCg9Xb3Jrc3BhY2VTb3VyY2USKQoFZW1wdHkYASABKAsyGC50b29sZ2F0ZS52MS5FbXB0eVNvdXJjZUgAEhIKCHRlbXBsYXRlGAIgASgJSAASJQoDZ2l0GAMgASgLMhYudG9vbGdhdGUudjEuR2l0U291cmNlSAASLQoHYXJjaGl2ZRgEIAEoCzIaLnRvb2xnYXRlLnYxLkFyY2hpdmVTb3VyY2VIAEIICgZzb3VyY2UiDQoLRW1wdHlTb3VyY2UiKwoJR2l0U291cmNlEgsKA3VybBgBIAEoCRIRCglyZWZlcmVuY2UYAiABKAkiHAoNQXJjaGl2ZVNvdXJjZRILCgN1cmwYASABKAkirgEKDldvcmtzcGFjZVVzYWdlEhUKDXJ1bm5pbmdfY2FsbHMYASABKAUSEQoJcHJvY2Vzc2VzGAIgASgFEhQKDG1lbW9yeV9ieXRlcxgDIAEoAxIsCgl1c2VyX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iUwoSTGFuZ3VhZ2VTZXJ2ZXJJbmZvEgoKAmlkGAEgASgJEg8KB3Byb2dyYW0YAiABKAkSDwoHcHJvYmxlbRgDIAEoCRIPCgdydW5uaW5nGAQgASgFIpQBCg5Ub29sU291cmNlSW5mbxInCgZzb3VyY2UYASABKA4yFy50b29sZ2F0ZS52MS5Ub29sU291cmNlEgwKBG5hbWUYAiABKAkSKwoFc3RhdGUYAyABKA4yHC50b29sZ2F0ZS52MS5Ub29sU291cmNlU3RhdGUSDwoHcHJvYmxlbRgEIAEoCRINCgV0b29scxgFIAEoBSKAAQoJQWdlbnRJbmZvEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSJAoEbW9kZRgDIAEoDjIWLnRvb2xnYXRlLnYxLkFnZW50TW9kZRIqCgVydWxlcxgEIAMoCzIbLnRvb2xnYXRlLnYxLlBlcm1pc3Npb25SdWxlKuUBCgdGZWF0dXJlEhcKE0ZFQVRVUkVfVU5TUEVDSUZJRUQQABIPCgtGRUFUVVJFX01DUBABEhYKEkZFQVRVUkVfSkFWQVNDUklQVBACEg8KC0ZFQVRVUkVfTFNQEAMSEAoMRkVBVFVSRV9PVEVMEAQSDwoLRkVBVFVSRV9KV1QQBRITCg9GRUFUVVJFX0NPTlNPTEUQBhITCg9GRUFUVVJFX1NBTkRCT1gQBxIbChdGRUFUVVJFX09QRU5fV09SS1NQQUNFUxAIEh0KGUZFQVRVUkVfQ1JFQVRFX1dPUktTUEFDRVMQCSp/CgtTYW5kYm94TW9kZRIcChhTQU5EQk9YX01PREVfVU5TUEVDSUZJRUQQABIUChBTQU5EQk9YX01PREVfT0ZGEAESIAocU0FOREJPWF9NT0RFX1dPUktTUEFDRV9XUklURRACEhoKFlNBTkRCT1hfTU9ERV9SRUFEX09OTFkQAyrDAQoOV29ya3NwYWNlU3RhdGUSHwobV09SS1NQQUNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVV09SS1NQQUNFX1NUQVRFX1JFQURZEAESHAoYV09SS1NQQUNFX1NUQVRFX0NSRUFUSU5HEAISHQoZV09SS1NQQUNFX1NUQVRFX1NVU1BFTkRFRBADEhoKFldPUktTUEFDRV9TVEFURV9GQUlMRUQQBBIcChhXT1JLU1BBQ0VfU1RBVEVfREVMRVRJTkcQBSqlAgoPVG9vbFNvdXJjZVN0YXRlEiEKHVRPT0xfU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocVE9PTF9TT1VSQ0VfU1RBVEVfQ09OTkVDVElORxABEhsKF1RPT0xfU09VUkNFX1NUQVRFX1JFQURZEAISHgoaVE9PTF9TT1VSQ0VfU1RBVEVfRElTQUJMRUQQAxIcChhUT09MX1NPVVJDRV9TVEFURV9GQUlMRUQQBBIgChxUT09MX1NPVVJDRV9TVEFURV9ORUVEU19BVVRIEAUSLworVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQ0xJRU5UX1JFR0lTVFJBVElPThAGEh8KG1RPT0xfU09VUkNFX1NUQVRFX1VOVFJVU1RFRBAHKmwKCUFnZW50TW9kZRIaChZBR0VOVF9NT0RFX1VOU1BFQ0lGSUVEEAASFgoSQUdFTlRfTU9ERV9QUklNQVJZEAESFwoTQUdFTlRfTU9ERV9TVUJBR0VOVBACEhIKDkFHRU5UX01PREVfQUxMEAMqfQoHU2FuZGJveBIXChNTQU5EQk9YX1VOU1BFQ0lGSUVEEAASEAoMU0FOREJPWF9OT05FEAESFAoQU0FOREJPWF9MQU5ETE9DSxACEhMKD1NBTkRCT1hfU0VDQ09NUBADEhwKGFNBTkRCT1hfTEFORExPQ0tfU0VDQ09NUBAEMm4KC0luZm9TZXJ2aWNlEl8KDUdldFNlcnZlckluZm8SIS50b29sZ2F0ZS52MS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoiLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXNwb25zZSIHkAIB8lUBAkKYAQoOaW8udG9vbGdhdGUudjFCEEluZm9TZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options, file_toolgate_v1_prompt]);
 
 /**
  * Asks.
@@ -432,21 +432,23 @@ export type WorkspaceInfo = Message<"toolgate.v1.WorkspaceInfo"> & {
   warnings: string[];
 
   /**
-   * Why its calls are refused: its configuration cannot be used, or its folder is gone. Empty if nothing is wrong.
+   * Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created. Empty if
+   * nothing is wrong.
    *
    * @generated from field: string problem = 9;
    */
   problem: string;
 
   /**
-   * When it was opened with OpenWorkspace; absent for one of the configuration, which cannot be closed.
+   * When it was opened with OpenWorkspace, or CreateWorkspace was called; absent for one of the configuration, which cannot be
+   * closed.
    *
    * @generated from field: google.protobuf.Timestamp open_time = 10;
    */
   openTime?: Timestamp | undefined;
 
   /**
-   * The principal that opened it; empty without authentication, and for one of the configuration.
+   * The principal that opened or created it; empty without authentication, and for one of the configuration.
    *
    * @generated from field: string opened_by = 11;
    */
@@ -458,6 +460,20 @@ export type WorkspaceInfo = Message<"toolgate.v1.WorkspaceInfo"> & {
    * @generated from field: toolgate.v1.WorkspaceUsage usage = 12;
    */
   usage?: WorkspaceUsage | undefined;
+
+  /**
+   * How far it is. UNSPECIFIED at services of earlier releases, whose workspaces are all ready.
+   *
+   * @generated from field: toolgate.v1.WorkspaceState state = 13;
+   */
+  state: WorkspaceState;
+
+  /**
+   * What it was created from; absent if it was not created with CreateWorkspace.
+   *
+   * @generated from field: toolgate.v1.WorkspaceSource source = 14;
+   */
+  source?: WorkspaceSource | undefined;
 };
 
 /**
@@ -466,6 +482,124 @@ export type WorkspaceInfo = Message<"toolgate.v1.WorkspaceInfo"> & {
  */
 export const WorkspaceInfoSchema: GenMessage<WorkspaceInfo> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_info_service, 4);
+
+/**
+ * What a workspace is created from.
+ *
+ * @generated from message toolgate.v1.WorkspaceSource
+ */
+export type WorkspaceSource = Message<"toolgate.v1.WorkspaceSource"> & {
+  /**
+   * Which kind.
+   *
+   * @generated from oneof toolgate.v1.WorkspaceSource.source
+   */
+  source: {
+    /**
+     * Nothing: an empty folder.
+     *
+     * @generated from field: toolgate.v1.EmptySource empty = 1;
+     */
+    value: EmptySource;
+    case: "empty";
+  } | {
+    /**
+     * A template of the operator's configuration, by its name.
+     *
+     * @generated from field: string template = 2;
+     */
+    value: string;
+    case: "template";
+  } | {
+    /**
+     * A repository of git.
+     *
+     * @generated from field: toolgate.v1.GitSource git = 3;
+     */
+    value: GitSource;
+    case: "git";
+  } | {
+    /**
+     * An archive.
+     *
+     * @generated from field: toolgate.v1.ArchiveSource archive = 4;
+     */
+    value: ArchiveSource;
+    case: "archive";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message toolgate.v1.WorkspaceSource.
+ * Use `create(WorkspaceSourceSchema)` to create a new message.
+ */
+export const WorkspaceSourceSchema: GenMessage<WorkspaceSource> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_info_service, 5);
+
+/**
+ * An empty folder.
+ *
+ * @generated from message toolgate.v1.EmptySource
+ */
+export type EmptySource = Message<"toolgate.v1.EmptySource"> & {
+};
+
+/**
+ * Describes the message toolgate.v1.EmptySource.
+ * Use `create(EmptySourceSchema)` to create a new message.
+ */
+export const EmptySourceSchema: GenMessage<EmptySource> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_info_service, 6);
+
+/**
+ * A repository of git.
+ *
+ * @generated from message toolgate.v1.GitSource
+ */
+export type GitSource = Message<"toolgate.v1.GitSource"> & {
+  /**
+   * Where it is: an `https` URL without user and password, of at most 2048 bytes.
+   *
+   * @generated from field: string url = 1;
+   */
+  url: string;
+
+  /**
+   * A branch or a tag; empty for what the repository says.
+   *
+   * @generated from field: string reference = 2;
+   */
+  reference: string;
+};
+
+/**
+ * Describes the message toolgate.v1.GitSource.
+ * Use `create(GitSourceSchema)` to create a new message.
+ */
+export const GitSourceSchema: GenMessage<GitSource> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_info_service, 7);
+
+/**
+ * An archive of files and folders, read as UploadArchive reads one.
+ *
+ * @generated from message toolgate.v1.ArchiveSource
+ */
+export type ArchiveSource = Message<"toolgate.v1.ArchiveSource"> & {
+  /**
+   * Where it is: an `https` URL without user and password, of at most 2048 bytes. What is there may be a tar archive, plain or
+   * compressed with gzip or zstd.
+   *
+   * @generated from field: string url = 1;
+   */
+  url: string;
+};
+
+/**
+ * Describes the message toolgate.v1.ArchiveSource.
+ * Use `create(ArchiveSourceSchema)` to create a new message.
+ */
+export const ArchiveSourceSchema: GenMessage<ArchiveSource> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_info_service, 8);
 
 /**
  * What the calls of a workspace use at one moment, as the kernel counts it: their programs, and what ended calls left running.
@@ -514,7 +648,7 @@ export type WorkspaceUsage = Message<"toolgate.v1.WorkspaceUsage"> & {
  * Use `create(WorkspaceUsageSchema)` to create a new message.
  */
 export const WorkspaceUsageSchema: GenMessage<WorkspaceUsage> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_info_service, 5);
+  messageDesc(file_toolgate_v1_info_service, 9);
 
 /**
  * A language server, as it would be used at the workspace's folder.
@@ -556,7 +690,7 @@ export type LanguageServerInfo = Message<"toolgate.v1.LanguageServerInfo"> & {
  * Use `create(LanguageServerInfoSchema)` to create a new message.
  */
 export const LanguageServerInfoSchema: GenMessage<LanguageServerInfo> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_info_service, 6);
+  messageDesc(file_toolgate_v1_info_service, 10);
 
 /**
  * Something that tools come from.
@@ -606,7 +740,7 @@ export type ToolSourceInfo = Message<"toolgate.v1.ToolSourceInfo"> & {
  * Use `create(ToolSourceInfoSchema)` to create a new message.
  */
 export const ToolSourceInfoSchema: GenMessage<ToolSourceInfo> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_info_service, 7);
+  messageDesc(file_toolgate_v1_info_service, 11);
 
 /**
  * An agent.
@@ -649,7 +783,7 @@ export type AgentInfo = Message<"toolgate.v1.AgentInfo"> & {
  * Use `create(AgentInfoSchema)` to create a new message.
  */
 export const AgentInfoSchema: GenMessage<AgentInfo> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_info_service, 8);
+  messageDesc(file_toolgate_v1_info_service, 12);
 
 /**
  * Something that a build may lack, or a configuration switch off.
@@ -719,6 +853,13 @@ export enum Feature {
    * @generated from enum value: FEATURE_OPEN_WORKSPACES = 8;
    */
   OPEN_WORKSPACES = 8,
+
+  /**
+   * Workspaces can be created while it runs: CreateWorkspace.
+   *
+   * @generated from enum value: FEATURE_CREATE_WORKSPACES = 9;
+   */
+  CREATE_WORKSPACES = 9,
 }
 
 /**
@@ -767,6 +908,61 @@ export enum SandboxMode {
  */
 export const SandboxModeSchema: GenEnum<SandboxMode> = /*@__PURE__*/
   enumDesc(file_toolgate_v1_info_service, 1);
+
+/**
+ * How far a workspace is.
+ *
+ * @generated from enum toolgate.v1.WorkspaceState
+ */
+export enum WorkspaceState {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: WORKSPACE_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It takes calls, unless its `problem` says why not.
+   *
+   * @generated from enum value: WORKSPACE_STATE_READY = 1;
+   */
+  READY = 1,
+
+  /**
+   * It is being created, or resumed: calls wait a moment for it, and are refused then.
+   *
+   * @generated from enum value: WORKSPACE_STATE_CREATING = 2;
+   */
+  CREATING = 2,
+
+  /**
+   * It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered.
+   *
+   * @generated from enum value: WORKSPACE_STATE_SUSPENDED = 3;
+   */
+  SUSPENDED = 3,
+
+  /**
+   * It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it.
+   *
+   * @generated from enum value: WORKSPACE_STATE_FAILED = 4;
+   */
+  FAILED = 4,
+
+  /**
+   * It is being deleted.
+   *
+   * @generated from enum value: WORKSPACE_STATE_DELETING = 5;
+   */
+  DELETING = 5,
+}
+
+/**
+ * Describes the enum toolgate.v1.WorkspaceState.
+ */
+export const WorkspaceStateSchema: GenEnum<WorkspaceState> = /*@__PURE__*/
+  enumDesc(file_toolgate_v1_info_service, 2);
 
 /**
  * How a source of tools is.
@@ -835,7 +1031,7 @@ export enum ToolSourceState {
  * Describes the enum toolgate.v1.ToolSourceState.
  */
 export const ToolSourceStateSchema: GenEnum<ToolSourceState> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 2);
+  enumDesc(file_toolgate_v1_info_service, 3);
 
 /**
  * Who works with an agent.
@@ -876,7 +1072,7 @@ export enum AgentMode {
  * Describes the enum toolgate.v1.AgentMode.
  */
 export const AgentModeSchema: GenEnum<AgentMode> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 3);
+  enumDesc(file_toolgate_v1_info_service, 4);
 
 /**
  * What confines programs.
@@ -924,7 +1120,7 @@ export enum Sandbox {
  * Describes the enum toolgate.v1.Sandbox.
  */
 export const SandboxSchema: GenEnum<Sandbox> = /*@__PURE__*/
-  enumDesc(file_toolgate_v1_info_service, 4);
+  enumDesc(file_toolgate_v1_info_service, 5);
 
 /**
  * Tells what this service is and what it allows.

@@ -943,21 +943,21 @@ export enum WorkspaceChange {
   UNSPECIFIED = 0,
 
   /**
-   * It was opened: see GetWorkspace.
+   * It was opened, or has been created: see GetWorkspace.
    *
    * @generated from enum value: WORKSPACE_CHANGE_OPENED = 1;
    */
   OPENED = 1,
 
   /**
-   * It was closed. Its records stay.
+   * It was closed or deleted. Its records stay.
    *
    * @generated from enum value: WORKSPACE_CHANGE_CLOSED = 2;
    */
   CLOSED = 2,
 
   /**
-   * Its rules, its agents or its problem have changed: see GetWorkspace.
+   * Its rules, its agents, its state or its problem have changed: see GetWorkspace.
    *
    * @generated from enum value: WORKSPACE_CHANGE_CHANGED = 3;
    */

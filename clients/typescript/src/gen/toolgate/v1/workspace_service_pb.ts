@@ -6,7 +6,9 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { WorkspaceInfo } from "./info_service_pb.js";
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
+import type { WorkspaceInfo, WorkspaceSource } from "./info_service_pb.js";
 import { file_toolgate_v1_info_service } from "./info_service_pb.js";
 import { file_toolgate_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -15,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/workspace_service.proto.
  */
 export const file_toolgate_v1_workspace_service: GenFile = /*@__PURE__*/
-  fileDesc("CiN0b29sZ2F0ZS92MS93b3Jrc3BhY2Vfc2VydmljZS5wcm90bxILdG9vbGdhdGUudjEiTAoUT3BlbldvcmtzcGFjZVJlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJEhEKCWRpcmVjdG9yeRgCIAEoCRIOCgZjcmVhdGUYAyABKAgiVgoVT3BlbldvcmtzcGFjZVJlc3BvbnNlEi0KCXdvcmtzcGFjZRgBIAEoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SDgoGb3BlbmVkGAIgASgIIioKFUNsb3NlV29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkiMQoWQ2xvc2VXb3Jrc3BhY2VSZXNwb25zZRIXCg9jYW5jZWxsZWRfY2FsbHMYASABKAUiKAoTR2V0V29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkiRQoUR2V0V29ya3NwYWNlUmVzcG9uc2USLQoJd29ya3NwYWNlGAEgASgLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbyI+ChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkicAoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIuCgp3b3Jrc3BhY2VzGAEgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSDQoFcm9vdHMYAyADKAkylgMKEFdvcmtzcGFjZVNlcnZpY2USXwoNT3BlbldvcmtzcGFjZRIhLnRvb2xnYXRlLnYxLk9wZW5Xb3Jrc3BhY2VSZXF1ZXN0GiIudG9vbGdhdGUudjEuT3BlbldvcmtzcGFjZVJlc3BvbnNlIgeQAgLyVQEKEl8KDkNsb3NlV29ya3NwYWNlEiIudG9vbGdhdGUudjEuQ2xvc2VXb3Jrc3BhY2VSZXF1ZXN0GiMudG9vbGdhdGUudjEuQ2xvc2VXb3Jrc3BhY2VSZXNwb25zZSIE8lUBChJcCgxHZXRXb3Jrc3BhY2USIC50b29sZ2F0ZS52MS5HZXRXb3Jrc3BhY2VSZXF1ZXN0GiEudG9vbGdhdGUudjEuR2V0V29ya3NwYWNlUmVzcG9uc2UiB5ACAfJVAQISYgoOTGlzdFdvcmtzcGFjZXMSIi50b29sZ2F0ZS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaIy50b29sZ2F0ZS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIgeQAgHyVQECQp0BCg5pby50b29sZ2F0ZS52MUIVV29ya3NwYWNlU2VydmljZVByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_toolgate_v1_info_service, file_toolgate_v1_options]);
+  fileDesc("CiN0b29sZ2F0ZS92MS93b3Jrc3BhY2Vfc2VydmljZS5wcm90bxILdG9vbGdhdGUudjEiTAoUT3BlbldvcmtzcGFjZVJlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJEhEKCWRpcmVjdG9yeRgCIAEoCRIOCgZjcmVhdGUYAyABKAgiVgoVT3BlbldvcmtzcGFjZVJlc3BvbnNlEi0KCXdvcmtzcGFjZRgBIAEoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SDgoGb3BlbmVkGAIgASgIIioKFUNsb3NlV29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkiMQoWQ2xvc2VXb3Jrc3BhY2VSZXNwb25zZRIXCg9jYW5jZWxsZWRfY2FsbHMYASABKAUiggEKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJEiwKBnNvdXJjZRgCIAEoCzIcLnRvb2xnYXRlLnYxLldvcmtzcGFjZVNvdXJjZRInCgR3YWl0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlkKF0NyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlEi0KCXdvcmtzcGFjZRgBIAEoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SDwoHY3JlYXRlZBgCIAEoCCIsChdTdXNwZW5kV29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkieQoYU3VzcGVuZFdvcmtzcGFjZVJlc3BvbnNlEi0KCXdvcmtzcGFjZRgBIAEoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SFwoPY2FuY2VsbGVkX2NhbGxzGAIgASgFEhUKDXdhaXRpbmdfY2FsbHMYAyABKAUiVAoWUmVzdW1lV29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSJwoEd2FpdBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJIChdSZXN1bWVXb3Jrc3BhY2VSZXNwb25zZRItCgl3b3Jrc3BhY2UYASABKAsyGi50b29sZ2F0ZS52MS5Xb3Jrc3BhY2VJbmZvIisKFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJIjIKF0RlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlEhcKD2NhbmNlbGxlZF9jYWxscxgBIAEoBSIoChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCSJFChRHZXRXb3Jrc3BhY2VSZXNwb25zZRItCgl3b3Jrc3BhY2UYASABKAsyGi50b29sZ2F0ZS52MS5Xb3Jrc3BhY2VJbmZvIj4KFUxpc3RXb3Jrc3BhY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSKDAQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIuCgp3b3Jrc3BhY2VzGAEgAygLMhoudG9vbGdhdGUudjEuV29ya3NwYWNlSW5mbxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSDQoFcm9vdHMYAyADKAkSEQoJdGVtcGxhdGVzGAQgAygJMrUGChBXb3Jrc3BhY2VTZXJ2aWNlEl8KDU9wZW5Xb3Jrc3BhY2USIS50b29sZ2F0ZS52MS5PcGVuV29ya3NwYWNlUmVxdWVzdBoiLnRvb2xnYXRlLnYxLk9wZW5Xb3Jrc3BhY2VSZXNwb25zZSIHkAIC8lUBChJfCg5DbG9zZVdvcmtzcGFjZRIiLnRvb2xnYXRlLnYxLkNsb3NlV29ya3NwYWNlUmVxdWVzdBojLnRvb2xnYXRlLnYxLkNsb3NlV29ya3NwYWNlUmVzcG9uc2UiBPJVAQoSZQoPQ3JlYXRlV29ya3NwYWNlEiMudG9vbGdhdGUudjEuQ3JlYXRlV29ya3NwYWNlUmVxdWVzdBokLnRvb2xnYXRlLnYxLkNyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlIgeQAgLyVQEKEmgKEFN1c3BlbmRXb3Jrc3BhY2USJC50b29sZ2F0ZS52MS5TdXNwZW5kV29ya3NwYWNlUmVxdWVzdBolLnRvb2xnYXRlLnYxLlN1c3BlbmRXb3Jrc3BhY2VSZXNwb25zZSIHkAIC8lUBChJlCg9SZXN1bWVXb3Jrc3BhY2USIy50b29sZ2F0ZS52MS5SZXN1bWVXb3Jrc3BhY2VSZXF1ZXN0GiQudG9vbGdhdGUudjEuUmVzdW1lV29ya3NwYWNlUmVzcG9uc2UiB5ACAvJVAQoSZQoPRGVsZXRlV29ya3NwYWNlEiMudG9vbGdhdGUudjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBokLnRvb2xnYXRlLnYxLkRlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlIgeQAgLyVQEKElwKDEdldFdvcmtzcGFjZRIgLnRvb2xnYXRlLnYxLkdldFdvcmtzcGFjZVJlcXVlc3QaIS50b29sZ2F0ZS52MS5HZXRXb3Jrc3BhY2VSZXNwb25zZSIHkAIB8lUBAhJiCg5MaXN0V29ya3NwYWNlcxIiLnRvb2xnYXRlLnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBojLnRvb2xnYXRlLnYxLkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2UiB5ACAfJVAQJCnQEKDmlvLnRvb2xnYXRlLnYxQhVXb3Jrc3BhY2VTZXJ2aWNlUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_toolgate_v1_info_service, file_toolgate_v1_options]);
 
 /**
  * A folder that is to be a workspace.
@@ -124,6 +126,216 @@ export const CloseWorkspaceResponseSchema: GenMessage<CloseWorkspaceResponse> = 
   messageDesc(file_toolgate_v1_workspace_service, 3);
 
 /**
+ * A workspace that is to be made.
+ *
+ * @generated from message toolgate.v1.CreateWorkspaceRequest
+ */
+export type CreateWorkspaceRequest = Message<"toolgate.v1.CreateWorkspaceRequest"> & {
+  /**
+   * The name that requests say, as for OpenWorkspace.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+
+  /**
+   * What is in it; without one it is empty.
+   *
+   * @generated from field: toolgate.v1.WorkspaceSource source = 2;
+   */
+  source?: WorkspaceSource | undefined;
+
+  /**
+   * How long to wait until it is ready or has failed; absent for not at all. More than 10 minutes is taken down to that.
+   *
+   * @generated from field: google.protobuf.Duration wait = 3;
+   */
+  wait?: Duration | undefined;
+};
+
+/**
+ * Describes the message toolgate.v1.CreateWorkspaceRequest.
+ * Use `create(CreateWorkspaceRequestSchema)` to create a new message.
+ */
+export const CreateWorkspaceRequestSchema: GenMessage<CreateWorkspaceRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 4);
+
+/**
+ * The workspace is there, or will be.
+ *
+ * @generated from message toolgate.v1.CreateWorkspaceResponse
+ */
+export type CreateWorkspaceResponse = Message<"toolgate.v1.CreateWorkspaceResponse"> & {
+  /**
+   * It, as far as it is.
+   *
+   * @generated from field: toolgate.v1.WorkspaceInfo workspace = 1;
+   */
+  workspace?: WorkspaceInfo | undefined;
+
+  /**
+   * It was asked for now; false if it was there already, or being created.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
+};
+
+/**
+ * Describes the message toolgate.v1.CreateWorkspaceResponse.
+ * Use `create(CreateWorkspaceResponseSchema)` to create a new message.
+ */
+export const CreateWorkspaceResponseSchema: GenMessage<CreateWorkspaceResponse> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 5);
+
+/**
+ * Names a workspace.
+ *
+ * @generated from message toolgate.v1.SuspendWorkspaceRequest
+ */
+export type SuspendWorkspaceRequest = Message<"toolgate.v1.SuspendWorkspaceRequest"> & {
+  /**
+   * The workspace.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+};
+
+/**
+ * Describes the message toolgate.v1.SuspendWorkspaceRequest.
+ * Use `create(SuspendWorkspaceRequestSchema)` to create a new message.
+ */
+export const SuspendWorkspaceRequestSchema: GenMessage<SuspendWorkspaceRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 6);
+
+/**
+ * The workspace is suspended.
+ *
+ * @generated from message toolgate.v1.SuspendWorkspaceResponse
+ */
+export type SuspendWorkspaceResponse = Message<"toolgate.v1.SuspendWorkspaceResponse"> & {
+  /**
+   * It.
+   *
+   * @generated from field: toolgate.v1.WorkspaceInfo workspace = 1;
+   */
+  workspace?: WorkspaceInfo | undefined;
+
+  /**
+   * How many calls were cancelled.
+   *
+   * @generated from field: int32 cancelled_calls = 2;
+   */
+  cancelledCalls: number;
+
+  /**
+   * How many calls wait for a person, and go on when it is resumed.
+   *
+   * @generated from field: int32 waiting_calls = 3;
+   */
+  waitingCalls: number;
+};
+
+/**
+ * Describes the message toolgate.v1.SuspendWorkspaceResponse.
+ * Use `create(SuspendWorkspaceResponseSchema)` to create a new message.
+ */
+export const SuspendWorkspaceResponseSchema: GenMessage<SuspendWorkspaceResponse> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 7);
+
+/**
+ * Names a workspace.
+ *
+ * @generated from message toolgate.v1.ResumeWorkspaceRequest
+ */
+export type ResumeWorkspaceRequest = Message<"toolgate.v1.ResumeWorkspaceRequest"> & {
+  /**
+   * The workspace.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+
+  /**
+   * How long to wait until it is ready; absent for not at all. More than 10 minutes is taken down to that.
+   *
+   * @generated from field: google.protobuf.Duration wait = 2;
+   */
+  wait?: Duration | undefined;
+};
+
+/**
+ * Describes the message toolgate.v1.ResumeWorkspaceRequest.
+ * Use `create(ResumeWorkspaceRequestSchema)` to create a new message.
+ */
+export const ResumeWorkspaceRequestSchema: GenMessage<ResumeWorkspaceRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 8);
+
+/**
+ * The workspace is resumed, or will be.
+ *
+ * @generated from message toolgate.v1.ResumeWorkspaceResponse
+ */
+export type ResumeWorkspaceResponse = Message<"toolgate.v1.ResumeWorkspaceResponse"> & {
+  /**
+   * It, as far as it is.
+   *
+   * @generated from field: toolgate.v1.WorkspaceInfo workspace = 1;
+   */
+  workspace?: WorkspaceInfo | undefined;
+};
+
+/**
+ * Describes the message toolgate.v1.ResumeWorkspaceResponse.
+ * Use `create(ResumeWorkspaceResponseSchema)` to create a new message.
+ */
+export const ResumeWorkspaceResponseSchema: GenMessage<ResumeWorkspaceResponse> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 9);
+
+/**
+ * Names a workspace.
+ *
+ * @generated from message toolgate.v1.DeleteWorkspaceRequest
+ */
+export type DeleteWorkspaceRequest = Message<"toolgate.v1.DeleteWorkspaceRequest"> & {
+  /**
+   * The workspace.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+};
+
+/**
+ * Describes the message toolgate.v1.DeleteWorkspaceRequest.
+ * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
+ */
+export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 10);
+
+/**
+ * The workspace and its files are gone.
+ *
+ * @generated from message toolgate.v1.DeleteWorkspaceResponse
+ */
+export type DeleteWorkspaceResponse = Message<"toolgate.v1.DeleteWorkspaceResponse"> & {
+  /**
+   * How many calls were cancelled.
+   *
+   * @generated from field: int32 cancelled_calls = 1;
+   */
+  cancelledCalls: number;
+};
+
+/**
+ * Describes the message toolgate.v1.DeleteWorkspaceResponse.
+ * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
+ */
+export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_workspace_service, 11);
+
+/**
  * Names a workspace.
  *
  * @generated from message toolgate.v1.GetWorkspaceRequest
@@ -142,7 +354,7 @@ export type GetWorkspaceRequest = Message<"toolgate.v1.GetWorkspaceRequest"> & {
  * Use `create(GetWorkspaceRequestSchema)` to create a new message.
  */
 export const GetWorkspaceRequestSchema: GenMessage<GetWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_workspace_service, 4);
+  messageDesc(file_toolgate_v1_workspace_service, 12);
 
 /**
  * One workspace.
@@ -163,7 +375,7 @@ export type GetWorkspaceResponse = Message<"toolgate.v1.GetWorkspaceResponse"> &
  * Use `create(GetWorkspaceResponseSchema)` to create a new message.
  */
 export const GetWorkspaceResponseSchema: GenMessage<GetWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_workspace_service, 5);
+  messageDesc(file_toolgate_v1_workspace_service, 13);
 
 /**
  * Says which part of the list.
@@ -191,7 +403,7 @@ export type ListWorkspacesRequest = Message<"toolgate.v1.ListWorkspacesRequest">
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_workspace_service, 6);
+  messageDesc(file_toolgate_v1_workspace_service, 14);
 
 /**
  * One page of workspaces.
@@ -219,6 +431,13 @@ export type ListWorkspacesResponse = Message<"toolgate.v1.ListWorkspacesResponse
    * @generated from field: repeated string roots = 3;
    */
   roots: string[];
+
+  /**
+   * The templates that workspaces may be created from, by name.
+   *
+   * @generated from field: repeated string templates = 4;
+   */
+  templates: string[];
 };
 
 /**
@@ -226,10 +445,10 @@ export type ListWorkspacesResponse = Message<"toolgate.v1.ListWorkspacesResponse
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_workspace_service, 7);
+  messageDesc(file_toolgate_v1_workspace_service, 15);
 
 /**
- * Shows workspaces, and opens and closes them while the service runs.
+ * Shows workspaces, and opens, creates and closes them while the service runs.
  *
  * The workspaces of the configuration are always there. Others may be opened below the folders that the operator allows
  * (`workspace_roots` of the configuration); they outlive a restart of the service. The folders of two workspaces never
@@ -267,8 +486,9 @@ export const WorkspaceService: GenService<{
    * background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
    * servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
    *
-   * NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED.
-   * PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be retried.
+   * NOT_FOUND: no such workspace. FAILED_PRECONDITION: it is one of the configuration, reason WORKSPACE_CONFIGURED; it was made
+   * with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
+   * WORKSPACES_LIMITED. May be retried.
    *
    * @generated from rpc toolgate.v1.WorkspaceService.CloseWorkspace
    */
@@ -276,6 +496,78 @@ export const WorkspaceService: GenService<{
     methodKind: "unary";
     input: typeof CloseWorkspaceRequestSchema;
     output: typeof CloseWorkspaceResponseSchema;
+  },
+  /**
+   * Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
+   * is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
+   * tries again if it has failed.
+   *
+   * Returns at once, or waits for the workspace as long as `wait` says; its state tells how far it is then, and its `problem`
+   * why it has failed. A workspace that is half made is never opened. Calls of one that is being created wait a moment for it,
+   * and fail then with UNAVAILABLE, reason WORKSPACE_NOT_READY.
+   *
+   * INVALID_ARGUMENT: a bad name; a source that is not understood; a negative `wait`. NOT_FOUND: there is no such template,
+   * reason TEMPLATE_MISSING. ALREADY_EXISTS: the name belongs to a workspace that was not created, or was created from something
+   * else, or its folder is there, reason WORKSPACE_NAME_TAKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+   * reason WORKSPACES_LIMITED. FAILED_PRECONDITION: the operator allows no workspaces to be created, reason WORKSPACES_FIXED; the
+   * folder would overlap with that of another workspace, reason WORKSPACES_OVERLAP. RESOURCE_EXHAUSTED: there are as many as
+   * `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
+   * WORKSPACE_NOT_READY; the service is stopping. May be retried.
+   *
+   * @generated from rpc toolgate.v1.WorkspaceService.CreateWorkspace
+   */
+  createWorkspace: {
+    methodKind: "unary";
+    input: typeof CreateWorkspaceRequestSchema;
+    output: typeof CreateWorkspaceResponseSchema;
+  },
+  /**
+   * Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
+   * servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
+   * go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
+   * ResumeWorkspace for that. Returns when nothing of it runs; one that is suspended is left as it is.
+   *
+   * NOT_FOUND: no such workspace. FAILED_PRECONDITION: it was not created, reason WORKSPACE_NOT_CREATED; it has failed, reason
+   * WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
+   * being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
+   *
+   * @generated from rpc toolgate.v1.WorkspaceService.SuspendWorkspace
+   */
+  suspendWorkspace: {
+    methodKind: "unary";
+    input: typeof SuspendWorkspaceRequestSchema;
+    output: typeof SuspendWorkspaceResponseSchema;
+  },
+  /**
+   * Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
+   * left as it is. Returns at once, or waits for the workspace as long as `wait` says.
+   *
+   * NOT_FOUND: no such workspace. INVALID_ARGUMENT: a negative `wait`. FAILED_PRECONDITION: it was not created, reason
+   * WORKSPACE_NOT_CREATED; it has failed, reason WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces,
+   * reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
+   * retried.
+   *
+   * @generated from rpc toolgate.v1.WorkspaceService.ResumeWorkspace
+   */
+  resumeWorkspace: {
+    methodKind: "unary";
+    input: typeof ResumeWorkspaceRequestSchema;
+    output: typeof ResumeWorkspaceResponseSchema;
+  },
+  /**
+   * Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
+   * when that is done. Records of its calls stay, and can be read and listed by its name.
+   *
+   * NOT_FOUND: no such workspace, perhaps because it was deleted before. FAILED_PRECONDITION: it was not created, reason
+   * WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
+   * retried.
+   *
+   * @generated from rpc toolgate.v1.WorkspaceService.DeleteWorkspace
+   */
+  deleteWorkspace: {
+    methodKind: "unary";
+    input: typeof DeleteWorkspaceRequestSchema;
+    output: typeof DeleteWorkspaceResponseSchema;
   },
   /**
    * Returns a workspace.
