@@ -49,7 +49,10 @@ impl Tool for Echo {
     }
 
     fn properties(&self) -> Properties {
-        Properties::NONE
+        match self.0 {
+            LOOK => Properties::ONLY_LOOKS,
+            _ => Properties::NONE,
+        }
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
@@ -63,6 +66,9 @@ impl Tool for Echo {
         })
     }
 }
+
+/// One whose calls run before they are recorded.
+const LOOK: &str = "look";
 
 type Answer = Box<dyn Fn(&Value, Value) -> Result<Value, HookError> + Send + Sync>;
 
@@ -127,6 +133,7 @@ fn offer(inside: &Inside, tools: &[&'static str], hooks: Vec<Made>) {
 async fn run(engine: &Arc<Engine>, id: &str, tool: &str, input: &str) -> CallRecord {
     let mut call = Inside::call(id, OnDisconnect::Keep);
     call.tool = tool.to_owned();
+    call.id_is_new = tool == LOOK;
     call.input = RawInput::Json(input.to_owned());
     let started = engine.start(call).await.unwrap();
     for _ in 0..2000 {
@@ -237,6 +244,10 @@ fn what_a_hook_makes_of_a_result_is_cut_like_any_other() {
     test(async {
         let inside = Inside::new();
         let longer = allowing().at(HookPoint::ExecuteAfter, |input, mut output| {
+            assert_eq!(
+                input["callID"].as_str().unwrap().split_once('-').unwrap().0,
+                input["tool"]
+            );
             match input["args"]["text"].as_str() {
                 Some("long") => output["output"] = json!("line\n".repeat(5000)),
                 Some("refuse") => return refused("not this result"),
@@ -244,26 +255,29 @@ fn what_a_hook_makes_of_a_result_is_cut_like_any_other() {
             }
             Ok(output)
         });
-        offer(&inside, &["echo"], vec![longer]);
+        offer(&inside, &["echo", LOOK], vec![longer]);
         let engine = &inside.engine;
-        let record = run(engine, "a", "echo", r#"{"text": "x"}"#).await;
-        let Ending { title, metadata, .. } = record.ending.as_ref().unwrap();
-        assert_eq!((text(&record), title.as_str()), ("short", "told"));
-        assert_eq!(metadata["a"], json!(1));
-        let record = run(engine, "b", "echo", r#"{"text": "long"}"#).await;
-        let ending = record.ending.as_ref().unwrap();
-        assert!(
-            ending.truncation.truncated && text(&record).contains("truncated..."),
-            "{}",
-            text(&record)
-        );
-        let whole = inside.engine.get(&record.id).await.unwrap().unwrap();
-        assert!(whole.ending.unwrap().truncation.path.is_some());
-        let record = run(engine, "c", "echo", r#"{"text": "refuse"}"#).await;
-        assert_eq!(
-            (failed(&record), text(&record)),
-            (Some(EndReason::ToolError), "not this result")
-        );
+        for tool in ["echo", LOOK] {
+            let id = |name: &str| format!("{tool}-{name}");
+            let record = run(engine, &id("a"), tool, r#"{"text": "x"}"#).await;
+            let Ending { title, metadata, .. } = record.ending.as_ref().unwrap();
+            assert_eq!((text(&record), title.as_str()), ("short", "told"));
+            assert_eq!(metadata["a"], json!(1));
+            let record = run(engine, &id("b"), tool, r#"{"text": "long"}"#).await;
+            let ending = record.ending.as_ref().unwrap();
+            assert!(
+                ending.truncation.truncated && text(&record).contains("truncated..."),
+                "{}",
+                text(&record)
+            );
+            let whole = inside.engine.get(&record.id).await.unwrap().unwrap();
+            assert!(whole.ending.unwrap().truncation.path.is_some());
+            let record = run(engine, &id("c"), tool, r#"{"text": "refuse"}"#).await;
+            assert_eq!(
+                (failed(&record), text(&record)),
+                (Some(EndReason::ToolError), "not this result")
+            );
+        }
     });
 }
 

@@ -137,7 +137,10 @@ impl Calls {
         let calls = self.all();
         let open = calls
             .iter()
-            .map(|call| call.record().state)
+            .map(|call| match call.is_unrecorded() {
+                true => CallState::Running,
+                false => call.record().state,
+            })
             .filter(|state| !state.is_terminal());
         let (queued, running): (Vec<_>, Vec<_>) = open.partition(|state| *state == CallState::Pending);
         (running.len(), queued.len())

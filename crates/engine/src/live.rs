@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -58,6 +59,8 @@ pub(crate) struct LiveCall {
     pub(crate) launched: Mutex<Option<JsonMap>>,
     /// What its programs have used; none if it has started none.
     pub(crate) resources: Mutex<Option<Resources>>,
+    /// What the tool has told the session while the call is not recorded; none once it is, and where it was recorded first.
+    told_early: Mutex<Option<Vec<(String, Value)>>>,
     /// What the tool left to be listened to after the end.
     afterwards: Mutex<Option<LateMetadata>>,
     stop: CancellationToken,
@@ -94,6 +97,7 @@ impl LiveCall {
             program: Program::default(),
             launched: Mutex::default(),
             resources: Mutex::default(),
+            told_early: Mutex::default(),
             afterwards: Mutex::default(),
             stop,
             stop_reason: Mutex::default(),
@@ -177,6 +181,38 @@ impl LiveCall {
     pub(crate) fn launch(&self, facts: JsonMap) {
         self.launched.lock().get_or_insert(facts);
         self.progress.send_modify(|progress| progress.launched = true);
+    }
+
+    /// Notes that the call runs before it is recorded: what it tells its session meanwhile is kept, and lost if there will be no such
+    /// call.
+    pub(crate) fn run_unrecorded(&self) {
+        *self.told_early.lock() = Some(Vec::new());
+    }
+
+    /// Says whether the call runs and is not recorded.
+    pub(crate) fn is_unrecorded(&self) -> bool {
+        self.told_early.lock().is_some()
+    }
+
+    /// Keeps a fact of the session until the call is recorded; false if it is.
+    pub(crate) fn keep_fact(&self, key: &str, value: &Value) -> bool {
+        let mut told = self.told_early.lock();
+        let Some(facts) = told.as_mut() else { return false };
+        facts.push((key.to_owned(), value.clone()));
+        true
+    }
+
+    /// Returns a fact that is kept.
+    pub(crate) fn kept_fact(&self, key: &str) -> Option<Value> {
+        let told = self.told_early.lock();
+        let mut facts = told.as_ref()?.iter().rev();
+        facts.find(|(kept, _)| kept == key).map(|(_, value)| value.clone())
+    }
+
+    /// Notes that the call is recorded, and gives out the facts that were kept.
+    pub(crate) fn is_recorded(&self, remember: impl FnMut((String, Value))) {
+        let mut told = self.told_early.lock();
+        told.take().into_iter().flatten().for_each(remember);
     }
 
     /// Keeps what is to be listened to after the end; what was left before is dropped.

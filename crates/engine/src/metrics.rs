@@ -29,8 +29,8 @@ pub(crate) fn trace(telemetry: &Telemetry, record: &CallRecord, source: Source) 
 }
 
 /// Counts a call that was admitted.
-pub(crate) fn count_start(metrics: &Metrics, record: &CallRecord, source: Source) {
-    metrics.call_started(&record.tool, source_name(source));
+pub(crate) fn count_start(metrics: &Metrics, tool: &str, source: Source) {
+    metrics.call_started(tool, source_name(source));
 }
 
 /// Counts what a limit refused before there was a call.

@@ -194,7 +194,7 @@ async fn resume(
     if entry.tool.properties().reads_input {
         live.take_input();
     }
-    metrics::count_start(&parts.telemetry.metrics, record, entry.source);
+    metrics::count_start(&parts.telemetry.metrics, &record.tool, entry.source);
     live.publish_stored(record.clone(), Vec::new());
     parts.calls.insert(live.clone());
     if place.gate.is_closed() {

@@ -39,6 +39,8 @@ pub enum RawInput {
 pub struct ToolCall {
     /// The call's id.
     pub id: CallId,
+    /// The service has just made the id: no other call has it.
+    pub id_is_new: bool,
     /// In whose name.
     pub origin: Origin,
     /// The tool's name as the model wrote it.

@@ -104,6 +104,8 @@ pub(crate) async fn workspace_of(db: &Database, id: &CallId) -> Result<Option<St
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creation {
     Done,
+    /// The same was stored before, and it is not known with which notes.
+    Repeated,
     /// Its id is taken.
     Taken,
     /// Nothing is done: its id is taken, or the notes that came before it are not what comes next.
@@ -212,22 +214,21 @@ pub(crate) async fn create(
         if is_created {
             return Ok(Creation::Done);
         }
-        if notes.is_some() && !is_noted {
-            return Ok(Creation::Refused);
+        if is_repeated {
+            // It may be this one that was stored before.
+            let stored = get(&shared.db, &record.id).await?;
+            let stored = stored.map(|stored| encode(what, &stored)).transpose()?;
+            if stored.as_ref() == Some(&change.json) {
+                return Ok(Creation::Repeated);
+            }
         }
-        if !is_repeated {
-            return Ok(Creation::Taken);
-        }
-        // It may be this one that was stored before.
-        let stored = get(&shared.db, &record.id).await?;
-        let stored = stored.map(|stored| encode(what, &stored)).transpose()?;
-        Ok(match stored.as_ref() == Some(&change.json) {
-            true => Creation::Done,
+        Ok(match notes.is_some() && !is_noted {
+            true => Creation::Refused,
             false => Creation::Taken,
         })
     };
     let created = shared.db.certainly(what, create).await?;
-    if created == Creation::Done {
+    if matches!(created, Creation::Done | Creation::Repeated) {
         shared.told();
     }
     Ok(created)
@@ -487,7 +488,7 @@ impl CallLog for PostgresStore {
         let id = record.id.clone();
         let change = Change::creation(record, &events)?;
         self.shared.flush().await?;
-        if create(self, change, &events, None, None, false).await? == Creation::Done {
+        if create(self, change, &events, None, None, false).await? != Creation::Taken {
             return Ok(Created::New);
         }
         let taken = get(&self.shared.db, &id).await?;

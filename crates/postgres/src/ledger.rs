@@ -227,14 +227,25 @@ async fn noted(
     notes.iter().map(|told| note(hold, told.clone())).collect()
 }
 
-/// Creates a call, with notes that came before it; none if they are not what comes next, or if the id is taken.
+/// What became of an attempt to create a call.
+enum Made {
+    New,
+    /// It is there from an earlier attempt, whatever became of its notes.
+    Repeated,
+    /// The id is taken by this one.
+    Taken(Box<CallRecord>),
+    /// The notes are not what comes next, or the id is taken.
+    Nothing,
+}
+
+/// Creates a call, with notes that came before it.
 async fn create(
     store: &PostgresStore,
     hold: &Hold,
     notes: Option<&Numbered>,
     (record, events): (CallRecord, Vec<CallEvent>),
     again: bool,
-) -> Result<Option<Created>, StoreError> {
+) -> Result<Made, StoreError> {
     must_be_of_call(hold, &record)?;
     must_be_of_now(&record, store.shared.clock_difference)?;
     must_not_be_to_come("the end of a call", record.ended, store.shared.clock_difference)?;
@@ -245,19 +256,18 @@ async fn create(
     let (id, fence) = (record.id.clone(), Fence::new(hold));
     let change = Change::creation(record, &events)?;
     match calls::create(store, change, &events, Some(&fence), notes, again).await? {
-        Creation::Done => return Ok(Some(Created::New)),
-        Creation::Refused => return Ok(None),
+        Creation::Done => return Ok(Made::New),
+        Creation::Repeated => return Ok(Made::Repeated),
+        Creation::Refused => return Ok(Made::Nothing),
         Creation::Taken => {}
     }
     fence.check(&store.shared.db).await?;
     let taken = calls::get(&store.shared.db, &id).await?;
     let taken = taken.ok_or_else(|| StoreError::Conflict(format!("call {id} has just been deleted")))?;
-    Ok(Some(Created::Taken(Box::new(
-        match taken.origin.workspace == hold.workspace {
-            true => taken,
-            false => blank(&taken),
-        },
-    ))))
+    Ok(Made::Taken(Box::new(match taken.origin.workspace == hold.workspace {
+        true => taken,
+        false => blank(&taken),
+    })))
 }
 
 /// Takes a record of the audit that a run may make, in its name. The number of refusals that were only counted names no workspace:
@@ -380,8 +390,11 @@ impl Ledger for PostgresStore {
         again: bool,
     ) -> Result<Created, StoreError> {
         let id = record.id.clone();
-        let created = create(self, hold, None, (record, events), again).await?;
-        created.ok_or_else(|| StoreError::Conflict(format!("call {id} was not created")))
+        match create(self, hold, None, (record, events), again).await? {
+            Made::New | Made::Repeated => Ok(Created::New),
+            Made::Taken(taken) => Ok(Created::Taken(taken)),
+            Made::Nothing => Err(StoreError::Conflict(format!("call {id} was not created"))),
+        }
     }
 
     async fn create_call_with(
@@ -399,11 +412,19 @@ impl Ledger for PostgresStore {
         notes::must_have_room(&self.shared, &taken).await?;
         let numbered = Numbered::new(hold.run.as_str(), first, taken)?;
         let call = (record.clone(), events.clone());
-        if let Some(created) = create(self, hold, Some(&numbered), call, again).await? {
-            return Ok(created);
+        match create(self, hold, Some(&numbered), call, again).await? {
+            Made::New => Ok(Created::New),
+            Made::Repeated => {
+                // It may have been created with fewer of them, or with none.
+                self.note_for(hold, first, notes).await?;
+                Ok(Created::New)
+            }
+            Made::Taken(taken) => Ok(Created::Taken(taken)),
+            Made::Nothing => {
+                self.note_for(hold, first, notes).await?;
+                self.create_call_for(hold, record, events, again).await
+            }
         }
-        self.note_for(hold, first, notes).await?;
-        self.create_call_for(hold, record, events, again).await
     }
 
     async fn append_for(

@@ -163,6 +163,7 @@ impl Inside {
     pub(crate) fn call(id: &str, on_disconnect: OnDisconnect) -> ToolCall {
         ToolCall {
             id: CallId::from(id),
+            id_is_new: false,
             origin: Origin {
                 workspace: "default".to_owned(),
                 session: SessionId::from("session"),

@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use toolgate_fs::Workspace;
 use toolgate_model::{
-    Ask, CallEvent, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, Origin, RawInput, Timestamp,
-    ToolCall,
+    Ask, CallEvent, CallRecord, CallState, Delegation, EndReason, Ending, EventKind, Origin, RawInput, Source,
+    Timestamp, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_store::audit::Fact;
@@ -182,6 +182,9 @@ impl Admission {
             return attach_stored(&stored, &reserved.live().request_digest);
         }
         let checked = self.prepare(&call, &understood, size, reserved.live()).await?;
+        // Of another id it is only known when it is recorded whether it is taken. What other calls make begins at once.
+        let may_run_first = call.id_is_new && maker == Maker::Client;
+        let rights = (rights, may_run_first);
         self.record_and_run((&place, workspace), reserved, understood, checked, rights)
             .await
     }
@@ -359,7 +362,7 @@ impl Admission {
         mut reserved: Reservation,
         understood: Understood,
         checked: Checked,
-        rights: Rights,
+        (rights, may_run_first): (Rights, bool),
     ) -> Result<Admitted, AdmitError> {
         let live = reserved.live().clone();
         let outline = checked.outline.shown(&self.parts.redactor);
@@ -399,18 +402,20 @@ impl Admission {
         }
         let events = apply(&mut record, kinds);
         let turn = reserved.take_turn();
-        if record.state == CallState::Running && understood.entry.tool.properties().only_looks {
-            metrics::count_start(&self.parts.telemetry.metrics, &record, understood.entry.source);
+        let only_looks = understood.entry.tool.properties().only_looks;
+        if may_run_first && only_looks && record.state == CallState::Running {
+            let named = (record.tool.clone(), understood.entry.source);
             let found = (understood.registry, understood.entry);
             let run = Run::new(&self.parts, self.children(), place, live, record, found, rights).in_turn(turn);
-            return record_running(reserved, run.with_input(checked.frozen.value), events).await;
+            let run = run.with_input(checked.frozen.value);
+            return self.record_running(reserved, run, events, named).await;
         }
         match self.parts.store.create_call(record.clone(), events.clone()).await? {
             Created::New => {}
             Created::Taken(stored) => return attach_stored(&stored, &record.request_digest),
         }
         let attached = reserved.keep();
-        metrics::count_start(&self.parts.telemetry.metrics, &record, understood.entry.source);
+        metrics::count_start(&self.parts.telemetry.metrics, &record.tool, understood.entry.source);
         if let Some(ending) = &record.ending {
             metrics::count_end(&self.parts.telemetry.metrics, &record.tool, ending);
         }
@@ -428,6 +433,52 @@ impl Admission {
         Ok(Admitted {
             started: Started { id, attached },
             work,
+        })
+    }
+
+    /// Runs a call that only looks, and records it meanwhile: most have ended by then, and are recorded with their end.
+    async fn record_running(
+        &self,
+        reserved: Reservation,
+        run: Run,
+        events: Vec<CallEvent>,
+        (tool, source): (String, Source),
+    ) -> Result<Admitted, AdmitError> {
+        let live = reserved.live().clone();
+        live.run_unrecorded();
+        let (told, mut recorded) = oneshot::channel();
+        let due = Instant::now() + UNRECORDED;
+        let creation = Creation { events, due, told };
+        let mut work = run.recorded_with(creation).work(false, Vec::new());
+        let mut is_over = false;
+        let recorded = tokio::select! {
+            biased;
+            recorded = &mut recorded => recorded,
+            () = &mut work => {
+                is_over = true;
+                recorded.await
+            }
+        };
+        match recorded {
+            Ok(Ok(Created::New)) => {}
+            Ok(Ok(Created::Taken(stored))) => return attach_stored(&stored, &live.request_digest),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(dropped) => {
+                return Err(AdmitError::Store(StoreError::Failed {
+                    context: "the task that runs a call is gone before it was recorded".to_owned(),
+                    source: Box::new(dropped),
+                }));
+            }
+        }
+        let session = live.record().origin.session_key();
+        live.is_recorded(|(key, value)| self.parts.store.remember(&session, &key, value));
+        metrics::count_start(&self.parts.telemetry.metrics, &tool, source);
+        Ok(Admitted {
+            started: Started {
+                id: live.id.clone(),
+                attached: Some(reserved.keep()),
+            },
+            work: Some(work).filter(|_| !is_over),
         })
     }
 
@@ -456,40 +507,6 @@ impl ChildAdmission for Admission {
 
     async fn in_own_task(&self, start: ChildStart) -> Option<Result<Child, ToolError>> {
         self.in_task(start).await.ok()
-    }
-}
-
-/// Runs a call that only looks, and records it meanwhile: most have ended by then, and are recorded with their end.
-async fn record_running(reserved: Reservation, run: Run, events: Vec<CallEvent>) -> Result<Admitted, AdmitError> {
-    let live = reserved.live().clone();
-    let (told, mut recorded) = oneshot::channel();
-    let due = Instant::now() + UNRECORDED;
-    let mut work = run
-        .recorded_with(Creation { events, due, told })
-        .work(false, Vec::new());
-    let mut is_over = false;
-    let recorded = tokio::select! {
-        biased;
-        recorded = &mut recorded => recorded,
-        () = &mut work => {
-            is_over = true;
-            recorded.await
-        }
-    };
-    match recorded {
-        Ok(Ok(Created::New)) => Ok(Admitted {
-            started: Started {
-                id: live.id.clone(),
-                attached: Some(reserved.keep()),
-            },
-            work: Some(work).filter(|_| !is_over),
-        }),
-        Ok(Ok(Created::Taken(stored))) => attach_stored(&stored, &live.request_digest),
-        Ok(Err(error)) => Err(error.into()),
-        Err(dropped) => Err(AdmitError::Store(StoreError::Failed {
-            context: "the task that runs a call is gone before it was recorded".to_owned(),
-            source: Box::new(dropped),
-        })),
     }
 }
 

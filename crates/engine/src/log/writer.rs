@@ -534,13 +534,24 @@ impl LogWriter {
         self.record.ending = Some((*ending).clone());
         // Before anybody sees the end.
         let failure = metrics::failure(&self.record.tool, &ending);
-        metrics::count_end(&self.log.metrics, &self.record.tool, &ending);
+        let tool = self.record.tool.clone();
+        let counts = {
+            let (metrics, ending) = (self.log.metrics.clone(), ending.clone());
+            move || metrics::count_end(&metrics, &tool, &ending)
+        };
+        // It counts if there is such a call.
+        let is_recorded = self.appends.is_due().is_none();
+        if is_recorded {
+            counts();
+        }
         tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
         if let Some(trace) = self.call.trace.get() {
             trace.end(failure);
         }
         self.appends.push(&mut self.record, EventKind::Ended(ending), None);
-        self.appends.end(&self.record).await;
+        if self.appends.end(&self.record).await && !is_recorded {
+            counts();
+        }
     }
 
     /// Stores an event behind all that is waiting to be announced.

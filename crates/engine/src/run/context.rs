@@ -486,6 +486,9 @@ impl OutputHandle for RunContext {
 #[async_trait]
 impl SessionHandle for RunContext {
     async fn get(&self, key: &str) -> Option<Value> {
+        if let Some(kept) = self.call.kept_fact(key) {
+            return Some(kept);
+        }
         match self.parts.store.fact(&self.record.origin.session_key(), key).await {
             Ok(fact) => fact,
             Err(error) => {
@@ -496,7 +499,9 @@ impl SessionHandle for RunContext {
     }
 
     fn set(&self, key: &str, value: Value) {
-        self.parts.store.remember(&self.record.origin.session_key(), key, value);
+        if !self.call.keep_fact(key, &value) {
+            self.parts.store.remember(&self.record.origin.session_key(), key, value);
+        }
     }
 
     fn replace_todos(&self, todos: Vec<Todo>) {

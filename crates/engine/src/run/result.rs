@@ -106,6 +106,10 @@ impl Run {
             return ending;
         }
         let before = output.clone();
+        // Hooks are asked about calls that there are.
+        if !self.is_recorded().await {
+            return ending;
+        }
         let record = self.live.record();
         let about = HookedCall {
             tool: &record.tool,
@@ -375,10 +379,16 @@ impl Run {
         }
     }
 
+    /// Waits until the call is recorded; false if it is not.
+    async fn is_recorded(&self) -> bool {
+        match self.context.as_ref().filter(|context| context.may_be_unrecorded) {
+            Some(context) => context.is_recorded().await,
+            None => true,
+        }
+    }
+
     async fn store_whole(&self, text: &str) -> Result<OutputInfo, StoreError> {
-        if let Some(context) = self.context.as_ref().filter(|context| context.may_be_unrecorded)
-            && !context.is_recorded().await
-        {
+        if !self.is_recorded().await {
             return Err(StoreError::Unavailable("the call could not be recorded".to_owned()));
         }
         let owner = OutputOwner::from(&self.record);

@@ -85,6 +85,7 @@ async fn admit(
     let made_by = if call.is_step { Maker::Bundle } else { Maker::Call };
     let call = ToolCall {
         id: CallId::generate(),
+        id_is_new: true,
         origin: Origin {
             parent: Some(parent.id.clone()),
             ..parent.origin.clone()

@@ -123,6 +123,21 @@ async fn so_it_is_for_a_run_without_a_database() {
     assert!(scene.proxy.has_lost());
     assert_eq!(scene.told().await, ["admitted", "allowed", "prompted"]);
     assert_eq!(store.get(&call.id).await.unwrap().unwrap(), call);
+
+    // With notes: it is there once, and so are they.
+    let mut second = CallRecord {
+        id: CallId::from("d"),
+        last_sequence: 0,
+        created: Timestamp::now(),
+        ..call
+    };
+    let events = grow(&mut second, 1);
+    scene.proxy.lose(&["INSERT INTO call_days"]);
+    let with_notes = store.create_call_with(&hold, (2, note()), second.clone(), events, false);
+    assert_eq!(with_notes.await.unwrap(), Created::New);
+    assert!(scene.proxy.has_lost());
+    assert_eq!(store.get(&second.id).await.unwrap(), Some(second));
+    assert_eq!(scene.told().await[3..], ["admitted", "allowed"]);
     scene.store.close().await.unwrap();
 }
 

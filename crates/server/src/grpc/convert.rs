@@ -256,6 +256,7 @@ impl WireCall {
         origin.unanswered = self.unanswered;
         Ok(call::ToolCall {
             id,
+            id_is_new: self.call_id.is_empty(),
             origin,
             tool,
             input: self.input,

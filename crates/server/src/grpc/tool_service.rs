@@ -70,9 +70,8 @@ impl Tools {
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
         let engine = &self.0.engine;
-        let is_named = !request.call_id.is_empty();
         let call = self.signed(caller, default, request).await?;
-        let started = self.start(caller, call, is_named).await?;
+        let started = self.start(caller, call).await?;
         let cursor = engine.watch_started(&started, mode, self.0.heartbeat).await;
         let cursor = cursor.map_err(status::watch)?;
         Ok((started.id, cursor, started.attached))
@@ -80,9 +79,9 @@ impl Tools {
 
     /// Starts a call. Who does not see the workspace of another call of the same id is not told of it, nor hindered; no other
     /// call has an id that the client has not named.
-    async fn start(&self, caller: &Caller, mut call: ToolCall, is_named: bool) -> Result<Started, Status> {
+    async fn start(&self, caller: &Caller, mut call: ToolCall) -> Result<Started, Status> {
         let engine = &self.0.engine;
-        if !caller.is_limited() || !is_named {
+        if !caller.is_limited() || call.id_is_new {
             return engine.start(call).await.map_err(status::admit);
         }
         if self.is_taken_out_of_sight(caller, &call.id).await? {

@@ -114,6 +114,7 @@ fn tool_call(
     extra.insert(CONNECTION.to_owned(), connection.into());
     let mut call = ToolCall {
         id: CallId::generate(),
+        id_is_new: true,
         origin: Origin {
             workspace: place.workspace.name().to_owned(),
             session: seen.conversation(context.client_info().as_ref(), &place),
