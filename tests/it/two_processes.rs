@@ -166,6 +166,9 @@ fn a_prompt_of_a_killed_command_is_answered_before_anybody_takes_its_call_over()
             };
             eventually("the prompt is there", async || found().await.is_some()).await;
             let prompt = found().await.unwrap();
+            // The prompt is stored before the call is recorded as waiting for it.
+            let waits = async || server.get(id).await.state() == CallState::Waiting;
+            eventually("the call waits", waits).await;
             person.signal(Signal::KILL);
             drop(person);
             prompts.push((id, decision, prompt));
