@@ -7,6 +7,7 @@
 
 mod call_programs;
 mod created;
+mod created_later;
 mod created_records;
 mod discovery;
 pub mod entrance;

@@ -27,7 +27,8 @@ use toolgate_model::{Timestamp, WorkspaceChange, workspace_name_problem};
 use toolgate_store::{OpenedWorkspace, Store};
 use toolgate_web::Network;
 
-use super::created::{Creating, ForCalls};
+use super::created::Creating;
+use super::created_later::ForCalls;
 use super::places::{Opened, Opener, UnusableFolder, Wanted};
 use super::rules::Rules;
 use super::upkeep::fetch_skills;

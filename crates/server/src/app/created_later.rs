@@ -1,0 +1,246 @@
+//! What is done with created workspaces that are there: they are suspended, resumed and deleted, and taken up by the next run.
+//!
+//! *Invariant:* as in `created`: the record is written before anything is done. Whatever is asked, a workspace of the configuration,
+//! and one that was opened, is never taken for a created one of the same name.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinHandle;
+use toolgate_config::service::ResumeBy;
+use toolgate_engine::{Held, Rested, Waker, WorkspaceRuntime};
+use toolgate_model::WorkspaceChange;
+
+use super::created::{Coming, held, internal};
+use super::created_records::{Record, Stage};
+use super::workspaces::Inner;
+use crate::grpc::CreatedError;
+use crate::provision::{Observed, Provisioner as _};
+
+/// How long a call waits for a workspace that is not ready.
+const CALL_WAIT: Duration = Duration::from_secs(10);
+
+/// How long anybody waits for one.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+
+impl Inner {
+    /// Suspends a workspace.
+    pub(super) async fn suspend(self: &Arc<Self>, name: &str) -> Result<Rested, CreatedError> {
+        let _changing = self.changing.lock().await;
+        let (creating, record) = self.created_one(name)?;
+        match record.stage {
+            Stage::Suspended => return Ok(Rested::default()),
+            Stage::Ready => {}
+            Stage::Creating => return Err(held(record.name, Held::Creating)),
+            Stage::Failed(problem) => return Err(held(record.name, Held::Failed(problem))),
+            Stage::Deleting => return Err(held(record.name, Held::Deleting)),
+        }
+        self.check_draining()?;
+        let record = Record {
+            stage: Stage::Suspended,
+            ..record
+        };
+        creating.records.keep(record.clone()).await.map_err(internal)?;
+        let rests = self.held_place(&record).await.map_err(internal)?;
+        let rested = match self.engine.catalogs().find(name) {
+            Some(place) => self.engine.suspend_workspace(&place, rests).await,
+            None => Ok(Rested::default()),
+        };
+        self.opener.close(name).await;
+        if let Err(error) = creating.folders.suspend(&record.wanted()).await {
+            tracing::warn!(workspace = name, %error, "the place of a suspended workspace");
+        }
+        self.tell(name, WorkspaceChange::Changed);
+        Ok(rested?)
+    }
+
+    /// Resumes a workspace; what does not need it is left as it is.
+    pub(super) async fn resume(self: &Arc<Self>, name: &str) -> Result<(), CreatedError> {
+        let _changing = self.changing.lock().await;
+        let (creating, record) = self.created_one(name)?;
+        let place = self.engine.catalogs().find(name);
+        let is_lost = place.is_some_and(|place| matches!(place.gate.hold(), Some(Held::Failed(_))));
+        match &record.stage {
+            Stage::Suspended => {}
+            Stage::Ready if is_lost => {}
+            Stage::Ready | Stage::Creating => return Ok(()),
+            Stage::Failed(problem) => return Err(held(record.name, Held::Failed(problem.clone()))),
+            Stage::Deleting => return Err(held(record.name, Held::Deleting)),
+        }
+        self.check_draining()?;
+        match creating.folders.resume(&record.wanted()).await {
+            Ok(Observed::Ready) => {}
+            Ok(Observed::Absent | Observed::Coming | Observed::Resting) => {
+                let problem = "its folder is gone: put it back and resume the workspace, or delete it";
+                return Err(held(record.name, Held::Failed(problem.to_owned())));
+            }
+            Ok(Observed::Broken(problem)) => return Err(held(record.name, Held::Failed(problem))),
+            Err(error) => return Err(internal(error)),
+        }
+        self.open_created(record, Coming::Resumed).await.map_err(internal)
+    }
+
+    /// Deletes a workspace with its folder.
+    pub(super) async fn delete(self: &Arc<Self>, name: &str, by: &str) -> Result<usize, CreatedError> {
+        let (record, cancelled) = {
+            let _changing = self.changing.lock().await;
+            let (creating, record) = self.created_one(name)?;
+            let record = Record {
+                stage: Stage::Deleting,
+                ..record
+            };
+            creating.records.keep(record.clone()).await.map_err(internal)?;
+            if let Some(making) = creating.making.lock().remove(name) {
+                making.cancel();
+            }
+            let place = self.engine.catalogs().find(name);
+            let cancelled = match place.filter(|place| place.gate.hold().is_none()) {
+                Some(place) => self.engine.close_workspace(&place, by).await,
+                None => self.engine.end_suspended(name, by).await,
+            };
+            self.hold(&record).await.map_err(internal)?;
+            (record, cancelled?)
+        };
+        self.remove(&record, by).await?;
+        Ok(cancelled)
+    }
+
+    /// Removes the folder of a workspace that is being deleted, and forgets it.
+    async fn remove(self: &Arc<Self>, record: &Record, by: &str) -> Result<(), CreatedError> {
+        let creating = self.creating()?;
+        creating.folders.delete(&record.wanted()).await.map_err(internal)?;
+        let _changing = self.changing.lock().await;
+        let name = &record.name;
+        if creating
+            .records
+            .get(name)
+            .is_none_or(|current| current.request != record.request)
+        {
+            // Somebody else was faster.
+            return Ok(());
+        }
+        self.store.drop_workspace(name, by).await?;
+        creating.records.forget(name).await.map_err(internal)?;
+        self.opener.close(name).await;
+        if let Some(place) = self.engine.catalogs().find(name) {
+            self.engine.catalogs().remove(&place);
+        }
+        self.tell(name, WorkspaceChange::Closed);
+        Ok(())
+    }
+
+    /// Takes up what an earlier run has left; returns the names.
+    pub(super) async fn restore_created(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
+        let Some(creating) = &self.created else {
+            return Ok(Vec::new());
+        };
+        let created = creating.folders.created.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || created.clean()).await {
+            tracing::warn!(%error, "what was left of deleted workspaces is still there");
+        }
+        let mut names = Vec::new();
+        for record in creating.records.all() {
+            let name = record.name.clone();
+            names.push(name.clone());
+            if self.engine.catalogs().find(&name).is_some() {
+                tracing::warn!(
+                    workspace = %name,
+                    "the configuration has a workspace of this name, and the one that was created is not opened"
+                );
+                continue;
+            }
+            self.store.prepare_workspace(&name)?;
+            self.has_opened.store(true, std::sync::atomic::Ordering::Relaxed);
+            match record.stage {
+                Stage::Ready => {
+                    let broken = record.clone();
+                    if let Err(error) = self.open_created(record, Coming::Restored).await {
+                        let problem = format!("{error:#}: mend that and resume the workspace, or delete it");
+                        self.hold(&Record {
+                            stage: Stage::Failed(problem),
+                            ..broken
+                        })
+                        .await?;
+                    }
+                }
+                Stage::Suspended | Stage::Failed(_) => self.hold(&record).await?,
+                Stage::Creating => {
+                    self.hold(&record).await?;
+                    self.make(record);
+                }
+                Stage::Deleting => {
+                    self.hold(&record).await?;
+                    let inner = self.clone();
+                    self.tasks.spawn(async move {
+                        if let Err(error) = inner.remove(&record, "").await {
+                            let error: &(dyn std::error::Error + 'static) = &error;
+                            tracing::error!(workspace = record.name, error, "a workspace could not be deleted");
+                        }
+                    });
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns what is there of a workspace, and waits until nothing is to be expected of waiting.
+    pub(super) async fn settled(&self, name: &str, wait: Duration) -> Result<Arc<WorkspaceRuntime>, CreatedError> {
+        let mut changed = self.created.as_ref().map(|created| created.changed.subscribe());
+        let find = || self.engine.catalogs().find(name).filter(|_| !name.is_empty());
+        let settled = async {
+            while find().is_some_and(|place| place.gate.hold() == Some(&Held::Creating)) {
+                let Some(changed) = &mut changed else { return };
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let settled = tokio::time::timeout(wait.min(MAX_WAIT), settled);
+        // Too late, or because the service stops: it is told how far it is.
+        let _ = self.stop.run_until_cancelled(settled).await;
+        find().ok_or_else(|| CreatedError::Unknown(name.to_owned()))
+    }
+}
+
+/// Resumes workspaces for calls and replies. It does not keep them.
+pub(super) struct ForCalls(pub(super) Weak<Inner>);
+
+#[async_trait]
+impl Waker for ForCalls {
+    fn rouse(&self, workspace: &str) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.resume_for_calls(workspace);
+        }
+    }
+
+    async fn wait(&self, workspace: &str) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let resumed = async {
+            if let Some(resuming) = inner.resume_for_calls(workspace) {
+                // What is wrong is told by the state of the workspace.
+                let _ = resuming.await;
+            }
+            let _ = inner.settled(workspace, CALL_WAIT).await;
+        };
+        let resumed = tokio::time::timeout(CALL_WAIT, resumed);
+        let _ = inner.stop.run_until_cancelled(resumed).await;
+    }
+}
+
+impl Inner {
+    /// Resumes a workspace, if calls and replies may do that.
+    fn resume_for_calls(self: &Arc<Self>, name: &str) -> Option<JoinHandle<()>> {
+        self.created
+            .as_ref()
+            .filter(|created| created.resume == ResumeBy::Calls)?;
+        let (inner, name) = (self.clone(), name.to_owned());
+        // Whoever wants it may be gone before it is there.
+        Some(self.tasks.spawn(async move {
+            if let Err(error) = inner.resume(&name).await {
+                let error: &(dyn std::error::Error + 'static) = &error;
+                tracing::warn!(workspace = name, error, "a suspended workspace could not be resumed");
+            }
+        }))
+    }
+}
