@@ -85,7 +85,7 @@ impl Creating {
         }))
     }
 
-    fn folder(&self, name: &str) -> PathBuf {
+    pub(super) fn folder(&self, name: &str) -> PathBuf {
         self.root.directory.join(name)
     }
 }
@@ -130,17 +130,21 @@ impl Inner {
 
     /// Returns the record of a workspace that was created, and its place.
     pub(super) fn created_one(&self, name: &str) -> Result<(&Creating, Record), CreatedError> {
-        let record = self
-            .created
-            .as_ref()
-            .and_then(|created| Some((created, created.records.get(name)?)));
-        match record {
-            Some(found) => Ok(found),
-            None if !name.is_empty() && self.engine.catalogs().find(name).is_some() => {
-                Err(CreatedError::NotCreated(name.to_owned()))
-            }
-            None => Err(CreatedError::Unknown(name.to_owned())),
+        if self.is_foreign(name) {
+            return Err(CreatedError::NotCreated(name.to_owned()));
         }
+        let created = self.created.as_ref();
+        let record = created.and_then(|created| Some((created, created.records.get(name)?)));
+        record.ok_or_else(|| CreatedError::Unknown(name.to_owned()))
+    }
+
+    /// Says whether a workspace is there that was not created: an old record of its name says nothing of it.
+    pub(super) fn is_foreign(&self, name: &str) -> bool {
+        let place = self.engine.catalogs().find(name).filter(|_| !name.is_empty());
+        place.is_some_and(|place| match &place.opened {
+            Some(OpenedBy { source, .. }) => source.is_none(),
+            None => true,
+        })
     }
 
     pub(super) fn check_draining(&self) -> Result<(), CreatedError> {
@@ -159,6 +163,10 @@ impl Inner {
         }
         let _changing = self.changing.lock().await;
         self.check_draining()?;
+        if self.is_foreign(&name) {
+            let why = "is there already, and was not created";
+            return Err(CreatedError::NameTaken { name, why });
+        }
         let mut earlier = None;
         if let Some(record) = creating.records.get(&name) {
             if record.source != source {
@@ -170,9 +178,6 @@ impl Inner {
                 Stage::Deleting => return Err(held(name, Held::Deleting)),
                 Stage::Failed(_) => earlier = Some(record),
             }
-        } else if self.engine.catalogs().find(&name).is_some() {
-            let why = "is there already, and was not created";
-            return Err(CreatedError::NameTaken { name, why });
         }
         check_source(&creating.folders, &source)?;
         let most = self.opener.config.limits.max_workspaces as usize;

@@ -3,6 +3,7 @@
 //! *Invariant:* as in `created`: the record is written before anything is done. Whatever is asked, a workspace of the configuration,
 //! and one that was opened, is never taken for a created one of the same name.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::task::JoinHandle;
 use toolgate_config::service::ResumeBy;
 use toolgate_engine::{Held, Rested, Waker, WorkspaceRuntime};
 use toolgate_model::WorkspaceChange;
+use toolgate_store::OpenedWorkspace;
 
 use super::created::{Coming, held, internal};
 use super::created_records::{Record, Stage};
@@ -123,15 +125,18 @@ impl Inner {
         self.store.drop_workspace(name, by).await?;
         creating.records.forget(name).await.map_err(internal)?;
         self.opener.close(name).await;
-        if let Some(place) = self.engine.catalogs().find(name) {
+        if let Some(place) = self.engine.catalogs().find(name).filter(|_| !self.is_foreign(name)) {
             self.engine.catalogs().remove(&place);
         }
         self.tell(name, WorkspaceChange::Closed);
         Ok(())
     }
 
-    /// Takes up what an earlier run has left; returns the names.
-    pub(super) async fn restore_created(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
+    /// Takes up what an earlier run has left; returns the names. `opened` are those that it had open, created or not.
+    pub(super) async fn restore_created(
+        self: &Arc<Self>,
+        opened: &[OpenedWorkspace],
+    ) -> anyhow::Result<Vec<String>> {
         let Some(creating) = &self.created else {
             return Ok(Vec::new());
         };
@@ -142,14 +147,18 @@ impl Inner {
         let mut names = Vec::new();
         for record in creating.records.all() {
             let name = record.name.clone();
-            names.push(name.clone());
-            if self.engine.catalogs().find(&name).is_some() {
+            let folder = creating.folder(&name);
+            let is_other = |one: &OpenedWorkspace| one.name == name && Path::new(&one.directory) != folder;
+            // While nothing could be created here, the name was free for others.
+            if self.engine.catalogs().find(&name).is_some() || opened.iter().any(is_other) {
                 tracing::warn!(
                     workspace = %name,
-                    "the configuration has a workspace of this name, and the one that was created is not opened"
+                    "another workspace has this name, and the one that was created is not opened: it is there again when the \
+                     other one is closed, or out of the configuration, and the service starts anew"
                 );
                 continue;
             }
+            names.push(name.clone());
             self.store.prepare_workspace(&name)?;
             self.has_opened.store(true, std::sync::atomic::Ordering::Relaxed);
             match record.stage {

@@ -88,8 +88,9 @@ impl AtRunTime {
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
         let inner = &self.0;
         let _changing = inner.changing.lock().await;
-        let created = inner.restore_created().await?;
-        for opened in inner.store.workspaces().await? {
+        let opened = inner.store.workspaces().await?;
+        let created = inner.restore_created(&opened).await?;
+        for opened in opened {
             if created.contains(&opened.name) {
                 continue;
             }
