@@ -61,16 +61,27 @@ fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// A root below which folders are made. It may be a link; where it leads is found anew each time.
+/// A root below which folders are made, links followed.
 #[derive(Clone, Debug)]
 pub struct Created {
     root: PathBuf,
 }
 
 impl Created {
-    /// Makes it. Nothing is looked at yet.
-    pub fn new(root: PathBuf) -> Self {
-        Self { root }
+    /// Opens a root, which is made if it is missing, with those above it. Where links in its path lead is found once: all say
+    /// the same path for a folder then. Blocking.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn open(root: &Path) -> Result<Self, CreateError> {
+        fs::create_dir_all(root).map_err(io_error("make the folder", root))?;
+        let root = root.canonicalize().map_err(io_error("find the folder", root))?;
+        Ok(Self { root })
+    }
+
+    /// Returns the root.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Returns where the folder of a name is, or will be.
@@ -78,26 +89,12 @@ impl Created {
         self.root.join(name)
     }
 
-    /// Makes the root, and those above it that are missing. Blocking.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn make(&self) -> Result<(), CreateError> {
-        fs::create_dir_all(&self.root).map_err(io_error("make the folder", &self.root))
-    }
-
-    fn real_root(&self) -> Result<PathBuf, CreateError> {
-        self.root
-            .canonicalize()
-            .map_err(io_error("find the folder", &self.root))
-    }
-
     /// Removes what an earlier run has not removed to its end. Blocking.
     ///
     /// # Errors
     /// The system refused.
     pub fn clean(&self) -> Result<(), CreateError> {
-        let gone = self.real_root()?.join(GONE);
+        let gone = self.root.join(GONE);
         remove(&gone)
     }
 
@@ -112,10 +109,10 @@ impl Created {
     /// # Errors
     /// The system refused.
     pub fn begin(&self, name: &str) -> Result<PathBuf, CreateError> {
-        let root = self.real_root()?;
+        let root = &self.root;
         let aside = root.join(MAKING).join(name.replace('/', "%2f"));
         remove(&aside)?;
-        let made = place::make_folder(Some(&root), &aside, &mut |_| {});
+        let made = place::make_folder(Some(root), &aside, &mut |_| {});
         made.map_err(io_error("make the folder", &aside))?;
         Ok(aside)
     }
@@ -125,7 +122,7 @@ impl Created {
     /// # Errors
     /// The system refused.
     pub fn abandon(&self, name: &str) -> Result<(), CreateError> {
-        remove(&self.real_root()?.join(MAKING).join(name.replace('/', "%2f")))
+        remove(&self.root.join(MAKING).join(name.replace('/', "%2f")))
     }
 
     /// Brings a folder that was filled aside to its place. Blocking.
@@ -133,12 +130,12 @@ impl Created {
     /// # Errors
     /// Something is there, or the system refused.
     pub fn put(&self, name: &str, aside: &Path) -> Result<PathBuf, CreateError> {
-        let root = self.real_root()?;
+        let root = &self.root;
         let folder = root.join(name);
         sync_tree(aside);
-        let from = place_of(&root, aside)?;
-        let above = folder.parent().unwrap_or(&root);
-        let above = place::make_folder(Some(&root), above, &mut |_| {});
+        let from = place_of(root, aside)?;
+        let above = folder.parent().unwrap_or(root);
+        let above = place::make_folder(Some(root), above, &mut |_| {});
         let above = above.map_err(io_error("make the folder above", &folder))?;
         let to = Place::new(&Arc::new(above), file_name(&folder));
         if to.metadata().is_ok() {
@@ -158,9 +155,9 @@ impl Created {
     /// # Errors
     /// The system refused. What was moved out of the way is removed by [`Self::clean`].
     pub fn take_away(&self, name: &str) -> Result<bool, CreateError> {
-        let root = self.real_root()?;
+        let root = &self.root;
         let folder = root.join(name);
-        let from = match place_of(&root, &folder) {
+        let from = match place_of(root, &folder) {
             Ok(from) => from,
             Err(CreateError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -169,14 +166,14 @@ impl Created {
             return Ok(false);
         }
         let bin = root.join(GONE);
-        let opened = place::make_folder(Some(&root), &bin, &mut |_| {});
+        let opened = place::make_folder(Some(root), &bin, &mut |_| {});
         let opened = opened.map_err(io_error("make the folder", &bin))?;
         let unique = uuid::Uuid::now_v7().to_string();
         let to = Place::new(&Arc::new(opened), &*unique);
         from.rename_new(&to).map_err(io_error("move away", &folder))?;
         let mut above = folder.parent();
-        while let Some(folder) = above.filter(|above| **above != *root && above.starts_with(&root)) {
-            let Ok(true) = place_of(&root, folder).map(|place| place.remove_folder().is_ok()) else {
+        while let Some(folder) = above.filter(|above| **above != **root && above.starts_with(root)) {
+            let Ok(true) = place_of(root, folder).map(|place| place.remove_folder().is_ok()) else {
                 break;
             };
             above = folder.parent();
@@ -368,7 +365,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
         fs::create_dir(base.join("root")).unwrap();
-        let created = Created::new(base.join("root"));
+        let created = Created::open(&base.join("root")).unwrap();
         (folder, base, created)
     }
 

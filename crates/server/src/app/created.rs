@@ -59,12 +59,13 @@ impl Creating {
         let Some(directory) = rules.directory.clone() else {
             return Ok(None);
         };
-        let created = Created::new(directory.clone());
-        let (data_dir, root) = (config.data_dir.clone(), created.clone());
+        let data_dir = config.data_dir.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            root.make().context("created_workspaces.directory")?;
-            Records::open(&data_dir)
+            let created = Created::open(&directory).context("created_workspaces.directory")?;
+            anyhow::Ok((created, Records::open(&data_dir)?))
         });
+        let (created, records) = opened.await??;
+        let directory = created.root().to_path_buf();
         let folders = Folders::new(
             (created, rules.templates.clone()),
             (rules.max_bytes, rules.timeout),
@@ -73,7 +74,7 @@ impl Creating {
             sandbox.clone(),
         );
         Ok(Some(Self {
-            records: opened.await??,
+            records,
             folders,
             root: WorkspaceRoot {
                 directory,
@@ -216,11 +217,7 @@ impl Inner {
             return Err(CreatedError::NameTaken { name, why });
         }
         let (inner, called) = (self.clone(), name.to_owned());
-        let root = creating.root.directory.clone();
-        let checked = tokio::task::spawn_blocking(move || {
-            let root = root.canonicalize().unwrap_or(root);
-            inner.check(&called, &root.join(&called))
-        });
+        let checked = tokio::task::spawn_blocking(move || inner.check(&called, &folder));
         let checked = checked.await.map_err(internal)?;
         checked.map_err(|error| CreatedError::Folder(Box::new(error)))
     }
