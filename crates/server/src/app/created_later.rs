@@ -122,6 +122,9 @@ impl Inner {
             // Somebody else was faster.
             return Ok(());
         }
+        // A run that died in the middle has left calls that would go on in the next workspace of this name.
+        self.engine.recover().await?;
+        self.engine.end_suspended(name, by).await?;
         self.store.drop_workspace(name, by).await?;
         creating.records.forget(name).await.map_err(internal)?;
         self.opener.close(name).await;
