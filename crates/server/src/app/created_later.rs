@@ -14,7 +14,7 @@ use toolgate_engine::{Held, Rested, Waker, WorkspaceRuntime};
 use toolgate_model::WorkspaceChange;
 use toolgate_store::OpenedWorkspace;
 
-use super::created::{Coming, held, internal};
+use super::created::{Coming, Creating, held, internal};
 use super::created_records::{Record, Stage};
 use super::workspaces::Inner;
 use crate::grpc::CreatedError;
@@ -32,7 +32,12 @@ impl Inner {
         let _changing = self.changing.lock().await;
         let (creating, record) = self.created_one(name)?;
         match record.stage {
-            Stage::Suspended => return Ok(Rested::default()),
+            Stage::Suspended => {
+                return match self.lost(name) {
+                    Some(problem) => Err(held(record.name, Held::Failed(problem))),
+                    None => Ok(Rested::default()),
+                };
+            }
             Stage::Ready => {}
             Stage::Creating => return Err(held(record.name, Held::Creating)),
             Stage::Failed(problem) => return Err(held(record.name, Held::Failed(problem))),
@@ -61,26 +66,47 @@ impl Inner {
     pub(super) async fn resume(self: &Arc<Self>, name: &str) -> Result<(), CreatedError> {
         let _changing = self.changing.lock().await;
         let (creating, record) = self.created_one(name)?;
-        let place = self.engine.catalogs().find(name);
-        let is_lost = place.is_some_and(|place| matches!(place.gate.hold(), Some(Held::Failed(_))));
         match &record.stage {
             Stage::Suspended => {}
-            Stage::Ready if is_lost => {}
+            Stage::Ready if self.lost(name).is_some() => {}
             Stage::Ready | Stage::Creating => return Ok(()),
             Stage::Failed(problem) => return Err(held(record.name, Held::Failed(problem.clone()))),
             Stage::Deleting => return Err(held(record.name, Held::Deleting)),
         }
         self.check_draining()?;
-        match creating.folders.resume(&record.wanted()).await {
-            Ok(Observed::Ready) => {}
-            Ok(Observed::Absent | Observed::Coming | Observed::Resting) => {
-                let problem = "its folder is gone: put it back and resume the workspace, or delete it";
-                return Err(held(record.name, Held::Failed(problem.to_owned())));
-            }
-            Ok(Observed::Broken(problem)) => return Err(held(record.name, Held::Failed(problem))),
-            Err(error) => return Err(internal(error)),
+        self.reopen(creating, record, Coming::Resumed).await
+    }
+
+    /// Returns why a workspace that was created could not be opened again, if that is so.
+    fn lost(&self, name: &str) -> Option<String> {
+        match self.engine.catalogs().find(name)?.gate.hold()? {
+            Held::Failed(problem) => Some(problem.clone()),
+            Held::Creating | Held::Suspended { .. } | Held::Deleting => None,
         }
-        self.open_created(record, Coming::Resumed).await.map_err(internal)
+    }
+
+    /// Opens a workspace again. One that cannot be is there with what is wrong, so that nobody waits for it.
+    async fn reopen(
+        self: &Arc<Self>,
+        creating: &Creating,
+        record: Record,
+        coming: Coming,
+    ) -> Result<(), CreatedError> {
+        let opened = match creating.folders.resume(&record.wanted()).await {
+            Ok(Observed::Ready) => self.open_created(record.clone(), coming).await,
+            Ok(Observed::Absent | Observed::Coming | Observed::Resting) => Err(anyhow::anyhow!("its folder is gone")),
+            Ok(Observed::Broken(problem)) => Err(anyhow::anyhow!(problem)),
+            Err(error) => Err(error.into()),
+        };
+        let Err(error) = opened else { return Ok(()) };
+        let problem = format!("{error:#}: mend that and resume the workspace, or delete it");
+        let broken = Record {
+            stage: Stage::Failed(problem.clone()),
+            ..record
+        };
+        // The record stays what it was: the next attempt may do better.
+        self.hold(&broken).await.map_err(internal)?;
+        Err(held(broken.name, Held::Failed(problem)))
     }
 
     /// Deletes a workspace with its folder.
@@ -165,17 +191,10 @@ impl Inner {
             self.store.prepare_workspace(&name)?;
             self.has_opened.store(true, std::sync::atomic::Ordering::Relaxed);
             match record.stage {
-                Stage::Ready => {
-                    let broken = record.clone();
-                    if let Err(error) = self.open_created(record, Coming::Restored).await {
-                        let problem = format!("{error:#}: mend that and resume the workspace, or delete it");
-                        self.hold(&Record {
-                            stage: Stage::Failed(problem),
-                            ..broken
-                        })
-                        .await?;
-                    }
-                }
+                Stage::Ready => match self.reopen(creating, record, Coming::Restored).await {
+                    Err(error @ CreatedError::Held { .. }) => tracing::error!("{error}"),
+                    opened => opened?,
+                },
                 Stage::Suspended | Stage::Failed(_) => self.hold(&record).await?,
                 Stage::Creating => {
                     self.hold(&record).await?;
