@@ -103,6 +103,15 @@ impl Created {
         self.folder(name).symlink_metadata().is_ok()
     }
 
+    fn aside(&self, name: &str) -> PathBuf {
+        self.root.join(MAKING).join(name.replace('/', "%2f"))
+    }
+
+    /// Says whether there is something aside that has not come to its place. Blocking.
+    pub fn is_aside(&self, name: &str) -> bool {
+        self.aside(name).symlink_metadata().is_ok()
+    }
+
     /// Makes an empty folder aside, in which the folder of a name is filled. What an earlier attempt left there is removed.
     /// Blocking.
     ///
@@ -110,7 +119,7 @@ impl Created {
     /// The system refused.
     pub fn begin(&self, name: &str) -> Result<PathBuf, CreateError> {
         let root = &self.root;
-        let aside = root.join(MAKING).join(name.replace('/', "%2f"));
+        let aside = self.aside(name);
         remove(&aside)?;
         let made = place::make_folder(Some(root), &aside, &mut |_| {});
         made.map_err(io_error("make the folder", &aside))?;
@@ -122,7 +131,7 @@ impl Created {
     /// # Errors
     /// The system refused.
     pub fn abandon(&self, name: &str) -> Result<(), CreateError> {
-        remove(&self.root.join(MAKING).join(name.replace('/', "%2f")))
+        remove(&self.aside(name))
     }
 
     /// Brings a folder that was filled aside to its place. Blocking.

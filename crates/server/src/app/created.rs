@@ -34,7 +34,7 @@ use crate::provision::{Folders, Observed, ProvisionError, Provisioner as _, prob
 
 /// What is known of created workspaces.
 pub(super) struct Creating {
-    pub(super) records: Records,
+    pub(super) records: Arc<Records>,
     pub(super) folders: Folders,
     /// Where they are.
     pub(super) root: WorkspaceRoot,
@@ -62,12 +62,14 @@ impl Creating {
         let data_dir = config.data_dir.clone();
         let opened = tokio::task::spawn_blocking(move || {
             let created = Created::open(&directory).context("created_workspaces.directory")?;
-            anyhow::Ok((created, Records::open(&data_dir)?))
+            let records = Records::open(&data_dir, created.root())?;
+            anyhow::Ok((created, Arc::new(records)))
         });
         let (created, records) = opened.await??;
         let directory = created.root().to_path_buf();
         let folders = Folders::new(
-            (created, rules.templates.clone()),
+            (created, records.clone()),
+            rules.templates.clone(),
             (rules.max_bytes, rules.timeout),
             (network.clone(), environment.get("SSL_CERT_FILE").map(ToOwned::to_owned)),
             programs.clone(),
@@ -86,7 +88,7 @@ impl Creating {
         }))
     }
 
-    pub(super) fn folder(&self, name: &str) -> PathBuf {
+    fn folder(&self, name: &str) -> PathBuf {
         self.root.directory.join(name)
     }
 }
@@ -185,7 +187,7 @@ impl Inner {
         if earlier.is_none() && self.engine.catalogs().all().len() >= most {
             return Err(CreatedError::TooMany(most));
         }
-        self.check_place(creating, &name).await?;
+        self.check_place(creating, &name, earlier.as_ref()).await?;
         let record = match earlier {
             Some(record) => Record {
                 stage: Stage::Creating,
@@ -198,6 +200,7 @@ impl Inner {
                 name,
                 source,
                 by,
+                placed: None,
             },
         };
         creating.records.keep(record.clone()).await.map_err(internal)?;
@@ -209,9 +212,16 @@ impl Inner {
     }
 
     /// Checks that there is room for the folder of a workspace.
-    async fn check_place(self: &Arc<Self>, creating: &Creating, name: &str) -> Result<(), CreatedError> {
+    async fn check_place(
+        self: &Arc<Self>,
+        creating: &Creating,
+        name: &str,
+        earlier: Option<&Record>,
+    ) -> Result<(), CreatedError> {
         let folder = creating.folder(name);
-        if folder.symlink_metadata().is_ok() {
+        // An earlier attempt may have come so far.
+        let is_own = || earlier.is_some_and(|record| creating.folders.is_own(&record.wanted()));
+        if folder.symlink_metadata().is_ok() && !is_own() {
             let name = name.to_owned();
             let why = "has a folder already, which was not created";
             return Err(CreatedError::NameTaken { name, why });
@@ -242,7 +252,10 @@ impl Inner {
             Stage::Failed(problem) => Held::Failed(problem.clone()),
             Stage::Deleting => Held::Deleting,
         };
-        let folder = self.created.as_ref().map(|created| created.folder(&record.name));
+        let folder = self
+            .created
+            .as_ref()
+            .map(|created| record.folder(&created.root.directory));
         let wanted = Wanted {
             workspace: Workspace::absent(&record.name, &folder.unwrap_or_default()),
             trusted: false,

@@ -86,12 +86,7 @@ impl Inner {
     }
 
     /// Opens a workspace again. One that cannot be is there with what is wrong, so that nobody waits for it.
-    async fn reopen(
-        self: &Arc<Self>,
-        creating: &Creating,
-        record: Record,
-        coming: Coming,
-    ) -> Result<(), CreatedError> {
+    async fn reopen(self: &Arc<Self>, creating: &Creating, record: Record, coming: Coming) -> Result<(), CreatedError> {
         let opened = match creating.folders.resume(&record.wanted()).await {
             Ok(Observed::Ready) => self.open_created(record.clone(), coming).await,
             Ok(Observed::Absent | Observed::Coming | Observed::Resting) => Err(anyhow::anyhow!("its folder is gone")),
@@ -114,11 +109,9 @@ impl Inner {
         let (record, cancelled) = {
             let _changing = self.changing.lock().await;
             let (creating, record) = self.created_one(name)?;
-            let record = Record {
-                stage: Stage::Deleting,
-                ..record
-            };
-            creating.records.keep(record.clone()).await.map_err(internal)?;
+            // Where its folder is may be noted at the same moment.
+            let deleting = creating.records.update(name, |record| record.stage = Stage::Deleting);
+            let record = deleting.await.map_err(internal)?.unwrap_or(record);
             if let Some(making) = creating.making.lock().remove(name) {
                 making.cancel();
             }
@@ -162,10 +155,7 @@ impl Inner {
     }
 
     /// Takes up what an earlier run has left; returns the names. `opened` are those that it had open, created or not.
-    pub(super) async fn restore_created(
-        self: &Arc<Self>,
-        opened: &[OpenedWorkspace],
-    ) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn restore_created(self: &Arc<Self>, opened: &[OpenedWorkspace]) -> anyhow::Result<Vec<String>> {
         let Some(creating) = &self.created else {
             return Ok(Vec::new());
         };
@@ -176,7 +166,7 @@ impl Inner {
         let mut names = Vec::new();
         for record in creating.records.all() {
             let name = record.name.clone();
-            let folder = creating.folder(&name);
+            let folder = record.folder(&creating.root.directory);
             let is_other = |one: &OpenedWorkspace| one.name == name && Path::new(&one.directory) != folder;
             // While nothing could be created here, the name was free for others.
             if self.engine.catalogs().find(&name).is_some() || opened.iter().any(is_other) {

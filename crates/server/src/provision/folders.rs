@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* a folder comes to its place whole or not at all: it is filled aside, and what an attempt that broke off left there
 //! is removed by the next one. What comes from elsewhere is bounded in bytes and in time. One thing is done to a folder at a time,
-//! also if nobody waits any more for what is being done.
+//! also if nobody waits any more for what is being done. A folder that was not put in its place here is neither used nor removed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use toolgate_process::Programs;
 use toolgate_process::sandbox::Sandbox;
 use toolgate_web::Network;
 
-use super::seam::{Observed, ProvisionError, Provisioner, Wanted};
+use super::seam::{Observed, Placements, ProvisionError, Provisioner, Wanted};
 use super::{archive, git};
 
 /// How many are filled at a time: each may take memory for an archive, or a program.
@@ -28,6 +28,7 @@ const AT_ONCE: usize = 2;
 /// Makes folders.
 pub(crate) struct Folders {
     pub(crate) created: Created,
+    placements: Arc<dyn Placements>,
     /// The folder whose folders are the templates.
     pub(crate) templates: Option<PathBuf>,
     pub(crate) max_bytes: u64,
@@ -52,7 +53,8 @@ struct Doing<'a> {
 impl Folders {
     /// Makes it. Nothing is looked at yet.
     pub(crate) fn new(
-        (created, templates): (Created, Option<PathBuf>),
+        (created, placements): (Created, Arc<dyn Placements>),
+        templates: Option<PathBuf>,
         (max_bytes, timeout): (u64, Duration),
         (network, authorities): (Network, Option<String>),
         programs: Programs,
@@ -60,6 +62,7 @@ impl Folders {
     ) -> Self {
         Self {
             created,
+            placements,
             templates,
             max_bytes,
             timeout,
@@ -98,6 +101,30 @@ impl Folders {
         })
     }
 
+    /// Says whether the folder of a workspace was put in its place here. Blocks for a moment.
+    pub(crate) fn is_own(&self, wanted: &Wanted) -> bool {
+        let root = self.placements.placed(wanted);
+        // What is still aside has not come to its place, though it was about to.
+        root.is_some_and(|root| root == self.created.root()) && !self.created.is_aside(&wanted.workspace)
+    }
+
+    /// Says why what is at the place of a workspace is not its own. Blocks for a moment.
+    fn foreign(&self, wanted: &Wanted) -> Option<String> {
+        let root = self.created.root();
+        match self.placements.placed(wanted) {
+            Some(other) if other != root => Some(format!(
+                "it was created below {}, and created_workspaces.directory is {} now: set that back, or delete the workspace, \
+                 whose folder stays then",
+                other.display(),
+                root.display()
+            )),
+            Some(_) | None => {
+                let is_foreign = self.created.is_there(&wanted.workspace) && !self.is_own(wanted);
+                is_foreign.then(|| CreateError::Taken(self.created.folder(&wanted.workspace)).to_string())
+            }
+        }
+    }
+
     /// Returns the folder of a template, if there is one of that name. Blocks for a moment.
     pub(crate) fn template(&self, name: &str) -> Option<PathBuf> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -126,6 +153,10 @@ impl Drop for Doing<'_> {
 
 impl Doing<'_> {
     async fn make(&self, wanted: &Wanted) -> Result<(), ProvisionError> {
+        if self.folders.placements.placed(wanted).is_some() {
+            // An attempt that broke off was about to, and nothing is there.
+            self.note(wanted, None).await?;
+        }
         let aside = self.blocking(Created::begin).await?;
         if let Err(error) = self.fill(wanted, &aside).await {
             if let Err(error) = self.blocking(Created::abandon).await {
@@ -133,8 +164,28 @@ impl Doing<'_> {
             }
             return Err(error);
         }
-        self.blocking(move |created, name| created.put(name, &aside)).await?;
-        Ok(())
+        self.note(wanted, Some(self.folders.created.root().to_path_buf()))
+            .await?;
+        let Err(error) = self.blocking(move |created, name| created.put(name, &aside)).await else {
+            return Ok(());
+        };
+        if self.folders.created.is_aside(&self.name) {
+            // As long as this is not noted, what is aside says so.
+            self.note(wanted, None).await?;
+            self.blocking(Created::abandon).await?;
+        }
+        Err(error)
+    }
+
+    /// Notes whether the folder is in its place. It is done to its end, and nothing else is done to the folder before.
+    async fn note(&self, wanted: &Wanted, root: Option<PathBuf>) -> Result<(), ProvisionError> {
+        let (placements, wanted, turn) = (self.folders.placements.clone(), wanted.clone(), self.turn.clone());
+        let noted = tokio::spawn(async move {
+            let _turn = turn;
+            placements.note(&wanted, root).await
+        });
+        let noted = noted.await.map_err(std::io::Error::from).and_then(|noted| noted);
+        noted.map_err(|error| ProvisionError::Failed(format!("where the folder is could not be stored: {error}")))
     }
 
     async fn fill(&self, wanted: &Wanted, aside: &Path) -> Result<(), ProvisionError> {
@@ -160,9 +211,13 @@ impl Doing<'_> {
     }
 
     /// Says whether the folder is there.
-    async fn look(&self) -> Result<Observed, ProvisionError> {
+    async fn look(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
         let is_there = self.blocking(|created, name| Ok(created.is_there(name))).await?;
-        Ok(if is_there { Observed::Ready } else { Observed::Absent })
+        Ok(match (self.folders.foreign(wanted), is_there) {
+            (Some(problem), _) => Observed::Broken(problem),
+            (None, true) => Observed::Ready,
+            (None, false) => Observed::Absent,
+        })
     }
 
     /// Does what may block, to its end, and says what was wrong.
@@ -192,8 +247,10 @@ impl Provisioner for Folders {
         let turn = self.at_once.acquire().await;
         let _turn = turn.map_err(|_| ProvisionError::Failed("the service is stopping".to_owned()))?;
         let doing = self.begin(wanted).await;
-        if doing.look().await? == Observed::Absent {
-            doing.make(wanted).await?;
+        match doing.look(wanted).await? {
+            Observed::Absent => doing.make(wanted).await?,
+            Observed::Broken(problem) => return Err(ProvisionError::Refused(problem)),
+            Observed::Ready | Observed::Coming | Observed::Resting => {}
         }
         Ok(Observed::Ready)
     }
@@ -209,12 +266,25 @@ impl Provisioner for Folders {
 
     async fn delete(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
         let doing = self.begin(wanted).await;
+        match self.placements.placed(wanted) {
+            Some(root) if root != self.created.root() => {
+                let (workspace, root) = (&wanted.workspace, root.display());
+                tracing::warn!(
+                    workspace,
+                    "the folder of a deleted workspace is below another root, {root}, and stays"
+                );
+            }
+            Some(_) if self.is_own(wanted) => {
+                doing.blocking(Created::take_away).await?;
+            }
+            Some(_) | None => {}
+        }
+        // The last: before, it says that nothing has come to the place.
         doing.blocking(Created::abandon).await?;
-        doing.blocking(Created::take_away).await?;
         Ok(Observed::Absent)
     }
 
     async fn observe(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
-        self.begin(wanted).await.look().await
+        self.begin(wanted).await.look(wanted).await
     }
 }
