@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::sync::{OnceCell, OwnedMutexGuard, Semaphore};
 use tokio::time::timeout;
 use toolgate_fs::created::{self, CreateError, Created};
 use toolgate_model::WorkspaceSource;
@@ -38,6 +38,8 @@ pub(crate) struct Folders {
     pub(crate) sandbox: Arc<Sandbox>,
     /// The file of the authorities that a variable of the service names.
     pub(crate) authorities: Option<String>,
+    /// Set once git was found to be new enough.
+    pub(super) has_git: OnceCell<()>,
     at_once: Semaphore,
     /// By name, whose turn it is. Never held across an await.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -70,6 +72,7 @@ impl Folders {
             programs,
             sandbox,
             authorities,
+            has_git: OnceCell::new(),
             at_once: Semaphore::new(AT_ONCE),
             turns: Mutex::default(),
         }
