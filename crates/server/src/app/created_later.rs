@@ -160,9 +160,16 @@ impl Inner {
             return Ok(Vec::new());
         };
         let created = creating.folders.created.clone();
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || created.clean()).await {
-            tracing::warn!(%error, "what was left of deleted workspaces is still there");
-        }
+        let (stop, looked) = (self.stop.clone(), created.clone());
+        let left = tokio::task::spawn_blocking(move || looked.left()).await?;
+        // It may take long, and nobody waits for it.
+        self.tasks.spawn_blocking(move || {
+            if let Err(error) = created.clean(&left, &|| stop.is_cancelled())
+                && !stop.is_cancelled()
+            {
+                tracing::warn!(%error, "what was left of deleted workspaces is still there");
+            }
+        });
         let mut names = Vec::new();
         for record in creating.records.all() {
             let name = record.name.clone();

@@ -31,6 +31,8 @@ const OLDEST: (u32, u32) = (2, 37);
 /// How long git may take to say its release.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
+const TOO_LARGE: &str = "the repository has more than created_workspaces.max_bytes and the bound of entries allow";
+
 /// Which transports may be used, what is taken over from nobody, and what is checked.
 const SETTINGS: [&str; 10] = [
     "protocol.allow=never",
@@ -206,7 +208,7 @@ async fn run(folders: &Folders, launch: Launch, aside: &Path) -> Result<(), Prov
     let measuring = async {
         loop {
             tokio::time::sleep(MEASURE_INTERVAL).await;
-            if bytes_in(aside).await > folders.max_bytes {
+            if check_size(folders, aside).await.is_err() {
                 too_large.cancel();
                 return std::future::pending::<()>().await;
             }
@@ -219,11 +221,9 @@ async fn run(folders: &Folders, launch: Launch, aside: &Path) -> Result<(), Prov
         () = measuring => return Err(ProvisionError::Failed("git was not watched to its end".to_owned())),
     };
     folders.programs.end_call(&call).await;
-    if ending.cause == Cause::Cancelled || bytes_in(aside).await > folders.max_bytes {
-        let most = folders.max_bytes;
-        return Err(ProvisionError::Refused(format!(
-            "the repository has more bytes than created_workspaces.max_bytes allows, {most}"
-        )));
+    check_size(folders, aside).await?;
+    if ending.cause == Cause::Cancelled {
+        return Err(ProvisionError::Refused(TOO_LARGE.to_owned()));
     }
     match ending.exit {
         Some(Exit::Code(0)) => Ok(()),
@@ -233,11 +233,12 @@ async fn run(folders: &Folders, launch: Launch, aside: &Path) -> Result<(), Prov
     }
 }
 
-async fn bytes_in(folder: &Path) -> u64 {
-    let folder = folder.to_path_buf();
-    // A look that panicked has found nothing.
-    let measured = tokio::task::spawn_blocking(move || created::measure(&folder)).await;
-    measured.unwrap_or_default()
+async fn check_size(folders: &Folders, folder: &Path) -> Result<(), ProvisionError> {
+    let (folder, most) = (folder.to_path_buf(), folders.max_bytes);
+    let checked = tokio::task::spawn_blocking(move || created::check_size(&folder, most)).await;
+    // A look that panicked has found anything.
+    let checked = checked.map_err(|error| ProvisionError::Failed(error.to_string()))?;
+    checked.map_err(|error| ProvisionError::Refused(format!("{TOO_LARGE}: {error}")))
 }
 
 #[cfg(test)]
