@@ -63,6 +63,7 @@ impl Record {
         Wanted {
             workspace: self.name.clone(),
             source: self.source.clone(),
+            by: self.by.clone(),
             request: self.request.clone(),
         }
     }

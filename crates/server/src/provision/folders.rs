@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, OwnedMutexGuard, Semaphore};
+use tokio::sync::{OnceCell, OwnedMutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use toolgate_fs::created::{self, CreateError, Created};
 use toolgate_model::WorkspaceSource;
@@ -22,7 +22,8 @@ use toolgate_web::Network;
 use super::seam::{Observed, Placements, ProvisionError, Provisioner, Wanted};
 use super::{archive, git};
 
-/// How many are filled at a time: each may take memory for an archive, or a program.
+/// How many are filled from the network at a time: each may take memory for an archive, or a program. Of one principal it is one, so
+/// that a server which is slow holds up nobody else.
 const AT_ONCE: usize = 2;
 
 /// Makes folders.
@@ -41,8 +42,17 @@ pub(crate) struct Folders {
     /// Set once git was found to be new enough.
     pub(super) has_git: OnceCell<()>,
     at_once: Semaphore,
+    /// By principal, whose turn it is to have something got from the network. Never held across an await.
+    of_principals: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
     /// By name, whose turn it is. Never held across an await.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// That something may be got from the network; dropping it lets the next one.
+struct Fetching<'a> {
+    _of_all: SemaphorePermit<'a>,
+    /// Without authentication nobody is told from the others.
+    _of_principal: Option<OwnedMutexGuard<()>>,
 }
 
 /// One thing that is done to a folder. Work that goes on though nobody waits for it keeps a part of this.
@@ -74,6 +84,7 @@ impl Folders {
             authorities,
             has_git: OnceCell::new(),
             at_once: Semaphore::new(AT_ONCE),
+            of_principals: Mutex::default(),
             turns: Mutex::default(),
         }
     }
@@ -88,6 +99,35 @@ impl Folders {
             name,
             turn,
         }
+    }
+
+    /// Waits until something may be got from the network for a principal.
+    async fn may_fetch(&self, by: &str) -> Result<Fetching<'_>, ProvisionError> {
+        let turn = (!by.is_empty()).then(|| {
+            let mut turns = self.of_principals.lock();
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let turn = turns.get(by).and_then(Weak::upgrade).unwrap_or_default();
+            turns.insert(by.to_owned(), Arc::downgrade(&turn));
+            turn
+        });
+        let waiting = async {
+            let of_principal = match turn {
+                Some(turn) => Some(turn.lock_owned().await),
+                None => None,
+            };
+            (self.at_once.acquire().await, of_principal)
+        };
+        let (of_all, of_principal) = timeout(self.timeout, waiting).await.map_err(|_| {
+            let time = self.timeout.as_secs();
+            ProvisionError::Failed(format!(
+                "other workspaces were being filled from the network for {time} s, which is as long as created_workspaces.timeout \
+                 allows to wait: try again"
+            ))
+        })?;
+        Ok(Fetching {
+            _of_all: of_all.map_err(|_| ProvisionError::Failed("the service is stopping".to_owned()))?,
+            _of_principal: of_principal,
+        })
     }
 
     /// Does what may take too long because of others.
@@ -204,9 +244,11 @@ impl Doing<'_> {
                     .await
             }
             WorkspaceSource::Git { url, reference } => {
+                let _fetching = folders.may_fetch(&wanted.by).await?;
                 folders.in_time(git::clone(folders, (url, reference), aside)).await
             }
             WorkspaceSource::Archive { url } => {
+                let _fetching = folders.may_fetch(&wanted.by).await?;
                 let contents = folders.in_time(archive::fetch(folders, url)).await?;
                 self.blocking(move |_, _| created::write_contents(&contents, &to)).await
             }
@@ -247,8 +289,6 @@ impl Doing<'_> {
 #[async_trait]
 impl Provisioner for Folders {
     async fn ensure(&self, wanted: &Wanted) -> Result<Observed, ProvisionError> {
-        let turn = self.at_once.acquire().await;
-        let _turn = turn.map_err(|_| ProvisionError::Failed("the service is stopping".to_owned()))?;
         let doing = self.begin(wanted).await;
         match doing.look(wanted).await? {
             Observed::Absent => doing.make(wanted).await?,

@@ -16,6 +16,8 @@ pub struct Wanted {
     pub workspace: String,
     /// What is in it at first.
     pub source: WorkspaceSource,
+    /// The principal that wants it, or empty without authentication.
+    pub by: String,
     /// An id of the request that stays the same when it is tried again.
     pub request: String,
 }
