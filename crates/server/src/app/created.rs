@@ -172,7 +172,8 @@ impl Inner {
         }
         let mut earlier = None;
         if let Some(record) = creating.records.get(&name) {
-            if record.source != source {
+            // An address may be signed anew each time.
+            if record.source.shown() != source.shown() {
                 let why = "was created from something else";
                 return Err(CreatedError::NameTaken { name, why });
             }
@@ -191,6 +192,7 @@ impl Inner {
         let record = match earlier {
             Some(record) => Record {
                 stage: Stage::Creating,
+                source,
                 ..record
             },
             None => Record {
@@ -313,6 +315,8 @@ impl Inner {
         tracing::warn!(workspace = name, "a workspace could not be created: {problem}");
         let record = Record {
             stage: Stage::Failed(problem),
+            // Whoever tries again says it again.
+            source: record.source.shown(),
             ..record
         };
         let Some(creating) = &self.created else { return };
@@ -349,6 +353,8 @@ impl Inner {
         let opened_by = opened_by(&record);
         let ready = Record {
             stage: Stage::Ready,
+            // Nothing is got from there any more.
+            source: record.source.shown(),
             ..record
         };
         creating.records.keep(ready).await?;
@@ -391,6 +397,6 @@ fn opened_by(record: &Record) -> OpenedBy {
     OpenedBy {
         by: record.by.clone(),
         time: record.time,
-        source: Some(record.source.clone()),
+        source: Some(record.source.shown()),
     }
 }
