@@ -141,8 +141,7 @@ impl Inner {
             // Somebody else was faster.
             return Ok(());
         }
-        // A run that died in the middle has left calls that would go on in the next workspace of this name.
-        self.engine.recover().await?;
+        // Nothing may go on in the next workspace of this name.
         self.engine.end_suspended(name, by).await?;
         self.store.drop_workspace(name, by).await?;
         creating.records.forget(name).await.map_err(internal)?;
@@ -192,24 +191,29 @@ impl Inner {
                     Err(error @ CreatedError::Held { .. }) => tracing::error!("{error}"),
                     opened => opened?,
                 },
-                Stage::Suspended | Stage::Failed(_) => self.hold(&record).await?,
+                Stage::Suspended | Stage::Failed(_) | Stage::Deleting => self.hold(&record).await?,
                 Stage::Creating => {
                     self.hold(&record).await?;
                     self.make(record);
                 }
-                Stage::Deleting => {
-                    self.hold(&record).await?;
-                    let inner = self.clone();
-                    self.tasks.spawn(async move {
-                        if let Err(error) = inner.remove(&record, "").await {
-                            let error: &(dyn std::error::Error + 'static) = &error;
-                            tracing::error!(workspace = record.name, error, "a workspace could not be deleted");
-                        }
-                    });
-                }
             }
         }
         Ok(names)
+    }
+
+    /// Goes on to delete what an earlier run has begun to. To be called when its calls were looked after: those that waited there
+    /// have ended by then.
+    pub(super) fn delete_left(self: &Arc<Self>) {
+        let records = self.created.iter().flat_map(|creating| creating.records.all());
+        for record in records.filter(|record| record.stage == Stage::Deleting && !self.is_foreign(&record.name)) {
+            let inner = self.clone();
+            self.tasks.spawn(async move {
+                if let Err(error) = inner.remove(&record, "").await {
+                    let error: &(dyn std::error::Error + 'static) = &error;
+                    tracing::error!(workspace = record.name, error, "a workspace could not be deleted");
+                }
+            });
+        }
     }
 
     /// Returns what is there of a workspace, and waits until nothing is to be expected of waiting.

@@ -115,6 +115,11 @@ impl AtRunTime {
         Ok(())
     }
 
+    /// Goes on to delete what an earlier run has begun to, once the calls that it left were looked after.
+    pub(super) fn delete_left(&self) {
+        self.0.delete_left();
+    }
+
     /// Opens the folder of a worker that waits for a workspace under the name of the one that a gateway has bound it to. It is told to
     /// whoever starts it again.
     ///
