@@ -1,7 +1,8 @@
 //! Limits of tenants: groups of workspaces that share a number of open workspaces and of running calls.
 //!
-//! *Invariant:* what counts is what this gateway knows: the workspaces that its workers have or are about to have by way of it, and the calls whose streams are open
-//! here. A call that goes on without its stream is not counted, and neither is one that came by another gateway.
+//! *Invariant:* what counts is what this gateway knows: the workspaces that its workers have, or are about to have by way of it, and
+//! the calls whose streams are open here. A call that goes on without its stream is not counted, and neither is one that came by
+//! another gateway.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
