@@ -114,11 +114,8 @@ async fn check_release(folders: &Folders, program: &Path, aside: &Path) -> Resul
         let call = launch.call.clone();
         let running = folders.programs.start(launch).await;
         let mut running = running.map_err(|error| ProvisionError::Failed(format!("git cannot be started: {error}")))?;
-        let output = running.take_output();
-        let (_, told) = tokio::join!(
-            running.supervise(VERSION_TIMEOUT, &CancellationToken::new()),
-            told(output)
-        );
+        let (output, never) = (running.take_output(), CancellationToken::new());
+        let (_, told) = tokio::join!(running.supervise(VERSION_TIMEOUT, &never), told(output));
         folders.programs.end_call(&call).await;
         match release(&told) {
             Some(found) if found >= OLDEST => Ok(()),

@@ -16,10 +16,6 @@ pub fn problem_of(source: &WorkspaceSource) -> Option<(&'static str, String)> {
         WorkspaceSource::Empty | WorkspaceSource::Template(_) => None,
         WorkspaceSource::Git { url, reference } => {
             let is_plain = reference.len() <= MAX_REFERENCE_BYTES && !reference.contains(char::is_control);
-            let without = match may_have_query {
-                true => "a user name and a password",
-                false => "a user name, a password and a query",
-            };
             let expected = || format!("expected a branch or a tag of at most {MAX_REFERENCE_BYTES} bytes");
             let problem = (!is_plain).then(|| ("source.git.reference", expected()));
             url_problem("source.git.url", url, false).or(problem)
