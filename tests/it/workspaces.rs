@@ -4,6 +4,7 @@ mod attacks;
 mod closing;
 mod created;
 mod directory;
+mod restored;
 
 use std::fs;
 use std::path::PathBuf;

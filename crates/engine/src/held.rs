@@ -16,7 +16,7 @@ pub enum Held {
         /// Whether a call resumes it.
         by_calls: bool,
     },
-    /// It could not be created, for this reason.
+    /// It could not be created or resumed, for this reason.
     Failed(String),
     /// It is being deleted.
     Deleting,
@@ -37,7 +37,7 @@ impl fmt::Display for Held {
                 f.write_str("is suspended, and could not be resumed yet: try again in a moment")
             }
             Self::Suspended { by_calls: false } => f.write_str("is suspended: resume it first"),
-            Self::Failed(problem) => write!(f, "could not be created: {problem}"),
+            Self::Failed(problem) => write!(f, "cannot be used: {problem}"),
             Self::Deleting => f.write_str("is being deleted"),
         }
     }

@@ -106,8 +106,9 @@ async fn look_after(
 fn is_held(parts: &Parts, record: &CallRecord) -> bool {
     let place = parts.catalogs.find(&record.origin.workspace);
     place.is_some_and(|place| match place.gate.hold() {
-        Some(Held::Creating | Held::Suspended { .. } | Held::Deleting) => true,
-        Some(Held::Failed(_)) | None => false,
+        Some(Held::Creating | Held::Suspended { .. }) => true,
+        // Of one that is being deleted nothing goes on, also not in the next one of its name.
+        Some(Held::Failed(_) | Held::Deleting) | None => false,
     })
 }
 

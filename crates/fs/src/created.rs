@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::archive::Contents;
 use super::place::{self, Folder, Place};
+use super::removed::Bin;
 
 /// Where folders are filled, and where they are until they are removed. No workspace has such a name.
 const MAKING: &str = "+making";
@@ -61,16 +62,27 @@ fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// A root below which folders are made. It may be a link; where it leads is found anew each time.
+/// A root below which folders are made, links followed.
 #[derive(Clone, Debug)]
 pub struct Created {
     root: PathBuf,
 }
 
 impl Created {
-    /// Makes it. Nothing is looked at yet.
-    pub fn new(root: PathBuf) -> Self {
-        Self { root }
+    /// Opens a root, which is made if it is missing, with those above it. Where links in its path lead is found once: all say
+    /// the same path for a folder then. Blocking.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn open(root: &Path) -> Result<Self, CreateError> {
+        fs::create_dir_all(root).map_err(io_error("make the folder", root))?;
+        let root = root.canonicalize().map_err(io_error("find the folder", root))?;
+        Ok(Self { root })
+    }
+
+    /// Returns the root.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Returns where the folder of a name is, or will be.
@@ -78,32 +90,44 @@ impl Created {
         self.root.join(name)
     }
 
-    /// Makes the root, and those above it that are missing. Blocking.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn make(&self) -> Result<(), CreateError> {
-        fs::create_dir_all(&self.root).map_err(io_error("make the folder", &self.root))
+    /// Returns the names of what was moved out of the way, and is still there. Blocking.
+    pub fn left(&self) -> Vec<String> {
+        names_in(&self.root.join(GONE))
     }
 
-    fn real_root(&self) -> Result<PathBuf, CreateError> {
-        self.root
-            .canonicalize()
-            .map_err(io_error("find the folder", &self.root))
-    }
-
-    /// Removes what an earlier run has not removed to its end. Blocking.
+    /// Removes what [`Self::left`] has found, unless `stop` says so. It may take long. Blocking.
     ///
     /// # Errors
-    /// The system refused.
-    pub fn clean(&self) -> Result<(), CreateError> {
-        let gone = self.real_root()?.join(GONE);
-        remove(&gone)
+    /// The system refused, or it was stopped.
+    pub fn clean(&self, left: &[String], stop: &dyn Fn() -> bool) -> Result<(), CreateError> {
+        for name in left {
+            let path = self.root.join(GONE).join(name);
+            self.bin()?.remove(&path, stop).map_err(io_error("remove", &path))?;
+        }
+        Ok(())
+    }
+
+    fn bin(&self) -> Result<Bin, CreateError> {
+        let path = self.root.join(GONE);
+        Bin::open(&self.root, &path).map_err(io_error("make the folder", &path))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), CreateError> {
+        self.bin()?.remove(path, &|| false).map_err(io_error("remove", path))
     }
 
     /// Says whether there is anything at the place of a folder. Blocking.
     pub fn is_there(&self, name: &str) -> bool {
         self.folder(name).symlink_metadata().is_ok()
+    }
+
+    fn aside(&self, name: &str) -> PathBuf {
+        self.root.join(MAKING).join(name.replace('/', "%2f"))
+    }
+
+    /// Says whether there is something aside that has not come to its place. Blocking.
+    pub fn is_aside(&self, name: &str) -> bool {
+        self.aside(name).symlink_metadata().is_ok()
     }
 
     /// Makes an empty folder aside, in which the folder of a name is filled. What an earlier attempt left there is removed.
@@ -112,10 +136,10 @@ impl Created {
     /// # Errors
     /// The system refused.
     pub fn begin(&self, name: &str) -> Result<PathBuf, CreateError> {
-        let root = self.real_root()?;
-        let aside = root.join(MAKING).join(name.replace('/', "%2f"));
-        remove(&aside)?;
-        let made = place::make_folder(Some(&root), &aside, &mut |_| {});
+        let root = &self.root;
+        let aside = self.aside(name);
+        self.remove(&aside)?;
+        let made = place::make_folder(Some(root), &aside, &mut |_| {});
         made.map_err(io_error("make the folder", &aside))?;
         Ok(aside)
     }
@@ -125,7 +149,7 @@ impl Created {
     /// # Errors
     /// The system refused.
     pub fn abandon(&self, name: &str) -> Result<(), CreateError> {
-        remove(&self.real_root()?.join(MAKING).join(name.replace('/', "%2f")))
+        self.remove(&self.aside(name))
     }
 
     /// Brings a folder that was filled aside to its place. Blocking.
@@ -133,12 +157,12 @@ impl Created {
     /// # Errors
     /// Something is there, or the system refused.
     pub fn put(&self, name: &str, aside: &Path) -> Result<PathBuf, CreateError> {
-        let root = self.real_root()?;
+        let root = &self.root;
         let folder = root.join(name);
         sync_tree(aside);
-        let from = place_of(&root, aside)?;
-        let above = folder.parent().unwrap_or(&root);
-        let above = place::make_folder(Some(&root), above, &mut |_| {});
+        let from = place_of(root, aside)?;
+        let above = folder.parent().unwrap_or(root);
+        let above = place::make_folder(Some(root), above, &mut |_| {});
         let above = above.map_err(io_error("make the folder above", &folder))?;
         let to = Place::new(&Arc::new(above), file_name(&folder));
         if to.metadata().is_ok() {
@@ -158,9 +182,9 @@ impl Created {
     /// # Errors
     /// The system refused. What was moved out of the way is removed by [`Self::clean`].
     pub fn take_away(&self, name: &str) -> Result<bool, CreateError> {
-        let root = self.real_root()?;
+        let root = &self.root;
         let folder = root.join(name);
-        let from = match place_of(&root, &folder) {
+        let from = match place_of(root, &folder) {
             Ok(from) => from,
             Err(CreateError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -168,20 +192,16 @@ impl Created {
         if from.metadata().is_err() {
             return Ok(false);
         }
-        let bin = root.join(GONE);
-        let opened = place::make_folder(Some(&root), &bin, &mut |_| {});
-        let opened = opened.map_err(io_error("make the folder", &bin))?;
-        let unique = uuid::Uuid::now_v7().to_string();
-        let to = Place::new(&Arc::new(opened), &*unique);
+        let to = self.bin()?.place();
         from.rename_new(&to).map_err(io_error("move away", &folder))?;
         let mut above = folder.parent();
-        while let Some(folder) = above.filter(|above| **above != *root && above.starts_with(&root)) {
-            let Ok(true) = place_of(&root, folder).map(|place| place.remove_folder().is_ok()) else {
+        while let Some(folder) = above.filter(|above| **above != **root && above.starts_with(root)) {
+            let Ok(true) = place_of(root, folder).map(|place| place.remove_folder().is_ok()) else {
                 break;
             };
             above = folder.parent();
         }
-        remove(&bin.join(unique))?;
+        self.remove(&to.path())?;
         Ok(true)
     }
 }
@@ -194,39 +214,6 @@ fn place_of(root: &Path, path: &Path) -> Result<Place, CreateError> {
     let above = Folder::open(Some(root), path.parent().unwrap_or(root));
     let above = above.map_err(io_error("open the folder above", path))?;
     Ok(Place::new(&Arc::new(above), file_name(path)))
-}
-
-/// Removes a file or a folder with all that is in it, following no link. What is not there is removed.
-fn remove(path: &Path) -> Result<(), CreateError> {
-    let removed = match path.symlink_metadata() {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|error| {
-            // Caches of some toolchains are made read-only.
-            if error.kind() != ErrorKind::PermissionDenied {
-                return Err(error);
-            }
-            open_up(path, 0)?;
-            fs::remove_dir_all(path)
-        }),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(io_error("remove", path)(error)),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// Lets the owner change all folders.
-fn open_up(folder: &Path, depth: usize) -> io::Result<()> {
-    fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        // Of a link this is the type of the link.
-        if entry.file_type()?.is_dir() && depth < MAX_DEPTH {
-            open_up(&entry.path(), depth + 1)?;
-        }
-    }
-    Ok(())
 }
 
 /// Makes a folder durable, as far as the file system does that: a crash must not leave a whole folder with empty files.
@@ -247,15 +234,40 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Says how many bytes the files in a folder have. Blocking.
-pub fn measure(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let sizes = entries.map(|entry| match entry.metadata() {
-        Ok(found) if found.is_dir() => measure(&entry.path()),
-        Ok(found) => found.len(),
-        Err(_) => 0,
-    });
-    sizes.sum()
+/// Checks that the files in a folder have not more bytes than they may, and that they are not too many. What vanishes meanwhile
+/// is passed over. Blocking.
+///
+/// # Errors
+/// There is more, or something that cannot be looked at: that may be anything.
+pub fn check_size(folder: &Path, max_bytes: u64) -> Result<(), CreateError> {
+    let (mut bytes, mut entries) = (0_u64, 0);
+    // Not one in the other: whoever fills it says how deep it is.
+    let mut folders = vec![folder.to_path_buf()];
+    let is_gone = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+    while let Some(folder) = folders.pop() {
+        let listed = match fs::read_dir(&folder) {
+            Err(error) if is_gone(&error) => continue,
+            listed => listed.map_err(io_error("list", &folder))?,
+        };
+        for entry in listed {
+            let entry = entry.map_err(io_error("list", &folder))?;
+            entries += 1;
+            if entries > MAX_ENTRIES {
+                return Err(CreateError::TooLarge(format!("{MAX_ENTRIES} entries")));
+            }
+            let path = entry.path();
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => folders.push(path),
+                Ok(found) => bytes = bytes.saturating_add(found.len()),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(io_error("look at", &path)(error)),
+            }
+        }
+    }
+    match bytes > max_bytes {
+        true => Err(CreateError::TooLarge(format!("{max_bytes} bytes"))),
+        false => Ok(()),
+    }
 }
 
 /// Copies what is in a template. Links stay links, if they lead to something in the template. Blocking.
@@ -368,7 +380,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
         fs::create_dir(base.join("root")).unwrap();
-        let created = Created::new(base.join("root"));
+        let created = Created::open(&base.join("root")).unwrap();
         (folder, base, created)
     }
 
@@ -397,7 +409,13 @@ mod tests {
         assert!(!created.take_away("acme/web").unwrap());
         assert_eq!(fs::read_dir(base.join("root/+gone")).unwrap().count(), 0);
         created.abandon("acme/web").unwrap();
-        created.clean().unwrap();
+        // What an earlier run has not removed to its end.
+        fs::create_dir_all(base.join("root/+gone/a/b")).unwrap();
+        let left = created.left();
+        fs::create_dir(base.join("root/+gone/later")).unwrap();
+        assert!(created.clean(&left, &|| true).is_err());
+        created.clean(&left, &|| false).unwrap();
+        assert_eq!(created.left(), ["later"]);
     }
 
     #[test]
@@ -433,7 +451,9 @@ mod tests {
             ),
             ("run", 0o755)
         );
-        assert_eq!(measure(&template), 3 + "../run".len() as u64);
+        let size = 3 + "../run".len() as u64;
+        check_size(&template, size).unwrap();
+        check_size(&template, size - 1).unwrap_err();
         let check = |links: &str, bytes, expected: &str| {
             let to = tempfile::tempdir().unwrap();
             let link = template.join("src/deep/other");

@@ -8,7 +8,7 @@
 //! - [`error`]: why something could not be done, in sentences for a model.
 //! - [`path`], `workspace`: paths with every link followed, and the folder that they are inside of or not.
 //! - [`roots`]: folders that others name, below those that the operator allows. [`created`]: folders that the service makes and
-//!   takes away as a whole.
+//!   takes away as a whole; `removed`: how they go, however deep they are.
 //! - `beneath`, `place`, [`open`]: opening without following links that changed meanwhile; a file by its folder and name.
 //! - [`kind`], [`text`], [`document`], [`marks`]: what a file is, its encoding, and what of it a session has read.
 //! - [`locks`], `version`, `snapshot`, [`atomic`], [`files`]: one file, changed under its lock: looked at, compared,
@@ -56,6 +56,7 @@ pub mod path;
 pub mod pattern;
 mod place;
 pub mod reader;
+mod removed;
 pub mod roots;
 pub mod search;
 mod snapshot;

@@ -147,9 +147,10 @@ impl Parts {
                     Own::OpenWorkspace | Own::Info | Own::Workspaces => own::NewWorkspace::opened(decode(&first)?),
                 };
                 // Others learn nothing of a tenant: the worker refuses them.
-                if caller.sees(&wanted.workspace) {
-                    self.tenants.open(&self.registry, &wanted.workspace)?;
-                }
+                let _opening = match caller.sees(&wanted.workspace) {
+                    true => Some(self.tenants.open(&self.registry, &wanted.workspace)?),
+                    false => None,
+                };
                 let worker = own::opener(&self, &caller, wanted).await?;
                 let answer = self.pass(worker, caller, whole(messages, &[]), about).await;
                 self.registry.refresh().await;

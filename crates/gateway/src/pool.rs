@@ -57,7 +57,7 @@ impl Pool {
         if !self.registry.workers().iter().any(fits) {
             return Ok(None);
         }
-        tenants.open(&self.registry, workspace)?;
+        let _opening = tenants.open(&self.registry, workspace)?;
         let waiting: Vec<Arc<Worker>> = self
             .registry
             .workers()

@@ -1,12 +1,15 @@
 //! Limits of tenants: groups of workspaces that share a number of open workspaces and of running calls.
 //!
-//! *Invariant:* what counts is what this gateway knows: the workspaces that its workers have, and the calls whose streams are open
-//! here. A call that goes on without its stream is not counted, and neither is one that came by another gateway.
+//! *Invariant:* what counts is what this gateway knows: the workspaces that its workers have, or are about to have by way of it, and
+//! the calls whose streams are open here. A call that goes on without its stream is not counted, and neither is one that came by
+//! another gateway.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -27,7 +30,29 @@ const EXECUTING: [&str; 2] = [
 ];
 
 /// The tenants, and how many calls of each run.
-pub(crate) struct Tenants(Vec<(TenantConfig, Arc<AtomicU32>)>);
+pub(crate) struct Tenants {
+    tenants: Vec<(TenantConfig, Arc<AtomicU32>)>,
+    /// By name, how many requests are under way that bring a workspace about.
+    coming: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// A request that brings a workspace about; while it is there, that counts.
+pub(crate) struct Opening {
+    workspace: String,
+    coming: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut coming = self.coming.lock();
+        if let Some(count) = coming.get_mut(&self.workspace) {
+            *count -= 1;
+            if *count == 0 {
+                coming.remove(&self.workspace);
+            }
+        }
+    }
+}
 
 /// Calls that count; dropping it makes room.
 #[derive(Default)]
@@ -53,12 +78,15 @@ impl Counted {
 
 impl Tenants {
     pub(crate) fn new(tenants: Vec<TenantConfig>) -> Self {
-        Self(tenants.into_iter().map(|tenant| (tenant, Arc::default())).collect())
+        Self {
+            tenants: tenants.into_iter().map(|tenant| (tenant, Arc::default())).collect(),
+            coming: Arc::default(),
+        }
     }
 
     fn of<'t>(&'t self, workspace: &str) -> impl Iterator<Item = &'t (TenantConfig, Arc<AtomicU32>)> {
         let workspace = workspace.to_owned();
-        self.0
+        self.tenants
             .iter()
             .filter(move |(tenant, _)| tenant.workspaces.contains(&workspace))
     }
@@ -96,14 +124,19 @@ impl Tenants {
         Ok(counted)
     }
 
-    /// Refuses to open another workspace if there are too many.
-    pub(crate) fn open(&self, registry: &Registry, workspace: &str) -> Result<(), Status> {
-        let served = registry.served();
-        if served.iter().any(|one| one == workspace) {
-            return Ok(());
-        }
-        for (tenant, _) in self.of(workspace) {
-            let open = served.iter().filter(|one| tenant.workspaces.contains(one)).count();
+    /// Refuses to open another workspace if there are too many. Until what is returned is dropped, it counts.
+    pub(crate) fn open(&self, registry: &Registry, workspace: &str) -> Result<Opening, Status> {
+        self.open_beside(|| registry.served(), workspace)
+    }
+
+    fn open_beside(&self, served: impl FnOnce() -> Vec<String>, workspace: &str) -> Result<Opening, Status> {
+        let mut coming = self.coming.lock();
+        // Behind the lock: what is not under way any more is served by now.
+        let mut open: BTreeSet<String> = served().into_iter().collect();
+        let is_there = open.contains(workspace);
+        open.extend(coming.keys().filter(|one| *one != workspace).cloned());
+        for (tenant, _) in self.of(workspace).filter(|_| !is_there) {
+            let open = open.iter().filter(|one| tenant.workspaces.contains(one)).count();
             let most = tenant.max_workspaces.unwrap_or(u32::MAX);
             if open >= most as usize {
                 let key = format!("tenants.{}.max_workspaces", tenant.name);
@@ -120,7 +153,11 @@ impl Tenants {
                 ));
             }
         }
-        Ok(())
+        *coming.entry(workspace.to_owned()).or_default() += 1;
+        Ok(Opening {
+            workspace: workspace.to_owned(),
+            coming: self.coming.clone(),
+        })
     }
 }
 
@@ -151,5 +188,30 @@ mod tests {
         assert!(run("acme").is_ok() && tenants.run("/other", "acme/a").is_ok());
         drop(one);
         assert!(run("acme/c").is_ok());
+    }
+
+    #[test]
+    fn workspaces_that_are_on_their_way_count() {
+        let tenant = TenantConfig {
+            name: "acme".to_owned(),
+            workspaces: WorkspaceSet::parse(["acme/*"]).unwrap(),
+            max_workspaces: Some(2),
+            max_running_calls: None,
+        };
+        let tenants = Tenants::new(vec![tenant]);
+        let open = |workspace: &str| tenants.open_beside(|| vec!["acme/a".to_owned()], workspace);
+        let one = open("acme/b").unwrap();
+        // Somebody else asks for the same.
+        let two = open("acme/b").unwrap();
+        drop(one);
+        let refused = open("acme/c").err().unwrap();
+        assert!(
+            refused.message().contains("tenants.acme.max_workspaces is 2"),
+            "{refused:?}"
+        );
+        // What is there already, and what is another's, is no matter.
+        assert!(open("acme/a").is_ok() && open("beta/a").is_ok());
+        drop(two);
+        assert!(open("acme/c").is_ok());
     }
 }

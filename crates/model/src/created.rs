@@ -25,3 +25,29 @@ pub enum WorkspaceSource {
         url: String,
     },
 }
+
+impl WorkspaceSource {
+    /// Returns it as it may be shown: the query of an archive's address often lets whoever has it get the archive.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        match self {
+            Self::Archive { url } => Self::Archive {
+                url: url.split(['?', '#']).next().unwrap_or_default().to_owned(),
+            },
+            Self::Empty | Self::Template(_) | Self::Git { .. } => self.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_query_of_an_archive_is_not_shown() {
+        let archive = |url: &str| WorkspaceSource::Archive { url: url.to_owned() };
+        let shown = archive("https://a.example/b.tar?key=1#c").shown();
+        assert_eq!(shown, archive("https://a.example/b.tar"));
+        assert_eq!(shown.shown(), shown);
+    }
+}

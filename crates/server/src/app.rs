@@ -7,6 +7,7 @@
 
 mod call_programs;
 mod created;
+mod created_later;
 mod created_records;
 mod discovery;
 pub mod entrance;
@@ -331,7 +332,9 @@ impl App {
         let restored = self.parts.workspaces.restore().await;
         restored.context("cannot open the workspaces again that were open before")?;
         let recovered = upkeep::take_over(&self.parts.engine).await;
-        recovered.context("cannot look after the calls of an earlier run")
+        recovered.context("cannot look after the calls of an earlier run")?;
+        self.parts.workspaces.delete_left();
+        Ok(())
     }
 
     /// Returns the tools of the first workspace as they are now.

@@ -6,7 +6,7 @@
 //! this machine, filled by `git` and `archive`.
 //!
 //! *Invariant:* a provisioner does the same however often it is asked, and knows neither calls nor prompts nor who asks. It keeps
-//! no record: what there is, is looked at.
+//! no record: what there is, is looked at, and whoever keeps records is told of what was put where (`Placements`).
 
 mod archive;
 mod folders;
@@ -15,5 +15,5 @@ mod seam;
 mod source;
 
 pub(crate) use self::folders::Folders;
-pub use self::seam::{Observed, ProvisionError, Provisioner, Wanted};
+pub use self::seam::{Observed, Placements, ProvisionError, Provisioner, Wanted};
 pub use self::source::problem_of;

@@ -14,9 +14,9 @@ use toolgate_contract::workspace_source::Source;
 
 use super::*;
 
-const CONFIG: &str = "[created_workspaces]\ndirectory = \"made\"\ntemplates = \"templates\"\n";
+pub(super) const CONFIG: &str = "[created_workspaces]\ndirectory = \"made\"\ntemplates = \"templates\"\n";
 
-fn setup_with(config: &str) -> Setup {
+pub(super) fn setup_with(config: &str) -> Setup {
     let setup = Setup {
         folders: vec!["templates/web/src", "templates/empty"],
         files: vec![
@@ -32,11 +32,11 @@ async fn service_with(config: &str) -> Server {
     Server::with(setup_with(config)).await
 }
 
-fn template(name: &str) -> Source {
+pub(super) fn template(name: &str) -> Source {
     Source::Template(name.to_owned())
 }
 
-async fn create(server: &Server, name: &str, source: Source) -> Result<CreateWorkspaceResponse, Status> {
+pub(super) async fn create(server: &Server, name: &str, source: Source) -> Result<CreateWorkspaceResponse, Status> {
     create_and_wait(server, name, source, Duration::from_secs(30)).await
 }
 
@@ -54,13 +54,13 @@ async fn create_and_wait(
     Ok(workspaces(server).create_workspace(request).await?.into_inner())
 }
 
-async fn suspend(server: &Server, name: &str) -> Result<SuspendWorkspaceResponse, Status> {
+pub(super) async fn suspend(server: &Server, name: &str) -> Result<SuspendWorkspaceResponse, Status> {
     let workspace = name.to_owned();
     let request = SuspendWorkspaceRequest { workspace };
     Ok(workspaces(server).suspend_workspace(request).await?.into_inner())
 }
 
-async fn resume(server: &Server, name: &str) -> Result<WorkspaceInfo, Status> {
+pub(super) async fn resume(server: &Server, name: &str) -> Result<WorkspaceInfo, Status> {
     let request = ResumeWorkspaceRequest {
         workspace: name.to_owned(),
         wait: Some(prost_types::Duration { seconds: 30, nanos: 0 }),
@@ -69,13 +69,13 @@ async fn resume(server: &Server, name: &str) -> Result<WorkspaceInfo, Status> {
     Ok(response.workspace.unwrap())
 }
 
-async fn delete(server: &Server, name: &str) -> Result<DeleteWorkspaceResponse, Status> {
+pub(super) async fn delete(server: &Server, name: &str) -> Result<DeleteWorkspaceResponse, Status> {
     let workspace = name.to_owned();
     let request = DeleteWorkspaceRequest { workspace };
     Ok(workspaces(server).delete_workspace(request).await?.into_inner())
 }
 
-async fn state(server: &Server, name: &str) -> WorkspaceState {
+pub(super) async fn state(server: &Server, name: &str) -> WorkspaceState {
     get(server, name).await.unwrap().state()
 }
 
@@ -442,6 +442,15 @@ fn one_is_created_from_a_repository_and_from_an_archive() {
         assert_eq!(read("tag/file"), "from git\n");
         assert_eq!(made("archive", archive("a.tar.gz")).await, ready);
         assert_eq!(read("archive/inner/file"), "later\n");
+        // The same by another signature is the same, and no signature is shown.
+        assert_eq!(made("signed", archive("a.tar.gz?signature=1")).await, ready);
+        let again = create(&server, "signed", archive("a.tar.gz?signature=2"))
+            .await
+            .unwrap();
+        let shown = again.workspace.unwrap().source.unwrap().source;
+        assert_eq!((again.created, shown), (false, Some(archive("a.tar.gz"))));
+        let kept = fs::read_to_string(server.folder().join("data/created_workspaces.json")).unwrap();
+        assert!(!kept.contains("signature"), "{kept}");
 
         let (state, problem) = made("none", git("none.git", "")).await;
         assert!(

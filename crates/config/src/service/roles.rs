@@ -210,9 +210,13 @@ pub(super) fn check_unbound(
             );
         }
     }
-    if others > 0 || layers.has("workspace_roots") {
+    let has_more = ["workspace_roots", "created_workspaces.directory"]
+        .iter()
+        .any(|key| layers.has(key));
+    if others > 0 || has_more {
         return wrong(
-            "a worker that waits for a workspace has one folder: write one entry without a name, and no workspace_roots",
+            "a worker that waits for a workspace has one folder: write one entry without a name, and neither workspace_roots nor \
+             created_workspaces.directory",
         );
     }
     if unbound.self_approval.is_some() {

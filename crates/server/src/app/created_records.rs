@@ -11,11 +11,12 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use toolgate_model::{Timestamp, WorkspaceSource};
 
-use crate::provision::Wanted;
+use crate::provision::{Placements, Wanted};
 
 const FILE: &str = "created_workspaces.json";
 
@@ -46,14 +47,23 @@ pub(super) struct Record {
     pub(super) stage: Stage,
     /// The id of the request for the place, which stays the same when it is tried again.
     pub(super) request: String,
+    /// The root below which its folder was placed. Noted before that is done.
+    #[serde(default)]
+    pub(super) placed: Option<PathBuf>,
 }
 
 impl Record {
+    /// Returns where its folder is, or will be below the root that holds now.
+    pub(super) fn folder(&self, root: &Path) -> PathBuf {
+        self.placed.as_deref().unwrap_or(root).join(&self.name)
+    }
+
     /// Returns what is asked of a provisioner.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {
             workspace: self.name.clone(),
             source: self.source.clone(),
+            by: self.by.clone(),
             request: self.request.clone(),
         }
     }
@@ -69,18 +79,23 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Reads the file. Blocking.
+    /// Reads the file. Folders of which earlier releases have not said where they are, are below `root`. Blocking.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn open(data_dir: &Path) -> anyhow::Result<Self> {
+    pub(super) fn open(data_dir: &Path, root: &Path) -> anyhow::Result<Self> {
         let path = data_dir.join(FILE);
         let all: Vec<Record> = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).with_context(|| format!("cannot read {}", path.display()))?,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
-        let all = all.into_iter().map(|record| (record.name.clone(), record));
+        let all = all.into_iter().map(|mut record| {
+            if matches!(record.stage, Stage::Ready | Stage::Suspended) {
+                record.placed.get_or_insert_with(|| root.to_path_buf());
+            }
+            (record.name.clone(), record)
+        });
         Ok(Self {
             path,
             all: Mutex::new(all.collect()),
@@ -109,6 +124,20 @@ impl Records {
         .await
     }
 
+    /// Changes what of a record may change beside others; returns it as it is then, if there is one.
+    ///
+    /// # Errors
+    /// It could not be written; nothing is changed.
+    pub(super) async fn update(&self, name: &str, update: impl FnOnce(&mut Record)) -> io::Result<Option<Record>> {
+        self.change(|all| {
+            all.get_mut(name).map(|record| {
+                update(record);
+                record.clone()
+            })
+        })
+        .await
+    }
+
     /// Forgets the record of a name.
     ///
     /// # Errors
@@ -120,15 +149,32 @@ impl Records {
         .await
     }
 
-    async fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Record>)) -> io::Result<()> {
+    async fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Record>) -> T) -> io::Result<T> {
         let _changing = self.changing.lock().await;
         let mut all = self.all.lock().clone();
-        change(&mut all);
+        let changed = change(&mut all);
         let list: Vec<&Record> = all.values().collect();
         let (path, text) = (self.path.clone(), serde_json::to_vec(&list)?);
         tokio::task::spawn_blocking(move || write(&path, &text)).await??;
         *self.all.lock() = all;
-        Ok(())
+        Ok(changed)
+    }
+}
+
+#[async_trait]
+impl Placements for Records {
+    fn placed(&self, wanted: &Wanted) -> Option<PathBuf> {
+        let record = self.get(&wanted.workspace)?;
+        record.placed.filter(|_| record.request == wanted.request)
+    }
+
+    async fn note(&self, wanted: &Wanted, root: Option<PathBuf>) -> io::Result<()> {
+        let noted = self.update(&wanted.workspace, |record| {
+            if record.request == wanted.request {
+                record.placed = root;
+            }
+        });
+        noted.await.map(drop)
     }
 }
 
@@ -149,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_kept_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::open(folder.path()).unwrap();
+        let records = Records::open(folder.path(), Path::new("/root")).unwrap();
         let record = |name: &str, stage: Stage| Record {
             name: name.to_owned(),
             source: WorkspaceSource::Template("web".to_owned()),
@@ -157,6 +203,7 @@ mod tests {
             time: Timestamp(7),
             stage,
             request: "r".to_owned(),
+            placed: None,
         };
         records.keep(record("a", Stage::Creating)).await.unwrap();
         records.keep(record("b/c", Stage::Suspended)).await.unwrap();
@@ -164,12 +211,26 @@ mod tests {
             .keep(record("a", Stage::Failed("why".to_owned())))
             .await
             .unwrap();
-        let again = Records::open(folder.path()).unwrap();
-        assert_eq!(again.all(), records.all());
+        let root = Path::new("/root");
+        let wanted = record("a", Stage::Creating).wanted();
+        records.note(&wanted, Some(root.to_path_buf())).await.unwrap();
+        let other = Wanted {
+            request: "other".to_owned(),
+            ..wanted.clone()
+        };
+        records.note(&other, None).await.unwrap();
+        assert_eq!(
+            (records.placed(&wanted), records.placed(&other)),
+            (Some(root.into()), None)
+        );
+        let again = Records::open(folder.path(), root).unwrap();
+        assert_eq!(again.get("a"), records.get("a"));
+        // An earlier release did not say where it is.
+        assert_eq!(again.get("b/c").unwrap().placed.as_deref(), Some(root));
         assert_eq!(again.get("a").unwrap().stage, Stage::Failed("why".to_owned()));
         again.forget("a").await.unwrap();
-        assert_eq!(Records::open(folder.path()).unwrap().all().len(), 1);
+        assert_eq!(Records::open(folder.path(), root).unwrap().all().len(), 1);
         std::fs::write(folder.path().join(FILE), "{").unwrap();
-        assert!(Records::open(folder.path()).is_err());
+        assert!(Records::open(folder.path(), root).is_err());
     }
 }

@@ -27,7 +27,8 @@ use toolgate_model::{Timestamp, WorkspaceChange, workspace_name_problem};
 use toolgate_store::{OpenedWorkspace, Store};
 use toolgate_web::Network;
 
-use super::created::{Creating, ForCalls};
+use super::created::Creating;
+use super::created_later::ForCalls;
 use super::places::{Opened, Opener, UnusableFolder, Wanted};
 use super::rules::Rules;
 use super::upkeep::fetch_skills;
@@ -87,8 +88,9 @@ impl AtRunTime {
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
         let inner = &self.0;
         let _changing = inner.changing.lock().await;
-        let created = inner.restore_created().await?;
-        for opened in inner.store.workspaces().await? {
+        let opened = inner.store.workspaces().await?;
+        let created = inner.restore_created(&opened).await?;
+        for opened in opened {
             if created.contains(&opened.name) {
                 continue;
             }
@@ -111,6 +113,11 @@ impl AtRunTime {
             inner.let_in(opened);
         }
         Ok(())
+    }
+
+    /// Goes on to delete what an earlier run has begun to, once the calls that it left were looked after.
+    pub(super) fn delete_left(&self) {
+        self.0.delete_left();
     }
 
     /// Opens the folder of a worker that waits for a workspace under the name of the one that a gateway has bound it to. It is told to

@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* git runs within walls, as commands do that rules allow: it writes the folder that is filled, reads nothing of the
 //! service's, and gets no credentials, no settings and no hooks of anybody. It speaks https alone, to the addresses that the operator's rules allow, and
-//! follows no redirect. Where the kernel cannot confine it, it does not run.
+//! follows no redirect. Where the kernel cannot confine it, or it is too old to be told addresses, it does not run.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::created;
 use toolgate_process::sandbox::{Demand, Mode};
-use toolgate_process::{Cause, Exit, Launch, Stdin};
+use toolgate_process::{Cause, Exit, Launch, Output, Stdin};
 use toolgate_web::{Url, Way};
 
 use super::folders::Folders;
@@ -24,6 +24,14 @@ const MEASURE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What of the messages of git is told.
 const TOLD_BYTES: usize = 2000;
+
+/// The first release that goes to the addresses that it is told. Those before pass that over without a word.
+const OLDEST: (u32, u32) = (2, 37);
+
+/// How long git may take to say its release.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+
+const TOO_LARGE: &str = "the repository has more than created_workspaces.max_bytes and the bound of entries allow";
 
 /// Which transports may be used, what is taken over from nobody, and what is checked.
 const SETTINGS: [&str; 10] = [
@@ -58,6 +66,16 @@ pub(super) async fn clone(
     let parsed = Url::parse(url).map_err(|error| ProvisionError::Refused(error.to_string()))?;
     let way = folders.network.way_to(&parsed).await;
     let way = way.map_err(|error| ProvisionError::Failed(format!("the repository cannot be reached: {error}")))?;
+    check_release(folders, &program, aside).await?;
+    let launch = Launch {
+        arguments: arguments(&parsed, &way, reference),
+        ..launch(folders, program, &way, aside).await?
+    };
+    run(folders, launch, aside).await
+}
+
+/// Prepares to start git confined to a folder.
+async fn launch(folders: &Folders, program: PathBuf, way: &Way, aside: &Path) -> Result<Launch, ProvisionError> {
     let (sandbox, folder) = (folders.sandbox.clone(), aside.to_path_buf());
     let authorities = folders.authorities.iter().map(PathBuf::from).collect();
     let confined = tokio::task::spawn_blocking(move || {
@@ -74,22 +92,64 @@ pub(super) async fn clone(
         .await
         .map_err(|error| ProvisionError::Failed(error.to_string()))?;
     let confined = confined.map_err(|error| ProvisionError::Failed(format!("git cannot be confined: {error}")))?;
-    let launch = Launch {
+    Ok(Launch {
         call: format!("create:{}", aside.display()),
         program,
-        arguments: arguments(&parsed, &way, reference),
+        arguments: Vec::new(),
         directory: aside.to_path_buf(),
         shown_directory: aside.to_path_buf(),
-        environment: environment(folders, &way, confined.temporary()),
+        environment: environment(folders, way, confined.temporary()),
         stdin: Stdin::Null,
         sandbox: Some(Arc::new(confined)),
-    };
-    run(folders, launch, aside).await
+    })
+}
+
+/// Refuses a git that is too old. One that is not is asked once.
+async fn check_release(folders: &Folders, program: &Path, aside: &Path) -> Result<(), ProvisionError> {
+    let checked = folders.has_git.get_or_try_init(|| async {
+        let launch = Launch {
+            arguments: vec!["--version".into()],
+            ..launch(folders, program.to_path_buf(), &Way::Direct(Vec::new()), aside).await?
+        };
+        let call = launch.call.clone();
+        let running = folders.programs.start(launch).await;
+        let mut running = running.map_err(|error| ProvisionError::Failed(format!("git cannot be started: {error}")))?;
+        let (output, never) = (running.take_output(), CancellationToken::new());
+        let (_, told) = tokio::join!(running.supervise(VERSION_TIMEOUT, &never), told(output));
+        folders.programs.end_call(&call).await;
+        match release(&told) {
+            Some(found) if found >= OLDEST => Ok(()),
+            Some(_) | None => Err(ProvisionError::Refused(format!(
+                "git {}.{} or newer is needed where the service runs, and it says: {told}",
+                OLDEST.0, OLDEST.1
+            ))),
+        }
+    });
+    checked.await.copied()
+}
+
+/// Reads what git says of its release.
+fn release(told: &str) -> Option<(u32, u32)> {
+    let numbers = told.strip_prefix("git version ")?.split_whitespace().next()?;
+    let mut numbers = numbers.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Returns the first of what a program says.
+async fn told(mut output: Option<Output>) -> String {
+    let mut told = Vec::new();
+    while let Some(output) = &mut output {
+        let Some(bytes) = output.next().await else { break };
+        let room = TOLD_BYTES.saturating_sub(told.len()).min(bytes.len());
+        told.extend_from_slice(&bytes[..room]);
+    }
+    String::from_utf8_lossy(&told).trim().to_owned()
 }
 
 fn arguments(url: &Url, way: &Way, reference: &str) -> Vec<OsString> {
     let mut settings: Vec<String> = SETTINGS.map(str::to_owned).to_vec();
-    if let (Way::Direct(addresses), Some(host)) = (way, url.host_str()) {
+    // An address that is written out is what is gone to.
+    if let (Way::Direct(addresses), Some(host)) = (way, url.domain()) {
         let port = url.port_or_known_default().unwrap_or(443);
         let addresses = addresses.iter().map(|address| match address {
             IpAddr::V4(address) => address.to_string(),
@@ -142,37 +202,25 @@ async fn run(folders: &Folders, launch: Launch, aside: &Path) -> Result<(), Prov
     let mut running = running.map_err(|error| ProvisionError::Failed(format!("git cannot be started: {error}")))?;
     let output = running.take_output();
     let too_large = CancellationToken::new();
-    let told = async {
-        let mut told = Vec::new();
-        let mut output = output;
-        while let Some(output) = &mut output {
-            let Some(bytes) = output.next().await else { break };
-            let room = TOLD_BYTES.saturating_sub(told.len()).min(bytes.len());
-            told.extend_from_slice(&bytes[..room]);
-        }
-        String::from_utf8_lossy(&told).trim().to_owned()
-    };
     let measuring = async {
         loop {
             tokio::time::sleep(MEASURE_INTERVAL).await;
-            if bytes_in(aside).await > folders.max_bytes {
+            if check_size(folders, aside).await.is_err() {
                 too_large.cancel();
                 return std::future::pending::<()>().await;
             }
         }
     };
     // Dropped with this future, should the time be over, it takes git along.
-    let ended = async { tokio::join!(running.supervise(folders.timeout, &too_large), told) };
+    let ended = async { tokio::join!(running.supervise(folders.timeout, &too_large), told(output)) };
     let (ending, told) = tokio::select! {
         ended = ended => ended,
         () = measuring => return Err(ProvisionError::Failed("git was not watched to its end".to_owned())),
     };
     folders.programs.end_call(&call).await;
-    if ending.cause == Cause::Cancelled || bytes_in(aside).await > folders.max_bytes {
-        let most = folders.max_bytes;
-        return Err(ProvisionError::Refused(format!(
-            "the repository has more bytes than created_workspaces.max_bytes allows, {most}"
-        )));
+    check_size(folders, aside).await?;
+    if ending.cause == Cause::Cancelled {
+        return Err(ProvisionError::Refused(TOO_LARGE.to_owned()));
     }
     match ending.exit {
         Some(Exit::Code(0)) => Ok(()),
@@ -182,11 +230,12 @@ async fn run(folders: &Folders, launch: Launch, aside: &Path) -> Result<(), Prov
     }
 }
 
-async fn bytes_in(folder: &Path) -> u64 {
-    let folder = folder.to_path_buf();
-    // A look that panicked has found nothing.
-    let measured = tokio::task::spawn_blocking(move || created::measure(&folder)).await;
-    measured.unwrap_or_default()
+async fn check_size(folders: &Folders, folder: &Path) -> Result<(), ProvisionError> {
+    let (folder, most) = (folder.to_path_buf(), folders.max_bytes);
+    let checked = tokio::task::spawn_blocking(move || created::check_size(&folder, most)).await;
+    // A look that panicked has found anything.
+    let checked = checked.map_err(|error| ProvisionError::Failed(error.to_string()))?;
+    checked.map_err(|error| ProvisionError::Refused(format!("{TOO_LARGE}: {error}")))
 }
 
 #[cfg(test)]
@@ -205,5 +254,23 @@ mod tests {
             arguments[arguments.len() - 3..],
             ["--", "https://git.example/a.git", "."]
         );
+    }
+
+    #[test]
+    fn an_address_that_is_written_out_is_not_looked_up() {
+        for url in ["https://192.0.2.1/a.git", "https://[2001:db8::1]/a.git"] {
+            let way = Way::Direct(vec!["192.0.2.1".parse().unwrap()]);
+            let arguments = arguments(&Url::parse(url).unwrap(), &way, "");
+            let text = format!("{arguments:?}");
+            assert!(!text.contains("curloptResolve") && text.contains(url), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_release_of_git_is_read() {
+        assert_eq!(release("git version 2.39.5"), Some((2, 39)));
+        assert_eq!(release("git version 2.37.1 (Apple Git-137.1)"), Some((2, 37)));
+        assert!(release("git version 2.9.1").unwrap() < OLDEST);
+        assert_eq!(release("no such program"), None);
     }
 }

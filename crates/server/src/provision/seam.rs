@@ -3,6 +3,9 @@
 //! *Invariant:* plain data and one trait, which is the same for folders, machines and pods. Every method does the same however often
 //! it is called.
 
+use std::io;
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use toolgate_model::WorkspaceSource;
 
@@ -13,6 +16,8 @@ pub struct Wanted {
     pub workspace: String,
     /// What is in it at first.
     pub source: WorkspaceSource,
+    /// The principal that wants it, or empty without authentication.
+    pub by: String,
     /// An id of the request that stays the same when it is tried again.
     pub request: String,
 }
@@ -41,6 +46,19 @@ pub enum ProvisionError {
     /// It may be done the next time.
     #[error("{0}")]
     Failed(String),
+}
+
+/// Remembers which folders were put in their places here: what somebody else has put there is neither used nor removed.
+#[async_trait]
+pub trait Placements: Send + Sync + 'static {
+    /// Returns the root below which the folder of a workspace was placed, or was about to be.
+    fn placed(&self, wanted: &Wanted) -> Option<PathBuf>;
+
+    /// Notes that one is about to be placed below a root, or that this did not come about.
+    ///
+    /// # Errors
+    /// It could not be stored.
+    async fn note(&self, wanted: &Wanted, root: Option<PathBuf>) -> io::Result<()>;
 }
 
 /// Makes places for workspaces, and takes them away.

@@ -1,6 +1,7 @@
 //! What may be asked for as the source of a workspace.
 //!
-//! *Invariant:* pure. A source is kept and shown, so there is no password in one.
+//! *Invariant:* pure. A source is kept and shown, so there is no password in one; what may be a secret in the query of an archive is
+//! not shown.
 
 use toolgate_model::WorkspaceSource;
 use toolgate_web::Url;
@@ -17,21 +18,27 @@ pub fn problem_of(source: &WorkspaceSource) -> Option<(&'static str, String)> {
             let is_plain = reference.len() <= MAX_REFERENCE_BYTES && !reference.contains(char::is_control);
             let expected = || format!("expected a branch or a tag of at most {MAX_REFERENCE_BYTES} bytes");
             let problem = (!is_plain).then(|| ("source.git.reference", expected()));
-            url_problem("source.git.url", url).or(problem)
+            url_problem("source.git.url", url, false).or(problem)
         }
-        WorkspaceSource::Archive { url } => url_problem("source.archive.url", url),
+        WorkspaceSource::Archive { url } => url_problem("source.archive.url", url, true),
     }
 }
 
-fn url_problem(field: &'static str, url: &str) -> Option<(&'static str, String)> {
+fn url_problem(field: &'static str, url: &str, may_have_query: bool) -> Option<(&'static str, String)> {
     let parsed = Url::parse(url).ok().filter(|_| url.len() <= MAX_URL_BYTES);
     let is_plain = parsed.is_some_and(|url| {
         let has_login = !url.username().is_empty() || url.password().is_some();
-        url.scheme() == "https" && url.has_host() && !has_login
+        // A repository is shown with all of its address, an archive without the query.
+        let has_more = !may_have_query && (url.query().is_some() || url.fragment().is_some());
+        url.scheme() == "https" && url.has_host() && !has_login && !has_more
     });
     // Not repeated: it may hold a secret.
-    let expected = "expected an https address, without a user name and a password, of at most";
-    (!is_plain).then(|| (field, format!("{expected} {MAX_URL_BYTES} bytes")))
+    let without = match may_have_query {
+        true => "a user name and a password",
+        false => "a user name, a password and a query",
+    };
+    let expected = || format!("expected an https address, without {without}, of at most {MAX_URL_BYTES} bytes");
+    (!is_plain).then(|| (field, expected()))
 }
 
 #[cfg(test)]
@@ -64,6 +71,17 @@ mod tests {
         ] {
             check(bad, false);
         }
+        let signed = "https://git.example/a?token=secret".to_owned();
+        let git = WorkspaceSource::Git {
+            url: signed.clone(),
+            reference: String::new(),
+        };
+        let (_, problem) = problem_of(&git).unwrap();
+        assert!(
+            problem.contains("and a query") && !problem.contains("secret"),
+            "{problem}"
+        );
+        assert_eq!(problem_of(&WorkspaceSource::Archive { url: signed }), None);
         let lines = WorkspaceSource::Git {
             url: "https://git.example/a".to_owned(),
             reference: "a\nb".to_owned(),

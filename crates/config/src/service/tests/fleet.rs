@@ -63,6 +63,10 @@ fn a_worker_that_waits_has_one_folder_without_a_name() {
         &format!("{waits}[[workspace_roots]]\ndirectory = \"/r\"\n"),
         "has one folder",
     );
+    check(
+        &format!("{waits}[created_workspaces]\ndirectory = \"/r\"\n"),
+        "nor created_workspaces.directory",
+    );
     check(&format!("{waits}self_approval = true\n"), "permission.self_approval");
     let gateway = format!("{GATEWAY}auth.workers = [\"token:a\"]\n");
     check(
