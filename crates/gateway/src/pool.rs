@@ -88,10 +88,10 @@ impl Pool {
 
     /// Binds a worker that waits to a workspace, for good, and has it told.
     pub(crate) async fn bind(&self, worker: &Arc<Worker>, workspace: &str) -> Result<Binding, Status> {
-        let Some(principal) = worker.principal().filter(|_| worker.may_be_bound_to(workspace)) else {
+        let Some((principal, name)) = worker.bound_as().filter(|_| worker.may_be_bound_to(workspace)) else {
             return Ok(Binding::Elsewhere);
         };
-        let bound = self.bindings.bind(&principal, &worker.name, workspace).await;
+        let bound = self.bindings.bind(&principal, &name, workspace).await;
         let bound = bound.map_err(status::store)?;
         match bound {
             Binding::Now => {
@@ -99,7 +99,7 @@ impl Pool {
                 worker.is_now_bound(Some(workspace.to_owned()));
             }
             Binding::Elsewhere => {
-                let other = self.bindings.of(&principal, &worker.name).await;
+                let other = self.bindings.of(&principal, &name).await;
                 worker.is_now_bound(other.map_err(status::store)?);
             }
             Binding::OfAnother { .. } | Binding::Held => {}

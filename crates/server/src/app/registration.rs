@@ -154,7 +154,9 @@ fn name_of_machine() -> String {
     fitting(std::fs::read_to_string(HOST_NAME).unwrap_or_default().trim())
 }
 
-fn fitting(name: &str) -> String {
+/// Makes a name of a worker of the name of a machine or a pod.
+#[must_use]
+pub fn fitting(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
             c.to_ascii_lowercase()

@@ -33,6 +33,10 @@ pub(crate) struct AsWorker {
     pub(super) may: Entitled,
     /// The names of hosts that it may say to be at.
     pub(super) hosts: Vec<String>,
+    /// Whether its principal stands for one machine: a pod, or what has a certificate.
+    pub(super) is_one: bool,
+    /// The pod that it must be called after, if that is said of it.
+    pub(super) pod: Option<String>,
 }
 
 /// Who may come as a worker.
@@ -80,11 +84,16 @@ impl Workers {
                 pod: of,
             } => {
                 let subject = wanted.part_of(subject)?;
-                let pod = match of {
+                let part = match of {
                     Some(wanted) => wanted.part_of(pod?)?,
                     None => None,
                 };
-                Some(rule.entitle(&[("{subject}", subject), ("{pod}", pod)]))
+                let worker = rule.entitle(&[("{subject}", subject), ("{pod}", part)]);
+                Some(worker.map(|worker| AsWorker {
+                    is_one: pod.is_some(),
+                    pod: pod.filter(|_| of.is_some() && rule.is_of_pool).map(str::to_owned),
+                    ..worker
+                }))
             }
             Who::Certificate(_) | Who::Principal(_) => None,
         })?
@@ -100,6 +109,7 @@ impl Workers {
                 Some(worker.map(|mut worker| {
                     // Somebody whom the gateway trusts has said that this is its name.
                     worker.hosts.push(name.clone());
+                    worker.is_one = true;
                     (name.clone(), worker)
                 }))
             }
@@ -128,6 +138,8 @@ impl Workers {
             None => self.listed.iter().any(|one| one == id).then(|| AsWorker {
                 may: Entitled::ToHave(sees.clone()),
                 hosts: Vec::new(),
+                is_one: false,
+                pod: None,
             }),
         }
     }
@@ -280,6 +292,8 @@ impl Rule {
                 false => Entitled::ToHave(workspaces),
             },
             hosts: self.hosts_of(parts).ok()?,
+            is_one: false,
+            pod: None,
         })
     }
 }
@@ -410,6 +424,28 @@ mod tests {
         check(many, None, None);
         let pool = Some(Entitled::ToBeBound(set(&["acme/*"])));
         check("system:serviceaccount:agents:pool", Some("pool-x7"), pool);
+    }
+
+    #[test]
+    fn a_pod_and_a_certificate_stand_for_one_machine() {
+        let rules = format!(
+            "{RULES}[[workers]]\nsubject = \"pods\"\npod = \"pool-*\"\npool = true\nworkspaces = [\"own/{{pod}}\"]\n"
+        );
+        let workers = workers(&rules, &["token:listed"]);
+        let check = |found: Option<AsWorker>, is_one: bool, pod: Option<&str>| {
+            let found = found.unwrap();
+            assert_eq!((found.is_one, found.pod.as_deref()), (is_one, pod), "{found:?}");
+        };
+        let pool = "system:serviceaccount:agents:pool";
+        check(workers.with_token(pool, Some("pool-x7")), true, None);
+        check(workers.with_token(pool, None), false, None);
+        check(workers.with_token("pods", Some("pool-x7")), true, Some("pool-x7"));
+        // One that has what its rule says may be called as it likes.
+        let many = workers.with_token("system:serviceaccount:agents:many", Some("tools-worker-api-0"));
+        check(many, true, None);
+        let name = "web-0.tools-worker.agents.svc".to_owned();
+        check(workers.with_certificate(&[name]).map(|(_, worker)| worker), true, None);
+        check(workers.known_otherwise("token:listed", &set(&["q"])), false, None);
     }
 
     #[test]
