@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use tonic::Status;
 use toolgate_config::service::PoolUse;
 use toolgate_model::workspace_name_problem;
-use toolgate_server::grpc::auth::OnBehalf;
+use toolgate_server::grpc::auth::{Authenticator, OnBehalf};
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::Binding;
 
@@ -28,15 +28,22 @@ const ARRIVAL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_m
 pub(crate) struct Pool {
     registry: Arc<Registry>,
     bindings: Arc<Bindings>,
+    authenticator: Arc<Authenticator>,
     uses: PoolUse,
     tasks: TaskTracker,
 }
 
 impl Pool {
-    pub(crate) fn new(registry: Arc<Registry>, bindings: Arc<Bindings>, uses: PoolUse) -> Self {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        bindings: Arc<Bindings>,
+        authenticator: Arc<Authenticator>,
+        uses: PoolUse,
+    ) -> Self {
         Self {
             registry,
             bindings,
+            authenticator,
             uses,
             tasks: TaskTracker::new(),
         }
@@ -58,7 +65,8 @@ impl Pool {
             return Ok(None);
         }
         let fits = |worker: &Arc<Worker>| worker.may_be_bound_to(workspace);
-        if !self.registry.workers().iter().any(fits) {
+        // There may be none at the moment, of a pool that is to have some.
+        if !self.registry.workers().iter().any(fits) && !self.authenticator.has_pool_for(workspace) {
             return Ok(None);
         }
         tenants.open(&self.registry, workspace)?;

@@ -117,6 +117,13 @@ impl Workers {
         })?
     }
 
+    /// Says whether workers may be bound to a workspace, as far as rules tell that speak of names only.
+    pub(super) fn has_pool_for(&self, workspace: &str) -> bool {
+        let rules = self.rules.as_ref().map(Reloading::current);
+        let mut of_pools = rules.iter().flat_map(|rules| &rules.0).filter(|rule| rule.is_of_pool);
+        of_pools.any(|rule| rule.may_mean(workspace))
+    }
+
     /// Returns what a principal may that is known otherwise, and may see these workspaces.
     pub(super) fn known_otherwise(&self, id: &str, sees: &WorkspaceSet) -> Option<AsWorker> {
         let rules = self.rules.as_ref().map(Reloading::current);
@@ -269,6 +276,14 @@ impl Rule {
     fn filled(&self, parts: &[(&str, Option<&str>)]) -> Result<WorkspaceSet, String> {
         let filled = filled("workspaces", &self.workspaces, parts)?;
         WorkspaceSet::parse(filled.iter().map(String::as_str)).map_err(|problem| format!("workspaces: {problem}"))
+    }
+
+    /// Says whether a workspace may be one of it, whatever stands in the places.
+    fn may_mean(&self, workspace: &str) -> bool {
+        self.workspaces.iter().any(|entry| match entry.split_once('{') {
+            Some((begin, _)) => workspace.len() > begin.len() && workspace.starts_with(begin),
+            None => WorkspaceSet::parse([entry.as_str()]).is_ok_and(|set| set.contains(workspace)),
+        })
     }
 
     /// Returns its hosts in the same way.
@@ -446,6 +461,15 @@ mod tests {
         let name = "web-0.tools-worker.agents.svc".to_owned();
         check(workers.with_certificate(&[name]).map(|(_, worker)| worker), true, None);
         check(workers.known_otherwise("token:listed", &set(&["q"])), false, None);
+        for (workspace, expected) in [
+            ("acme/new", true),
+            ("own/x", true),
+            ("own/", false),
+            ("pods/web-0", false),
+            ("other", false),
+        ] {
+            assert_eq!(workers.has_pool_for(workspace), expected, "{workspace}");
+        }
     }
 
     #[test]
