@@ -45,10 +45,10 @@ impl Bindings {
             .collect())
     }
 
-    /// Returns what a worker is bound to. While the store is away that is what is remembered of it.
+    /// Returns what a worker is bound to, whatever its name is if it has none. While the store is away that is what is remembered of it.
     pub(crate) async fn of(&self, principal: &str, worker: &str) -> Result<Option<String>, StoreError> {
         let own = |bindings: &OfPrincipal| {
-            let found = bindings.iter().find(|(name, _)| name == worker);
+            let found = bindings.iter().find(|(name, _)| worker.is_empty() || name == worker);
             found.map(|(_, workspace)| workspace.clone())
         };
         match self.read(principal).await {

@@ -204,7 +204,7 @@ impl LedgerService for LedgerDoor {
         must_fit("a record", &asked.record)?;
         let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
-        let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
+        let (record, events) = caller.change(&asked.record, &asked.events)?;
         let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
         let created = self.ledger.create_call_with(&hold, notes, record, events, asked.again);
         let taken = match created.await.map_err(refused)? {
@@ -219,7 +219,7 @@ impl LedgerService for LedgerDoor {
         must_fit("a record", &asked.record)?;
         let bytes = asked.record.len() + asked.events.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
-        let (record, events) = (read("record", &asked.record)?, read("events", &asked.events)?);
+        let (record, events) = caller.change(&asked.record, &asked.events)?;
         let appended = self.ledger.append_for(&hold, record, events, asked.again).await;
         appended.map_err(refused)?;
         Ok(Response::new(AppendEventsResponse {}))
@@ -541,7 +541,7 @@ impl LedgerService for LedgerDoor {
         let hold = caller.hold(asked.holding).await?;
         let (id, part) = part(asked.id, asked.start, asked.sha256);
         let presigned = self.ledger.presign_part(&hold, &id, &part).await;
-        let upload = presigned.map_err(refused)?.map(wire::part_upload);
+        let upload = presigned.map_err(refused)?.map(|upload| caller.puts(upload));
         Ok(Response::new(PresignPartResponse { upload }))
     }
 

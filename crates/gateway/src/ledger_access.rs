@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tonic::codegen::http::Extensions;
 use tonic::{Request, Status};
 use toolgate_contract::ErrorReason;
-use toolgate_contract::cluster::Holding;
+use toolgate_contract::cluster::{Holding, PartUpload};
 use toolgate_ledger::wire;
-use toolgate_model::{InstanceId, WorkspaceSet, workspace_name_problem};
+use toolgate_model::{CallEvent, CallRecord, InstanceId, WorkspaceSet, workspace_name_problem};
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::StoreError;
-use toolgate_store::ledger::{Hold, Note};
+use toolgate_store::ledger::{Hold, Note, PART_BYTES, Upload};
 
 use crate::bindings::Bindings;
 use crate::ledger_messages::read;
@@ -100,6 +100,23 @@ impl Caller {
             allowance.draw_records(some.len());
         }
         some
+    }
+
+    /// Reads a call with events. The request counts as the first of them; what is told of the others is as much again.
+    pub(crate) fn change(&self, record: &[u8], events: &[u8]) -> Result<(CallRecord, Vec<CallEvent>), Status> {
+        let events: Vec<CallEvent> = read("events", events)?;
+        if let Some(allowance) = &self.allowance {
+            allowance.draw_records(events.len().saturating_sub(1));
+        }
+        Ok((read("record", record)?, events))
+    }
+
+    /// Says how a part is put where outputs are, past this gateway, and counts its bytes.
+    pub(crate) fn puts(&self, upload: Upload) -> PartUpload {
+        if let Some(allowance) = &self.allowance {
+            allowance.draw_bytes(usize::try_from(PART_BYTES).unwrap_or(usize::MAX));
+        }
+        wire::part_upload(upload)
     }
 
     /// Returns the workspaces that are read: of those that are named the ones that the caller sees, as many as it can have.

@@ -205,7 +205,7 @@ impl Gateway {
         let uses = config.cluster.pool;
         let pool = bindings
             .clone()
-            .map(|bindings| Pool::new(registry.clone(), bindings, uses));
+            .map(|bindings| Pool::new(registry.clone(), bindings, entrance.authenticator.clone(), uses));
         let ledger = ledger
             .zip(bindings.clone())
             .map(|(ledger, bindings)| LedgerDoor::new(ledger, bindings, closing.clone()));

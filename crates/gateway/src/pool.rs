@@ -1,16 +1,18 @@
 //! Workers that wait for a workspace, and get one when a call names one that nobody has had.
 //!
 //! *Invariant:* a worker is bound only to what the rule says that names it, and only once; whose a workspace is the store decides, so two
-//! gateways that want the same at the same time get the same. A caller gets no workspace that it does not see.
+//! gateways that want the same at the same time get the same. A caller gets no workspace that it does not see. What is bound is told
+//! also if nobody waits for it any more, and once more where it was not.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
 use tonic::Status;
 use toolgate_config::service::PoolUse;
 use toolgate_model::workspace_name_problem;
-use toolgate_server::grpc::auth::OnBehalf;
+use toolgate_server::grpc::auth::{Authenticator, OnBehalf};
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::Binding;
 
@@ -26,15 +28,24 @@ const ARRIVAL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_m
 pub(crate) struct Pool {
     registry: Arc<Registry>,
     bindings: Arc<Bindings>,
+    authenticator: Arc<Authenticator>,
     uses: PoolUse,
+    tasks: TaskTracker,
 }
 
 impl Pool {
-    pub(crate) fn new(registry: Arc<Registry>, bindings: Arc<Bindings>, uses: PoolUse) -> Self {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        bindings: Arc<Bindings>,
+        authenticator: Arc<Authenticator>,
+        uses: PoolUse,
+    ) -> Self {
         Self {
             registry,
             bindings,
+            authenticator,
             uses,
+            tasks: TaskTracker::new(),
         }
     }
 
@@ -54,7 +65,8 @@ impl Pool {
             return Ok(None);
         }
         let fits = |worker: &Arc<Worker>| worker.may_be_bound_to(workspace);
-        if !self.registry.workers().iter().any(fits) {
+        // There may be none at the moment, of a pool that is to have some.
+        if !self.registry.workers().iter().any(fits) && !self.authenticator.has_pool_for(workspace) {
             return Ok(None);
         }
         let _opening = tenants.open(&self.registry, workspace)?;
@@ -88,23 +100,36 @@ impl Pool {
 
     /// Binds a worker that waits to a workspace, for good, and has it told.
     pub(crate) async fn bind(&self, worker: &Arc<Worker>, workspace: &str) -> Result<Binding, Status> {
-        let Some(principal) = worker.principal().filter(|_| worker.may_be_bound_to(workspace)) else {
+        let Some(known) = worker.bound_as().filter(|_| worker.may_be_bound_to(workspace)) else {
             return Ok(Binding::Elsewhere);
         };
-        let bound = self.bindings.bind(&principal, &worker.name, workspace).await;
-        let bound = bound.map_err(status::store)?;
-        match bound {
-            Binding::Now => {
-                tracing::info!(worker = worker.name, workspace, "a worker is bound to a workspace");
-                worker.is_now_bound(Some(workspace.to_owned()));
+        let (registry, bindings) = (Arc::clone(&self.registry), Arc::clone(&self.bindings));
+        let (worker, workspace) = (Arc::clone(worker), workspace.to_owned());
+        // Whoever called may go away meanwhile.
+        let binding = self.tasks.spawn(async move {
+            let bound = bindings.bind(&known.0, &known.1, &workspace).await?;
+            match &bound {
+                Binding::Now => {
+                    tracing::info!(worker = worker.name, workspace, "a worker is bound to a workspace");
+                    worker.is_now_bound(Some(workspace));
+                }
+                Binding::Elsewhere => worker.is_now_bound(bindings.of(&known.0, &known.1).await?),
+                // Whoever has bound it may have died before it told.
+                Binding::OfAnother { principal, worker } => {
+                    let known = (principal.clone(), worker.clone());
+                    for worker in registry.workers().iter() {
+                        if worker.bound_as().as_ref() == Some(&known) && !worker.is_bound_to(&workspace) {
+                            worker.is_now_bound(Some(workspace.clone()));
+                        }
+                    }
+                }
+                Binding::Held => {}
             }
-            Binding::Elsewhere => {
-                let other = self.bindings.of(&principal, &worker.name).await;
-                worker.is_now_bound(other.map_err(status::store)?);
-            }
-            Binding::OfAnother { .. } | Binding::Held => {}
-        }
-        Ok(bound)
+            Ok(bound)
+        });
+        let bound = binding.await;
+        let bound = bound.map_err(|error| status::internal("a worker is not bound to a workspace", &error))?;
+        bound.map_err(status::store)
     }
 
     /// Waits until a worker has a workspace that it was bound to.

@@ -30,7 +30,7 @@ use toolgate_contract::cluster::{
 };
 use toolgate_model::{WorkspaceSet, workspace_name_problem};
 use toolgate_server::app::outgoing;
-use toolgate_server::app::registration::{CLUSTER_HEARTBEAT, CLUSTER_SILENCE, PROTOCOLS};
+use toolgate_server::app::registration::{CLUSTER_HEARTBEAT, CLUSTER_SILENCE, PROTOCOLS, fitting};
 use toolgate_server::grpc::arrival::peer;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
@@ -236,8 +236,19 @@ impl Cluster {
             let problem = "a pool of workers needs gateways with a database, where it is kept what each is bound to: set cluster.store";
             return Err(status::refused(ErrorReason::WorkspacesLimited, problem));
         };
-        let bound = bindings.of(&caller.id(), name).await.map_err(status::store)?;
+        if let Some(pod) = caller.pod().map(fitting).filter(|pod| pod != name) {
+            let problem =
+                format!("by its token this worker is called {pod:?}: set its cluster.name to that, or leave it out");
+            return Err(status::refused(ErrorReason::WorkspacesLimited, problem));
+        }
+        // Under any other name it would be the same machine.
+        let known_as = match caller.is_one_machine() {
+            true => String::new(),
+            false => name.to_owned(),
+        };
+        let bound = bindings.of(&caller.id(), &known_as).await.map_err(status::store)?;
         Ok(Some(Pooled {
+            known_as,
             may_be,
             waits: waits && bound.is_none(),
             bound,
@@ -468,14 +479,14 @@ impl Kept {
         let worker = &self.seat.worker;
         let asks = || {
             let registration = worker.registration.read();
-            let one = registration.as_ref().filter(|one| one.pool.is_some())?;
-            let is_new = names.iter().any(|name| !one.may_have.contains(name));
-            is_new.then(|| one.principal.clone())
+            let one = registration.as_ref();
+            one.is_some_and(|one| names.iter().any(|name| !one.may_have.contains(name)))
         };
-        let (Some(bindings), Some(principal)) = (&self.bindings, asks()) else {
+        let known = asks().then(|| worker.bound_as()).flatten();
+        let (Some(bindings), Some((principal, known_as))) = (&self.bindings, known) else {
             return Ok(());
         };
-        if let Some(bound) = bindings.of(&principal, &worker.name).await.map_err(status::store)? {
+        if let Some(bound) = bindings.of(&principal, &known_as).await.map_err(status::store)? {
             worker.is_now_bound(Some(bound));
         }
         Ok(())

@@ -121,6 +121,8 @@ pub(crate) struct Registration {
 /// A worker that has only what it is bound to.
 #[derive(Clone)]
 pub(crate) struct Pooled {
+    /// Its name among the workers of its principal; empty if that stands for one machine.
+    pub(crate) known_as: String,
     /// What it may be bound to.
     pub(crate) may_be: WorkspaceSet,
     /// Whether it waits for a workspace.
@@ -245,9 +247,11 @@ impl Worker {
         may_have.is_none_or(|may_have| !may_have.and(caller.workspaces()).is_empty())
     }
 
-    /// Returns who it is at the gateway; none of one that the configuration lists.
-    pub(crate) fn principal(&self) -> Option<String> {
-        self.registration.read().as_ref().map(|one| one.principal.clone())
+    /// Returns by which principal and name it is known what it is bound to, if it has only that.
+    pub(crate) fn bound_as(&self) -> Option<(String, String)> {
+        let registration = self.registration.read();
+        let one = registration.as_ref()?;
+        Some((one.principal.clone(), one.pool.as_ref()?.known_as.clone()))
     }
 
     /// Says whether it waits for a workspace, and can be told.

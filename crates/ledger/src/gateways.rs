@@ -313,6 +313,10 @@ impl Gateways {
             return None;
         }
         let all = self.all();
+        // Where none is known yet, none has refused anything.
+        if all.is_empty() {
+            return None;
+        }
         let refused: Option<Vec<String>> = all.iter().map(|gateway| gateway.refused.lock().clone()).collect();
         Some(failed(NOT_ACCEPTED, NotAccepted(refused?.join("; "))))
     }
@@ -452,4 +456,26 @@ async fn unary<Q: Rpc>(channel: Channel, request: Request<Q>) -> Result<Q::Answe
         .unary(request, path, ProstCodec::<Q, Q::Answer>::default())
         .await?;
     Ok(answer.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use toolgate_contract::cluster::RenewLeaseRequest;
+    use toolgate_model::InstanceId;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_no_gateway_is_known_none_has_refused() {
+        let options = LedgerOptions::new(Vec::new(), InstanceId::new("run"), PathBuf::new());
+        let gateways = Gateways::new(&options);
+        // They may have an address a moment later.
+        let answer = gateways.ask_for(Duration::ZERO, RenewLeaseRequest::default()).await;
+        assert!(
+            matches!(&answer, Err(StoreError::Unavailable(why)) if why == NONE),
+            "{answer:?}"
+        );
+    }
 }

@@ -1,7 +1,8 @@
 //! Which workspaces those workers have that came without one.
 //!
-//! *Invariant:* a binding is for good, and of one worker and one workspace. A workspace that somebody has had before is nobody's to be
-//! bound to: whoever has it in its configuration may only be away.
+//! *Invariant:* a binding is for good, and of one worker and one workspace. A principal that stands for one machine is one worker, which
+//! has no name here. A workspace that somebody has had before is nobody's to be bound to: whoever has it in its configuration may only
+//! be away; and nobody else has one that is bound.
 
 use toolgate_store::StoreError;
 use toolgate_store::ledger::Binding;
@@ -29,13 +30,11 @@ pub(crate) async fn bind(
 }
 
 async fn bind_in(session: &mut Session, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError> {
-    let sql = "INSERT INTO bindings (principal, worker, workspace)
-               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3)
-               ON CONFLICT DO NOTHING";
-    if session.run(sql, values![principal, worker, workspace]).await? > 0 {
-        return Ok(Binding::Now);
-    }
-    let sql = "SELECT workspace FROM bindings WHERE principal = $1 AND worker = $2";
+    // Waits for those that make rows of workspaces, as they wait for this: each sees what the other has done.
+    session
+        .rows("SELECT FROM forgotten_workspaces FOR UPDATE", values![])
+        .await?;
+    let sql = "SELECT workspace FROM bindings WHERE principal = $1 AND (worker = $2 OR $2 = '')";
     if let Some(row) = session.row(sql, values![principal, worker]).await? {
         let other: String = row.get(0);
         return Ok(match other == workspace {
@@ -43,10 +42,17 @@ async fn bind_in(session: &mut Session, principal: &str, worker: &str, workspace
             false => Binding::Elsewhere,
         });
     }
-    let sql = "SELECT worker FROM bindings WHERE workspace = $1";
+    let sql = "INSERT INTO bindings (principal, worker, workspace)
+               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3)
+               ON CONFLICT DO NOTHING";
+    if session.run(sql, values![principal, worker, workspace]).await? > 0 {
+        return Ok(Binding::Now);
+    }
+    let sql = "SELECT principal, worker FROM bindings WHERE workspace = $1";
     let row = session.row(sql, values![workspace]).await?;
     Ok(row.map_or(Binding::Held, |row| Binding::OfAnother {
-        worker: plain(row.get(0)),
+        principal: plain(row.get(0)),
+        worker: plain(row.get(1)),
     }))
 }
 

@@ -1,7 +1,8 @@
 //! Which run has which workspace: taken, kept, doubted, given up.
 //!
 //! *Invariant:* rows of workspaces are locked before those of runs, and either in the order of their ids. Whoever takes a workspace
-//! from a run that is dead makes its epoch another one: should that run live after all, nothing of what it says is taken.
+//! from a run that is dead makes its epoch another one: should that run live after all, nothing of what it says is taken. What a worker
+//! of a pool was bound to is its principal's alone.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -166,6 +167,14 @@ async fn bind_in(
         return Err(not_of_this(name));
     }
     make(session, &principal, workspaces).await?;
+    let sql =
+        "SELECT workspace FROM bindings WHERE workspace = ANY ($1) AND principal <> $2 ORDER BY workspace LIMIT 1";
+    if let Some(row) = session.row(sql, values![workspaces.to_vec(), principal]).await? {
+        return Err(StoreError::Conflict(format!(
+            "the workspace {} is for good that of a worker of a pool, which was bound to it: take another name",
+            plain(row.get(0))
+        )));
+    }
     // Waits for those that write.
     let sql = "SELECT FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
     let there = session.rows(sql, values![workspaces.to_vec()]).await?;

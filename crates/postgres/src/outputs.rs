@@ -306,7 +306,7 @@ impl OutputWriter for Appender {
         let lines = self.unsure.is_none().then(|| self.lines.count());
         let silent = self.shared.instances.silent();
         let sql = format!(
-            "UPDATE outputs SET complete = TRUE, cut = FALSE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
+            "UPDATE outputs SET complete = TRUE, cut = cut AND complete, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
             columns("$3")
         );
         let (id, lines) = (key(self.id.as_str()), lines.map(signed));

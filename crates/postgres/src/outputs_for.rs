@@ -157,7 +157,7 @@ async fn must_be_own(session: &mut Session, fence: &Fence, id: &OutputId) -> Res
 pub(crate) async fn finish(shared: &Shared, hold: &Hold, id: &OutputId, lines: u64) -> Result<OutputInfo, StoreError> {
     let fence = Fence::new(hold);
     let sql = format!(
-        "UPDATE outputs SET complete = TRUE, cut = FALSE, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
+        "UPDATE outputs SET complete = TRUE, cut = cut AND complete, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
         columns("$3")
     );
     let silent = shared.instances.silent();

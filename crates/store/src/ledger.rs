@@ -60,6 +60,8 @@ pub enum Binding {
     Elsewhere,
     /// Another worker is bound to the workspace.
     OfAnother {
+        /// Its principal.
+        principal: String,
         /// Its name.
         worker: String,
     },
@@ -106,7 +108,7 @@ pub trait Ledger: Store {
     ) -> Result<Bound, StoreError>;
 
     /// Binds a worker of a principal, which came without a workspace, to one that nobody has had: for good. Said again it finds what it
-    /// has done.
+    /// has done. A principal that stands for one machine has one worker, whose name is empty.
     async fn bind_worker(&self, principal: &str, worker: &str, workspace: &str) -> Result<Binding, StoreError>;
 
     /// Returns what workers of a principal are bound to, each with the name of its worker.

@@ -23,7 +23,7 @@ const ACCOUNTS: &str = "system:serviceaccount:agents:";
 
 struct Agents {
     folder: TempDir,
-    _database: Server,
+    database: Server,
     issuer: Issuer,
     gateways: Vec<Process>,
 }
@@ -37,10 +37,10 @@ impl Agents {
             folder: TempDir::new().unwrap(),
             issuer: Issuer::new("cluster"),
             gateways: Vec::new(),
-            _database: database,
+            database,
         };
         let keys = json!({"keys": [agents.issuer.jwk()]}).to_string();
-        let address = agents._database.url("fleet");
+        let address = agents.database.url("fleet");
         for number in 0..gateways {
             let place = agents.path(&format!("gateway-{number}"));
             fs::create_dir_all(&place).unwrap();
@@ -249,6 +249,12 @@ fn pool() -> String {
 fn a_worker_that_waits_gets_the_workspace_of_the_first_call() {
     test(async {
         let agents = Agents::start(2, &pool(), "pool = \"first-call\"").await;
+        // Nobody has come yet.
+        let refused = agents.run(0, ANNA, "acme/a", "true").await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
+        assert!(refused.message().contains("no worker waits"), "{refused:?}");
+        let refused = agents.run(0, ANNA, "other/a", "true").await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::NotFound, "{refused:?}");
         let mut one = agents.started("one", pod("pool", "pool-1"), "").await;
         let two = agents.started("two", pod("pool", "pool-2"), "").await;
         for gateway in 0..2 {
@@ -289,6 +295,15 @@ fn a_worker_that_waits_gets_the_workspace_of_the_first_call() {
         let refused = agents.run(0, ANNA, "acme/c", "true").await.unwrap_err();
         assert!(refused.message().contains("no worker waits"), "{refused:?}");
 
+        // Nor does one that comes under another name with the token of a pod that is bound.
+        let mut again = agents.started("again", pod("pool", "pool-1"), "").await;
+        for gateway in 0..2 {
+            agents.is_in(gateway, "again", WorkerState::Ready).await;
+            let refused = agents.run(gateway, ANNA, "acme/c", "true").await.unwrap_err();
+            assert!(refused.message().contains("no worker waits"), "{refused:?}");
+        }
+        again.kill9().await;
+
         // Once bound it stays so, whether or not it remembers.
         let is_first = printed[0].contains("/one/");
         let workspace = if is_first { "acme/a" } else { "acme/b" };
@@ -308,6 +323,37 @@ fn a_worker_that_waits_gets_the_workspace_of_the_first_call() {
 }
 
 #[test]
+fn what_was_bound_and_not_told_is_told_by_the_next_call() {
+    test(async {
+        let agents = Agents::start(1, &pool(), "pool = \"first-call\"").await;
+        let first = agents.started("first", pod("pool", "pool-1"), "").await;
+        let second = agents.started("second", pod("pool", "pool-2"), "").await;
+        for name in ["first", "second"] {
+            agents.is_in(0, name, WorkerState::Unbound).await;
+        }
+        // As by a gateway that dies right after.
+        let bound = format!(
+            "INSERT INTO bindings (principal, worker, workspace) VALUES ('worker:{ACCOUNTS}pool/pool-2', '', 'acme/a')"
+        );
+        agents.database.run("fleet", &bound).await;
+        let call = agents.run(0, ANNA, "acme/a", "echo $PWD").await.unwrap();
+        assert!(
+            completed(&call).output.contains("/second/"),
+            "{}",
+            completed(&call).output
+        );
+        // The other one still waits.
+        let call = agents.run(0, ANNA, "acme/b", "echo $PWD").await.unwrap();
+        assert!(
+            completed(&call).output.contains("/first/"),
+            "{}",
+            completed(&call).output
+        );
+        agents.assert_calm(&[&first, &second]);
+    });
+}
+
+#[test]
 fn a_worker_waits_only_where_it_is_one_of_a_pool() {
     test(async {
         let rules = pool() + &format!("[[workers]]\nsubject = \"{ACCOUNTS}worker-a\"\nworkspaces = [\"acme/a\"]\n");
@@ -320,6 +366,48 @@ fn a_worker_waits_only_where_it_is_one_of_a_pool() {
         let refused = agents.run(0, ANNA, "acme/x", "true").await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::NotFound, "{refused:?}");
         agents.assert_calm(&[&a, &waits]);
+    });
+}
+
+#[test]
+fn a_worker_of_a_pool_is_called_after_its_pod_where_a_rule_says_so() {
+    test(async {
+        let rules = pool().replace("pool = true", "pool = true\npod = \"pool-*\"");
+        let agents = Agents::start(1, &rules, "").await;
+        let other = agents.started("pool-2", pod("pool", "pool-1"), "").await;
+        eventually("it is refused", async || {
+            other.log().contains("is called \\\"pool-1\\\"")
+        })
+        .await;
+        let own = agents.started("pool-1", pod("pool", "pool-1"), "").await;
+        agents.is_in(0, "pool-1", WorkerState::Unbound).await;
+        agents.assert_calm(&[&other, &own]);
+    });
+}
+
+#[test]
+fn a_token_that_is_meant_for_people_and_workers_is_nobodys() {
+    test(async {
+        let own = format!("[[workers]]\nsubject = \"{ACCOUNTS}worker-*\"\nworkspaces = [\"acme/{{subject}}\"]\n");
+        let people = "[auth.jwt]\njwks_file = \"keys\"\nissuer = \"https://cluster\"\naudience = \"toolgate\"\n";
+        let agents = Agents::start(1, &own, people).await;
+        let a = agents.started("a", account("worker-a"), "acme/a").await;
+        assert_eq!(agents.printed(0, "acme/a", "echo a").await, "a");
+        let both = json!({"sub": format!("{ACCOUNTS}worker-b"), "aud": ["toolgate", "toolgate-gateway"]});
+        let (_, log) = agents.refused("b", both, "acme/b").await;
+        assert!(log.contains("meant for people and for workers"), "{log}");
+        let claims = json!({"iss": "https://cluster", "sub": "anna"});
+        for (audience, expected) in [
+            (json!("toolgate"), false),
+            (json!(["toolgate", "toolgate-gateway"]), true),
+        ] {
+            let mut claims = claims.clone();
+            claims["aud"] = audience;
+            let refused = agents.run(0, agents.issuer.sign(claims), "acme/a", "true").await.err();
+            let is_of_both = |refused: Status| refused.message().contains("meant for people and for workers");
+            assert_eq!(refused.is_some_and(is_of_both), expected);
+        }
+        agents.assert_calm(&[&a]);
     });
 }
 

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
 mod approvers;
+mod bindings;
 mod bounds;
 mod bucket;
 mod clocks;

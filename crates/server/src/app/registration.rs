@@ -1,7 +1,8 @@
 //! A worker that registers at its gateways, and is registered again when a gateway was lost.
 //!
 //! *Invariant:* a gateway may call by its secret while it is registered there, and [`GRACE`] longer, so that what is under way
-//! outlives a short break; never before. One gateway that is away keeps back no other.
+//! outlives a short break; never before. One gateway that is away keeps back no other. One that is gone is left in order: it may only be
+//! out of sight, and is not to take this run for dead.
 
 #![allow(clippy::disallowed_methods)] // reads the name of the machine
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -84,6 +85,8 @@ struct Worker {
 /// The longest pause where the gateway does not let the worker in: that is for somebody to put right, as when a token was exchanged.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
+const GONE: &str = "the gateway is gone";
+
 /// Why a registration is over.
 struct Ended {
     why: String,
@@ -151,7 +154,9 @@ fn name_of_machine() -> String {
     fitting(std::fs::read_to_string(HOST_NAME).unwrap_or_default().trim())
 }
 
-fn fitting(name: &str) -> String {
+/// Makes a name of a worker of the name of a machine or a pod.
+#[must_use]
+pub fn fitting(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
             c.to_ascii_lowercase()
@@ -178,11 +183,11 @@ impl Worker {
         let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::new());
         loop {
             let now = ways.borrow_and_update().clone();
-            running.retain(|gateway: &String, task: &mut AbortHandle| {
+            running.retain(|gateway: &String, gone: &mut CancellationToken| {
                 let is_there = now.iter().any(|way| way.name == *gateway);
                 if !is_there {
                     tracing::info!(gateway, "a gateway is gone");
-                    task.abort();
+                    gone.cancel();
                 }
                 is_there
             });
@@ -192,8 +197,9 @@ impl Worker {
                 .collect::<Vec<_>>()
             {
                 let (worker, gateway, ways) = (self.clone(), way.name.clone(), ways.clone());
-                let task = tasks.spawn(async move { worker.stay_registered(&gateway, &ways).await });
-                running.insert(way.name.clone(), task);
+                let gone = CancellationToken::new();
+                running.insert(way.name.clone(), gone.clone());
+                tasks.spawn(async move { worker.stay_registered(&gateway, &ways, &gone).await });
             }
             let mut has_changed = false;
             while !has_changed {
@@ -212,7 +218,8 @@ impl Worker {
         }
     }
 
-    async fn stay_registered(&self, gateway: &str, ways: &Ways) {
+    /// Stays registered at a gateway until it is gone, and lets it in a little longer.
+    async fn stay_registered(&self, gateway: &str, ways: &Ways, gone: &CancellationToken) {
         let secret = Registered::make_secret();
         let mut fading: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let (mut pause, mut told) = (Duration::ZERO, None);
@@ -220,12 +227,12 @@ impl Worker {
             let began = Instant::now();
             let wait = with_chance(pause);
             let attempt = async {
-                sleep(wait).await;
+                gone.run_until_cancelled(sleep(wait)).await;
                 // As it is reached now: certificates may have been exchanged.
                 let way = ways.borrow().iter().find(|way| way.name == gateway).cloned();
                 match way {
-                    Some(way) => self.register(gateway, &way.endpoint, &secret).await,
-                    None => Ended::because("the gateway is gone"),
+                    Some(way) => self.register(gateway, &way.endpoint, &secret, gone).await,
+                    None => Ended::because(GONE),
                 }
             };
             tokio::pin!(attempt);
@@ -244,7 +251,9 @@ impl Worker {
                 // The gateway may take this run for dead.
                 self.store.show_life();
             }
-            if is_refused && told.as_ref() != Some(&why) {
+            if gone.is_cancelled() {
+                // That was told.
+            } else if is_refused && told.as_ref() != Some(&why) {
                 tracing::error!(
                     gateway,
                     why,
@@ -267,6 +276,10 @@ impl Worker {
                     let_in.revoke();
                 }));
             }
+            if gone.is_cancelled() {
+                while fading.next().await.is_some() {}
+                return;
+            }
             let most = if is_refused { REFUSED_PAUSE } else { PAUSES.1 };
             let held = was_registered && began.elapsed() > CLUSTER_SILENCE;
             pause = match held {
@@ -277,7 +290,7 @@ impl Worker {
     }
 
     /// Registers once, and stays so for as long as both sides are there.
-    async fn register(&self, gateway: &str, endpoint: &Endpoint, secret: &str) -> Ended {
+    async fn register(&self, gateway: &str, endpoint: &Endpoint, secret: &str, gone: &CancellationToken) -> Ended {
         let (sender, receiver) = mpsc::channel(WAITING_MESSAGES);
         let mut workspaces = self.workspaces();
         let hello = Said::Hello(WorkerHello {
@@ -325,7 +338,14 @@ impl Worker {
             Ok(Err(status)) => return status.into(),
             Err(_) => return Ended::because("the gateway does not answer"),
         }
-        let why = self.keep(gateway, &mut workspaces, &sender, &mut answers).await;
+        let why = self.keep(gateway, &mut workspaces, (&sender, &mut answers), gone).await;
+        if gone.is_cancelled() {
+            // Half-closed, so that nothing broke as the gateway sees it; then it ends its half.
+            drop(sender);
+            self.store.show_life();
+            let ended = async { while let Ok(Some(_)) = answers.message().await {} };
+            let _ = timeout(ANSWER_TIMEOUT, ended).await;
+        }
         Ended {
             let_in: Some(let_in),
             ..why
@@ -337,8 +357,8 @@ impl Worker {
         &self,
         gateway: &str,
         workspaces: &mut Vec<String>,
-        sender: &mpsc::Sender<RegisterRequest>,
-        answers: &mut Streaming<RegisterResponse>,
+        (sender, answers): (&mpsc::Sender<RegisterRequest>, &mut Streaming<RegisterResponse>),
+        gone: &CancellationToken,
     ) -> Ended {
         let (mut heard, mut said, mut was_draining) = (Instant::now(), Instant::now(), false);
         let mut ticks = tokio::time::interval(TICK);
@@ -361,6 +381,7 @@ impl Worker {
                     Err(status) => return status.into(),
                 },
                 Some(()) = binding.next(), if !binding.is_empty() => {}
+                () = gone.cancelled() => return Ended::because(GONE),
                 _ = ticks.tick() => {}
             }
             if heard.elapsed() > CLUSTER_SILENCE {

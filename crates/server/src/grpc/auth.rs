@@ -133,6 +133,11 @@ impl Authenticator {
         }))
     }
 
+    /// Says whether a rule lets workers be bound to a workspace, whether or not there are any.
+    pub fn has_pool_for(&self, workspace: &str) -> bool {
+        self.workers.has_pool_for(workspace)
+    }
+
     /// Says whether callers must say who they are.
     pub fn is_configured(&self) -> bool {
         self.tokens.is_some()

@@ -99,6 +99,16 @@ impl OnBehalf {
         self.0.worker.as_ref().map_or(&[], |worker| &worker.hosts)
     }
 
+    /// Says whether a worker's principal stands for one machine, so that it cannot be several workers.
+    pub fn is_one_machine(&self) -> bool {
+        self.0.worker.as_ref().is_some_and(|worker| worker.is_one)
+    }
+
+    /// Returns the pod that a worker must be called after, if that is said of it.
+    pub fn pod(&self) -> Option<&str> {
+        self.0.worker.as_ref()?.pod.as_deref()
+    }
+
     /// Returns the workspaces that the caller may see.
     pub fn workspaces(&self) -> &WorkspaceSet {
         self.0.workspaces()

@@ -1,7 +1,7 @@
 //! Whose a certificate or a signed token is, and what a caller may as a worker.
 //!
 //! *Invariant:* people come before workers: what is a person's by the configuration no rule for workers makes a worker's. A signed token
-//! is a worker's by the keys of workers alone.
+//! is a worker's by the keys of workers alone, and one that could be of both is nobody's.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use tonic::Status;
 use toolgate_contract::ErrorReason;
 
 use super::caller::Caller;
+use super::jwt::Jwt;
 use super::{Authenticator, certificates};
 use crate::grpc::status;
 
@@ -52,14 +53,21 @@ impl Authenticator {
 
     /// Returns whose a signed token is: a person's, or a worker's.
     pub(super) fn signed(&self, token: &str) -> Result<Caller, Status> {
+        let is_for = |jwt: &Option<Jwt>| jwt.as_ref().is_some_and(|jwt| jwt.accepts(token));
+        let of_both = || {
+            let problem = "the token is meant for people and for workers: ask its issuer for one with one audience";
+            status::unauthenticated(ErrorReason::BadCredentials, problem)
+        };
         let of_person = self.jwt.as_ref().map(|jwt| jwt.check(token));
         let why = match of_person {
+            Some(Ok(_)) if is_for(&self.worker_jwt) => return Err(of_both()),
             Some(Ok(caller)) => return Ok(caller),
             Some(Err(why)) => Some(why),
             None => None,
         };
         let of_worker = self.worker_jwt.as_ref().map(|jwt| jwt.check_worker(token));
         let token = match (of_worker, why) {
+            (Some(Ok(_)), Some(_)) if is_for(&self.jwt) => return Err(of_both()),
             (Some(Ok(token)), _) => token,
             // Whoever knows the key knows what is wrong.
             (Some(Err(refused)), why) if !refused.is_of_another() || why.is_none() => return Err(refused.into()),

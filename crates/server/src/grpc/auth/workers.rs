@@ -33,6 +33,10 @@ pub(crate) struct AsWorker {
     pub(super) may: Entitled,
     /// The names of hosts that it may say to be at.
     pub(super) hosts: Vec<String>,
+    /// Whether its principal stands for one machine: a pod, or what has a certificate.
+    pub(super) is_one: bool,
+    /// The pod that it must be called after, if that is said of it.
+    pub(super) pod: Option<String>,
 }
 
 /// Who may come as a worker.
@@ -80,11 +84,16 @@ impl Workers {
                 pod: of,
             } => {
                 let subject = wanted.part_of(subject)?;
-                let pod = match of {
+                let part = match of {
                     Some(wanted) => wanted.part_of(pod?)?,
                     None => None,
                 };
-                Some(rule.entitle(&[("{subject}", subject), ("{pod}", pod)]))
+                let worker = rule.entitle(&[("{subject}", subject), ("{pod}", part)]);
+                Some(worker.map(|worker| AsWorker {
+                    is_one: pod.is_some(),
+                    pod: pod.filter(|_| of.is_some() && rule.is_of_pool).map(str::to_owned),
+                    ..worker
+                }))
             }
             Who::Certificate(_) | Who::Principal(_) => None,
         })?
@@ -100,11 +109,19 @@ impl Workers {
                 Some(worker.map(|mut worker| {
                     // Somebody whom the gateway trusts has said that this is its name.
                     worker.hosts.push(name.clone());
+                    worker.is_one = true;
                     (name.clone(), worker)
                 }))
             }
             Who::Subject { .. } | Who::Principal(_) => None,
         })?
+    }
+
+    /// Says whether workers may be bound to a workspace, as far as rules tell that speak of names only.
+    pub(super) fn has_pool_for(&self, workspace: &str) -> bool {
+        let rules = self.rules.as_ref().map(Reloading::current);
+        let mut of_pools = rules.iter().flat_map(|rules| &rules.0).filter(|rule| rule.is_of_pool);
+        of_pools.any(|rule| rule.may_mean(workspace))
     }
 
     /// Returns what a principal may that is known otherwise, and may see these workspaces.
@@ -128,6 +145,8 @@ impl Workers {
             None => self.listed.iter().any(|one| one == id).then(|| AsWorker {
                 may: Entitled::ToHave(sees.clone()),
                 hosts: Vec::new(),
+                is_one: false,
+                pod: None,
             }),
         }
     }
@@ -259,6 +278,14 @@ impl Rule {
         WorkspaceSet::parse(filled.iter().map(String::as_str)).map_err(|problem| format!("workspaces: {problem}"))
     }
 
+    /// Says whether a workspace may be one of it, whatever stands in the places.
+    fn may_mean(&self, workspace: &str) -> bool {
+        self.workspaces.iter().any(|entry| match entry.split_once('{') {
+            Some((begin, _)) => workspace.len() > begin.len() && workspace.starts_with(begin),
+            None => WorkspaceSet::parse([entry.as_str()]).is_ok_and(|set| set.contains(workspace)),
+        })
+    }
+
     /// Returns its hosts in the same way.
     fn hosts_of(&self, parts: &[(&str, Option<&str>)]) -> Result<Vec<String>, String> {
         let hosts = filled("hosts", &self.hosts, parts)?;
@@ -280,6 +307,8 @@ impl Rule {
                 false => Entitled::ToHave(workspaces),
             },
             hosts: self.hosts_of(parts).ok()?,
+            is_one: false,
+            pod: None,
         })
     }
 }
@@ -410,6 +439,37 @@ mod tests {
         check(many, None, None);
         let pool = Some(Entitled::ToBeBound(set(&["acme/*"])));
         check("system:serviceaccount:agents:pool", Some("pool-x7"), pool);
+    }
+
+    #[test]
+    fn a_pod_and_a_certificate_stand_for_one_machine() {
+        let rules = format!(
+            "{RULES}[[workers]]\nsubject = \"pods\"\npod = \"pool-*\"\npool = true\nworkspaces = [\"own/{{pod}}\"]\n"
+        );
+        let workers = workers(&rules, &["token:listed"]);
+        let check = |found: Option<AsWorker>, is_one: bool, pod: Option<&str>| {
+            let found = found.unwrap();
+            assert_eq!((found.is_one, found.pod.as_deref()), (is_one, pod), "{found:?}");
+        };
+        let pool = "system:serviceaccount:agents:pool";
+        check(workers.with_token(pool, Some("pool-x7")), true, None);
+        check(workers.with_token(pool, None), false, None);
+        check(workers.with_token("pods", Some("pool-x7")), true, Some("pool-x7"));
+        // One that has what its rule says may be called as it likes.
+        let many = workers.with_token("system:serviceaccount:agents:many", Some("tools-worker-api-0"));
+        check(many, true, None);
+        let name = "web-0.tools-worker.agents.svc".to_owned();
+        check(workers.with_certificate(&[name]).map(|(_, worker)| worker), true, None);
+        check(workers.known_otherwise("token:listed", &set(&["q"])), false, None);
+        for (workspace, expected) in [
+            ("acme/new", true),
+            ("own/x", true),
+            ("own/", false),
+            ("pods/web-0", false),
+            ("other", false),
+        ] {
+            assert_eq!(workers.has_pool_for(workspace), expected, "{workspace}");
+        }
     }
 
     #[test]
