@@ -60,7 +60,7 @@ const (
 	ErrorReason_ERROR_REASON_CALL_ID_TAKEN ErrorReason = 12
 	// FAILED_PRECONDITION: calls of several workspaces have the id; write `~` and the workspace behind it.
 	ErrorReason_ERROR_REASON_AMBIGUOUS_CALL_ID ErrorReason = 13
-	// FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created.
+	// FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created or resumed.
 	ErrorReason_ERROR_REASON_WORKSPACE_BROKEN ErrorReason = 14
 	// FAILED_PRECONDITION: the parent is a call of `task` that has ended.
 	ErrorReason_ERROR_REASON_TASK_ENDED ErrorReason = 15

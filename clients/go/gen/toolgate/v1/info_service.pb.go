@@ -175,7 +175,8 @@ const (
 	WorkspaceState_WORKSPACE_STATE_CREATING WorkspaceState = 2
 	// It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered.
 	WorkspaceState_WORKSPACE_STATE_SUSPENDED WorkspaceState = 3
-	// It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it.
+	// It could not be created, or not be resumed; its `problem` says why. The same CreateWorkspace, or ResumeWorkspace, tries again;
+	// DeleteWorkspace forgets it.
 	WorkspaceState_WORKSPACE_STATE_FAILED WorkspaceState = 4
 	// It is being deleted.
 	WorkspaceState_WORKSPACE_STATE_DELETING WorkspaceState = 5
@@ -959,8 +960,8 @@ type WorkspaceInfo struct {
 	// What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
 	// permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created. Empty if
-	// nothing is wrong.
+	// Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created or
+	// resumed. Empty if nothing is wrong.
 	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
 	// When it was opened with OpenWorkspace, or CreateWorkspace was called; absent for one of the configuration, which cannot be
 	// closed.
@@ -1266,7 +1267,7 @@ func (*EmptySource) Descriptor() ([]byte, []int) {
 // A repository of git.
 type GitSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is: an `https` URL without user and password, of at most 2048 bytes.
+	// Where it is: an `https` URL without user, password and query, of at most 2048 bytes.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// A branch or a tag; empty for what the repository says.
 	Reference     string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
@@ -1322,7 +1323,7 @@ func (x *GitSource) GetReference() string {
 type ArchiveSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where it is: an `https` URL without user and password, of at most 2048 bytes. What is there may be a tar archive, plain or
-	// compressed with gzip or zstd.
+	// compressed with gzip or zstd. A query may sign it: that is neither shown nor compared.
 	Url           string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

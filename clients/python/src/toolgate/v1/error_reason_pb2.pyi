@@ -53,7 +53,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_AMBIGUOUS_CALL_ID: _ErrorReason.ValueType  # 13
     """FAILED_PRECONDITION: calls of several workspaces have the id; write `~` and the workspace behind it."""
     ERROR_REASON_WORKSPACE_BROKEN: _ErrorReason.ValueType  # 14
-    """FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created."""
+    """FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created or resumed."""
     ERROR_REASON_TASK_ENDED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: the parent is a call of `task` that has ended."""
     ERROR_REASON_CALL_ENDED: _ErrorReason.ValueType  # 16
@@ -246,7 +246,7 @@ ERROR_REASON_CALL_ID_TAKEN: ErrorReason.ValueType  # 12
 ERROR_REASON_AMBIGUOUS_CALL_ID: ErrorReason.ValueType  # 13
 """FAILED_PRECONDITION: calls of several workspaces have the id; write `~` and the workspace behind it."""
 ERROR_REASON_WORKSPACE_BROKEN: ErrorReason.ValueType  # 14
-"""FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created."""
+"""FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created or resumed."""
 ERROR_REASON_TASK_ENDED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: the parent is a call of `task` that has ended."""
 ERROR_REASON_CALL_ENDED: ErrorReason.ValueType  # 16

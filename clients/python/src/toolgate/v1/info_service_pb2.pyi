@@ -118,7 +118,9 @@ class _WorkspaceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Worksp
     WORKSPACE_STATE_SUSPENDED: _WorkspaceState.ValueType  # 3
     """It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered."""
     WORKSPACE_STATE_FAILED: _WorkspaceState.ValueType  # 4
-    """It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it."""
+    """It could not be created, or not be resumed; its `problem` says why. The same CreateWorkspace, or ResumeWorkspace, tries again;
+    DeleteWorkspace forgets it.
+    """
     WORKSPACE_STATE_DELETING: _WorkspaceState.ValueType  # 5
     """It is being deleted."""
 
@@ -134,7 +136,9 @@ WORKSPACE_STATE_CREATING: WorkspaceState.ValueType  # 2
 WORKSPACE_STATE_SUSPENDED: WorkspaceState.ValueType  # 3
 """It is suspended: its files are kept, and nothing of it runs. Its prompts can be answered."""
 WORKSPACE_STATE_FAILED: WorkspaceState.ValueType  # 4
-"""It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it."""
+"""It could not be created, or not be resumed; its `problem` says why. The same CreateWorkspace, or ResumeWorkspace, tries again;
+DeleteWorkspace forgets it.
+"""
 WORKSPACE_STATE_DELETING: WorkspaceState.ValueType  # 5
 """It is being deleted."""
 Global___WorkspaceState: _TypeAlias = WorkspaceState  # noqa: Y015
@@ -561,8 +565,8 @@ class WorkspaceInfo(_message.Message):
     trusted: _builtins.bool
     """Whether code that the project brings is run: its custom tools, plugins and local MCP servers."""
     problem: _builtins.str
-    """Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created. Empty if
-    nothing is wrong.
+    """Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created or
+    resumed. Empty if nothing is wrong.
     """
     opened_by: _builtins.str
     """The principal that opened or created it; empty without authentication, and for one of the configuration."""
@@ -694,7 +698,7 @@ class GitSource(_message.Message):
     URL_FIELD_NUMBER: _builtins.int
     REFERENCE_FIELD_NUMBER: _builtins.int
     url: _builtins.str
-    """Where it is: an `https` URL without user and password, of at most 2048 bytes."""
+    """Where it is: an `https` URL without user, password and query, of at most 2048 bytes."""
     reference: _builtins.str
     """A branch or a tag; empty for what the repository says."""
     def __init__(
@@ -720,7 +724,7 @@ class ArchiveSource(_message.Message):
     URL_FIELD_NUMBER: _builtins.int
     url: _builtins.str
     """Where it is: an `https` URL without user and password, of at most 2048 bytes. What is there may be a tar archive, plain or
-    compressed with gzip or zstd.
+    compressed with gzip or zstd. A query may sign it: that is neither shown nor compared.
     """
     def __init__(
         self,

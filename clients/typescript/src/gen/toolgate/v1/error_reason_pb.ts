@@ -123,7 +123,7 @@ export enum ErrorReason {
   AMBIGUOUS_CALL_ID = 13,
 
   /**
-   * FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created.
+   * FAILED_PRECONDITION: the configuration of the workspace cannot be used, or the workspace could not be created or resumed.
    *
    * @generated from enum value: ERROR_REASON_WORKSPACE_BROKEN = 14;
    */

@@ -432,8 +432,8 @@ export type WorkspaceInfo = Message<"toolgate.v1.WorkspaceInfo"> & {
   warnings: string[];
 
   /**
-   * Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created. Empty if
-   * nothing is wrong.
+   * Why its calls are refused: its configuration cannot be used, its folder is gone, or it could not be created or
+   * resumed. Empty if nothing is wrong.
    *
    * @generated from field: string problem = 9;
    */
@@ -558,7 +558,7 @@ export const EmptySourceSchema: GenMessage<EmptySource> = /*@__PURE__*/
  */
 export type GitSource = Message<"toolgate.v1.GitSource"> & {
   /**
-   * Where it is: an `https` URL without user and password, of at most 2048 bytes.
+   * Where it is: an `https` URL without user, password and query, of at most 2048 bytes.
    *
    * @generated from field: string url = 1;
    */
@@ -587,7 +587,7 @@ export const GitSourceSchema: GenMessage<GitSource> = /*@__PURE__*/
 export type ArchiveSource = Message<"toolgate.v1.ArchiveSource"> & {
   /**
    * Where it is: an `https` URL without user and password, of at most 2048 bytes. What is there may be a tar archive, plain or
-   * compressed with gzip or zstd.
+   * compressed with gzip or zstd. A query may sign it: that is neither shown nor compared.
    *
    * @generated from field: string url = 1;
    */
@@ -944,7 +944,8 @@ export enum WorkspaceState {
   SUSPENDED = 3,
 
   /**
-   * It could not be created; its `problem` says why. The same CreateWorkspace tries again, DeleteWorkspace forgets it.
+   * It could not be created, or not be resumed; its `problem` says why. The same CreateWorkspace, or ResumeWorkspace, tries again;
+   * DeleteWorkspace forgets it.
    *
    * @generated from enum value: WORKSPACE_STATE_FAILED = 4;
    */
