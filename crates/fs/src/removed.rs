@@ -130,7 +130,7 @@ mod tests {
         fs::write(root.join("tree/file"), "").unwrap();
         fs::create_dir(root.join("tree/closed")).unwrap();
         fs::write(root.join("tree/closed/file"), "").unwrap();
-        fs::set_permissions(root.join("tree/closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(root.join("tree/closed"), Permissions::from_mode(0o0)).unwrap();
         let bin = Bin::open(&root, &root.join("+gone")).unwrap();
         bin.remove(&root.join("tree"), &|| false).unwrap();
         assert!(!root.join("tree").exists() && root.join("kept/file").exists());

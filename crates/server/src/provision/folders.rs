@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedMutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use toolgate_fs::created::{self, CreateError, Created};
 use toolgate_model::WorkspaceSource;
 use toolgate_process::Programs;
@@ -46,6 +47,8 @@ pub(crate) struct Folders {
     of_principals: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
     /// By name, whose turn it is. Never held across an await.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// What is noted goes on to its end, also if whoever waits for it goes away.
+    noting: TaskTracker,
 }
 
 /// That something may be got from the network; dropping it lets the next one.
@@ -86,6 +89,7 @@ impl Folders {
             at_once: Semaphore::new(AT_ONCE),
             of_principals: Mutex::default(),
             turns: Mutex::default(),
+            noting: TaskTracker::new(),
         }
     }
 
@@ -223,7 +227,7 @@ impl Doing<'_> {
     /// Notes whether the folder is in its place. It is done to its end, and nothing else is done to the folder before.
     async fn note(&self, wanted: &Wanted, root: Option<PathBuf>) -> Result<(), ProvisionError> {
         let (placements, wanted, turn) = (self.folders.placements.clone(), wanted.clone(), self.turn.clone());
-        let noted = tokio::spawn(async move {
+        let noted = self.folders.noting.spawn(async move {
             let _turn = turn;
             placements.note(&wanted, root).await
         });
