@@ -241,11 +241,8 @@ fn one_that_is_suspended_keeps_what_waits_and_is_resumed_by_calls() {
         assert_eq!(server.get("asks").await.state(), CallState::Waiting);
         // Its stream has ended, and who comes back to the call waits on.
         let broken = async {
-            loop {
-                if let Err(status) = asks.message().await {
-                    return Err::<(), _>(status);
-                }
-            }
+            while asks.message().await?.is_some() {}
+            Ok::<(), Status>(())
         };
         refused(broken.await, Code::Unavailable, "WORKSPACE_NOT_READY");
         let mut again = begin(&server, "asks", "make it || echo made").await;
