@@ -1,7 +1,7 @@
 //! Workspaces that are created while the service runs: what is wanted of each, and how that comes about.
 //!
 //! Each has a record that says how far it is, and stands among the workspaces from the moment in which it is asked for, so that
-//! whoever looks sees it. Its place is made by a [`Provisioner`], and what of it runs is the engine's. The record is written before
+//! whoever looks sees it. Its place is made by a `Provisioner`, and what of it runs is the engine's. The record is written before
 //! anything is done: what a run of the service does not come to, the next one does.
 //!
 //! *Invariant:* one is changed at a time, together with those that are opened and closed; only the making and the removing of a
