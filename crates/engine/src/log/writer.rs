@@ -534,23 +534,19 @@ impl LogWriter {
         self.record.ending = Some((*ending).clone());
         // Before anybody sees the end.
         let failure = metrics::failure(&self.record.tool, &ending);
-        let tool = self.record.tool.clone();
-        let counts = {
-            let (metrics, ending) = (self.log.metrics.clone(), ending.clone());
-            move || metrics::count_end(&metrics, &tool, &ending)
-        };
-        // It counts if there is such a call.
+        // One that is not recorded counts if there will be such a call.
         let is_recorded = self.appends.is_due().is_none();
         if is_recorded {
-            counts();
+            metrics::count_end(&self.log.metrics, &self.record.tool, &ending);
         }
         tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
         if let Some(trace) = self.call.trace.get() {
             trace.end(failure);
         }
         self.appends.push(&mut self.record, EventKind::Ended(ending), None);
-        if self.appends.end(&self.record).await && !is_recorded {
-            counts();
+        let is_stored = self.appends.end(&self.record).await;
+        if let Some(ending) = self.record.ending.as_ref().filter(|_| is_stored && !is_recorded) {
+            metrics::count_end(&self.log.metrics, &self.record.tool, ending);
         }
     }
 
