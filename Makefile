@@ -26,12 +26,14 @@ fmt: ## Format the sources and the contract
 contract: ## Make proto/ the landed contract, with which `make lint` compares every later change
 	PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" tests/contract/run.sh renew
 
-clients: ## Generate the stubs that client libraries keep in the repository: Python, TypeScript, Go
+clients: ## Generate what is kept of the contract in the repository: stubs in Python, TypeScript, Go, and the console
 	@for language in python typescript go; do \
 		TOOLGATE_TARGET="$(abspath $(or $(CARGO_TARGET_DIR),target))" \
 		PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" \
 		sh -c "clients/$$language/run.sh setup && clients/$$language/run.sh generate" || exit 1; \
 	done
+	clients/console/run.sh setup
+	clients/console/run.sh build
 
 image: ## Build the images toolgate:VERSION and toolgate:VERSION-static with Docker
 	@version="$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" && revision="$$(git rev-parse HEAD)" && \
