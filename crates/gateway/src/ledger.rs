@@ -217,11 +217,12 @@ impl LedgerService for LedgerDoor {
     async fn append_events(&self, request: Request<AppendEventsRequest>) -> Answer<AppendEventsResponse> {
         let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         must_fit("a record", &asked.record)?;
-        let bytes = asked.record.len() + asked.events.len();
+        let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = caller.change(&asked.record, &asked.events)?;
-        let appended = self.ledger.append_for(&hold, record, events, asked.again).await;
-        appended.map_err(refused)?;
+        let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
+        let appended = self.ledger.append_with(&hold, notes, record, events, asked.again);
+        appended.await.map_err(refused)?;
         Ok(Response::new(AppendEventsResponse {}))
     }
 

@@ -45,6 +45,30 @@ impl LedgerStore {
             }
         }
     }
+
+    /// Appends to a call, with notes that came before.
+    async fn append_noted(
+        &self,
+        record: &CallRecord,
+        events: &[CallEvent],
+        riding: Option<&Riding<'_>>,
+    ) -> Result<(), StoreError> {
+        let hold = self.holds.of(&record.origin.workspace).await?;
+        let again = self.doubts.begin_append(&record.id);
+        let question = AppendEventsRequest {
+            holding: Some(wire::holding(&hold)),
+            record: wire::json("a call", record)?,
+            events: wire::json("events", events)?,
+            again,
+            first_note: riding.map_or(0, Riding::first),
+            notes: riding.map(|riding| riding.json.clone()).unwrap_or_default(),
+        };
+        let appended = self.holds.change(question).await;
+        self.doubts.end_append(&record.id, again, &appended);
+        appended?;
+        self.holds.note(record);
+        Ok(())
+    }
 }
 
 fn next(token: String) -> Option<String> {
@@ -58,39 +82,25 @@ impl CallLog for LedgerStore {
         // From now on nobody takes it for one that an earlier run has left.
         let _creates = self.holds.creates(&record.id);
         if let Some(riding) = self.notes.riding(&self.holds, &record.origin.workspace).await? {
-            match self.create(&record, &events, Some(&riding)).await {
-                // One of the notes may not be taken: they go alone then.
-                Err(
-                    StoreError::Conflict(_) | StoreError::NotFound(_) | StoreError::Full(_) | StoreError::Failed { .. },
-                ) => {}
-                answer => {
-                    if answer.is_ok() {
-                        riding.arrived(&self.holds);
-                    }
-                    return answer;
-                }
+            let answer = self.create(&record, &events, Some(&riding)).await;
+            if let Some(answer) = riding.settle(answer, &self.holds) {
+                return answer;
             }
-            drop(riding);
             self.notes.flush(&self.holds).await?;
         }
         self.create(&record, &events, None).await
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
-        self.flush().await?;
-        let hold = self.holds.of(&record.origin.workspace).await?;
-        let again = self.doubts.begin_append(&record.id);
-        let question = AppendEventsRequest {
-            holding: Some(wire::holding(&hold)),
-            record: wire::json("a call", &record)?,
-            events: wire::json("events", &events)?,
-            again,
-        };
-        let appended = self.holds.change(question).await;
-        self.doubts.end_append(&record.id, again, &appended);
-        appended?;
-        self.holds.note(&record);
-        Ok(())
+        self.open_still()?;
+        if let Some(riding) = self.notes.riding(&self.holds, &record.origin.workspace).await? {
+            let answer = self.append_noted(&record, &events, Some(&riding)).await;
+            if let Some(answer) = riding.settle(answer, &self.holds) {
+                return answer;
+            }
+            self.notes.flush(&self.holds).await?;
+        }
+        self.append_noted(&record, &events, None).await
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {

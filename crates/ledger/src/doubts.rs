@@ -66,6 +66,7 @@ impl Doubtful {
                     record: wire::json("a call", &record)?,
                     events: wire::json("events", &[event])?,
                     again: true,
+                    ..AppendEventsRequest::default()
                 };
                 gateways.ask(end).await.map(drop)
             }

@@ -61,14 +61,22 @@ impl Riding<'_> {
         *self.stored + 1
     }
 
-    /// Notes that they are stored.
-    pub(crate) fn arrived(mut self, holds: &Holds) {
-        *self.stored += self.count as u64;
-        holds.has_noted(*self.stored);
-        self.notes
-            .take(self.count)
-            .iter()
-            .for_each(|note| self.notes.leave(note));
+    /// Takes in what came of the change, and returns it. None if it could not be made like this: one of the notes may not be taken, so
+    /// they have to be stored before it.
+    pub(crate) fn settle<A>(mut self, answer: Result<A, StoreError>, holds: &Holds) -> Option<Result<A, StoreError>> {
+        match answer {
+            Ok(answer) => {
+                *self.stored += self.count as u64;
+                holds.has_noted(*self.stored);
+                let gone = self.notes.take(self.count);
+                gone.iter().for_each(|note| self.notes.leave(note));
+                Some(Ok(answer))
+            }
+            Err(
+                StoreError::Conflict(_) | StoreError::NotFound(_) | StoreError::Full(_) | StoreError::Failed { .. },
+            ) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

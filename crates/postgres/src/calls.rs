@@ -182,21 +182,13 @@ pub(crate) async fn create(
     let sql = match notes {
         None => format!("{sql} SELECT TRUE, number FROM place"),
         Some(notes) => {
+            let others = all.len();
             all.extend(notes.values());
             // What is told is of this call, or was looked at: of one that has the id already it is not.
+            let is_free = "NOT EXISTS (SELECT FROM call_days WHERE call_days.id = $1)";
+            let (parts, alone) = (notes.parts(others, is_free), notes.alone(others, "place"));
             let sql = sql.replace("{FROM held }", "FROM mine ");
-            format!(
-                "mine AS (UPDATE instances SET noted = $26 FROM held WHERE id = $33 AND noted = $25
-                     AND NOT EXISTS (SELECT FROM call_days WHERE call_days.id = $1) RETURNING TRUE),
-                 kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
-                     SELECT fact.*, clock_timestamp()
-                     FROM mine, unnest($27::text[], $28::text[], $29::text[], $30::text[], $31::text[]) AS fact
-                     ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),
-                 {sql},
-                 alone AS (INSERT INTO outbox (entries)
-                     SELECT $32 FROM mine WHERE $32::text IS NOT NULL AND NOT EXISTS (SELECT FROM place))
-                 SELECT EXISTS (SELECT FROM mine), (SELECT number FROM place)"
-            )
+            format!("{parts} {sql}, {alone} SELECT EXISTS (SELECT FROM mine), (SELECT number FROM place)")
         }
     };
     let what = "create a call";
@@ -249,6 +241,39 @@ pub(crate) async fn append(
         Err(StoreError::Conflict(_)) if is_repeated => append_rest(store, record, events, fence, outcome).await,
         other => other,
     }
+}
+
+/// Appends with notes of its run that came before it, all in one; false if that cannot be, and nothing or the notes only are stored.
+pub(crate) async fn append_with(
+    store: &PostgresStore,
+    record: CallRecord,
+    events: &[CallEvent],
+    fence: &Fence,
+    notes: &Numbered,
+) -> Result<bool, StoreError> {
+    let (shared, mut change) = (&store.shared, Change::new(record, events)?);
+    if changes_after_end(&change) {
+        return Ok(false);
+    }
+    let batch = Batch::new(events)?;
+    let mut outbox = Outbox::default();
+    notes.told.iter().cloned().for_each(|entry| outbox.tell(entry));
+    change.tell(false, &mut outbox);
+    let told = entries(outbox.take())?;
+    let appended = retrying(|| async {
+        let mut session = shared.db.session("append to a call").await?;
+        append_in(&mut session, Some(fence), Some(notes), &change, &batch, told.as_deref()).await
+    });
+    let is_appended = appended.await?;
+    if is_appended {
+        shared.told();
+    }
+    Ok(is_appended)
+}
+
+/// Says whether the record changes when the event of its end is stored already.
+fn changes_after_end(change: &Change) -> bool {
+    change.record.state.is_terminal() && !change.ends
 }
 
 async fn append_own(store: &PostgresStore, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
@@ -310,7 +335,7 @@ async fn append_once(
     let shared = &store.shared;
     let batch = Batch::new(events)?;
     let told = told_by(&mut change, false)?;
-    let appended = if change.record.state.is_terminal() && !change.ends {
+    let appended = if changes_after_end(&change) {
         retrying(|| async {
             let mut session = shared.db.begin("append to a call").await?;
             let appended = async {
@@ -318,7 +343,7 @@ async fn append_once(
                     fence.hold(&mut session).await?;
                 }
                 keep_end(&mut session, &change.record, fence).await?;
-                append_in(&mut session, fence, &change, &batch, told.as_deref()).await
+                append_in(&mut session, fence, None, &change, &batch, told.as_deref()).await
             }
             .await;
             session.end(appended).await
@@ -326,14 +351,8 @@ async fn append_once(
         .await?
     } else {
         retrying(|| async {
-            append_in(
-                &mut shared.db.session("append to a call").await?,
-                fence,
-                &change,
-                &batch,
-                told.as_deref(),
-            )
-            .await
+            let mut session = shared.db.session("append to a call").await?;
+            append_in(&mut session, fence, None, &change, &batch, told.as_deref()).await
         })
         .await?
     };
@@ -351,44 +370,57 @@ async fn append_once(
 async fn append_in(
     session: &mut Session,
     fence: Option<&Fence>,
+    notes: Option<&Numbered>,
     change: &Change,
     batch: &Batch,
     told: Option<&str>,
 ) -> Result<bool, StoreError> {
     let record = &change.record;
-    let sql = "changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
+    let (id, owner, tool) = (key(record.id.as_str()), key(record.owner.as_str()), key(&record.tool));
+    let (day, state, ended) = (day_of(record.created), record.state.as_str(), change.ended());
+    let (last, follows) = (signed(record.last_sequence), signed(change.follows));
+    let (reason, words) = (change.reason(), escaped(&change.words));
+    let mut all = values![
+        id,
+        day,
+        owner,
+        tool,
+        state,
+        ended,
+        last,
+        change.json,
+        reason,
+        words,
+        follows,
+        batch.first,
+        batch.last,
+        batch.ends,
+        batch.json,
+        told
+    ]
+    .to_vec();
+    let (mut before, mut after, mut from) = (String::new(), String::new(), "");
+    if let Some(notes) = notes {
+        let others = all.len();
+        all.extend(notes.values());
+        // Some of what is told is of this call: it has to be one of the workspace, also if it does not go on like this.
+        let is_own = "EXISTS (SELECT FROM calls, call_days place WHERE place.id = $1 AND calls.number = place.number
+                          AND calls.day = $2 AND calls.workspace = held.workspace)";
+        before = notes.parts(others, is_own);
+        after = format!(", {}", notes.alone(others, "changed"));
+        from = "mine, ";
+    }
+    let sql = format!(
+        "{before} changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
                        reason = $9, words = $10
-                   FROM {held, }call_days place WHERE {calls.workspace = held.workspace AND }place.id = $1 AND calls.number = place.number AND calls.day = $2
+                   FROM {{held, }}{from}call_days place WHERE {{calls.workspace = held.workspace AND }}place.id = $1 AND calls.number = place.number AND calls.day = $2
                        AND calls.owner = $3 AND calls.last_sequence = $11 RETURNING calls.number),
                log AS (INSERT INTO events (day, call, first, last, ends, batch)
                    SELECT $2, number, $12, $13, $14, $15 FROM changed WHERE $15::text IS NOT NULL),
-               told AS (INSERT INTO outbox (entries) SELECT $16 FROM changed WHERE $16::text IS NOT NULL)
-               SELECT number FROM changed";
-    let row = fence::row(
-        session,
-        fence,
-        sql,
-        values![
-            key(record.id.as_str()),
-            day_of(record.created),
-            key(record.owner.as_str()),
-            key(&record.tool),
-            record.state.as_str(),
-            change.ended(),
-            signed(record.last_sequence),
-            change.json,
-            change.reason(),
-            escaped(&change.words),
-            signed(change.follows),
-            batch.first,
-            batch.last,
-            batch.ends,
-            batch.json,
-            told
-        ],
-    )
-    .await?;
-    Ok(row.is_some())
+               told AS (INSERT INTO outbox (entries) SELECT $16 FROM changed WHERE $16::text IS NOT NULL){after}
+               SELECT number FROM changed"
+    );
+    Ok(fence::row(session, fence, &sql, &all).await?.is_some())
 }
 
 /// Ends a call whose record and last event say so, within a transaction that holds it.
@@ -396,7 +428,7 @@ pub(crate) async fn end_in(session: &mut Session, record: CallRecord, end: CallE
     let events = [end];
     let mut change = Change::new(record, &events)?;
     let (batch, told) = (Batch::new(&events)?, told_by(&mut change, false)?);
-    match append_in(session, None, &change, &batch, told.as_deref()).await? {
+    match append_in(session, None, None, &change, &batch, told.as_deref()).await? {
         true => Ok(()),
         false => Err(change.why_not(None)),
     }

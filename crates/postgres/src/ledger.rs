@@ -211,7 +211,8 @@ async fn must_be_about(
     Ok(())
 }
 
-/// Makes notes ready that a run may rightly tell of, the call that is created with them included.
+/// Makes notes ready that a run may rightly tell of, the call that is created with them, or changed, included: whether that is one of the
+/// workspace shows when they are stored.
 async fn noted(
     store: &PostgresStore,
     hold: &Hold,
@@ -425,6 +426,28 @@ impl Ledger for PostgresStore {
                 self.create_call_for(hold, record, events, again).await
             }
         }
+    }
+
+    async fn append_with(
+        &self,
+        hold: &Hold,
+        (first, notes): (u64, Vec<Told>),
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<(), StoreError> {
+        if !notes.is_empty() {
+            must_be_of_call(hold, &record)?;
+            must_not_be_to_come("the end of a call", record.ended, self.shared.clock_difference)?;
+            let taken = noted(self, hold, &notes, Some(&record.id)).await?;
+            notes::must_have_room(&self.shared, &taken).await?;
+            let numbered = Numbered::new(hold.run.as_str(), first, taken)?;
+            if calls::append_with(self, record.clone(), &events, &Fence::new(hold), &numbered).await? {
+                return Ok(());
+            }
+            self.note_for(hold, first, notes).await?;
+        }
+        self.append_for(hold, record, events, again).await
     }
 
     async fn append_for(

@@ -304,21 +304,60 @@ impl Numbered {
         Ok(numbered)
     }
 
-    /// Returns the number of the note before them, that of the last one, the places and the values of facts, what is told, and whose they
-    /// are.
+    /// Returns the parts of a statement that store them behind a fence, if they are what comes next and the condition holds: `mine`,
+    /// which is one row then, and `kept`. Their values are the last ones of the statement before those of the fence, of which there are
+    /// so many others.
+    pub(crate) fn parts(&self, others: usize, condition: &str) -> String {
+        let at = |place: usize| others + place;
+        format!(
+            "mine AS (UPDATE instances SET noted = ${} FROM held WHERE id = ${} AND noted = ${} AND {condition} RETURNING TRUE),
+             kept AS ({}),",
+            at(2),
+            at(3),
+            at(1),
+            keep_facts(at(4))
+        )
+    }
+
+    /// Returns the part of a statement that stores what they tell without the change that they came with, if `change` has no row: it
+    /// was to tell that as well.
+    pub(crate) fn alone(&self, others: usize, change: &str) -> String {
+        let told = others + 9;
+        format!(
+            "alone AS (INSERT INTO outbox (entries)
+                 SELECT ${told} FROM mine WHERE ${told}::text IS NOT NULL AND NOT EXISTS (SELECT FROM {change}))"
+        )
+    }
+
+    /// Returns the values for [`Self::parts`] and [`Self::alone`].
     pub(crate) fn values(&self) -> [(&(dyn ToSql + Sync), Type); 9] {
         [
             typed(&self.before),
             typed(&self.last),
+            typed(&self.run),
             typed(&self.workspaces),
             typed(&self.sessions),
             typed(&self.names),
             typed(&self.full),
             typed(&self.facts),
             typed(&self.told_json),
-            typed(&self.run),
         ]
     }
+}
+
+/// Stores facts, if there is a row in `mine`: their places, names and values are the five values of a statement from `$at`.
+fn keep_facts(at: usize) -> String {
+    format!(
+        "INSERT INTO facts (workspace, session, name, full_name, value, stored)
+         SELECT fact.*, clock_timestamp()
+         FROM mine, unnest(${}::text[], ${}::text[], ${}::text[], ${}::text[], ${}::text[]) AS fact
+         ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored",
+        at,
+        at + 1,
+        at + 2,
+        at + 3,
+        at + 4
+    )
 }
 
 /// Stores a portion; false if the row of this run does not say that it begins where the last one ended. One of which no answer
@@ -344,20 +383,21 @@ async fn store(
     let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
     let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
     let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
-    let sql = "mine AS (UPDATE instances SET noted = $2 {FROM held }WHERE id = $1 AND noted = $11 RETURNING TRUE),
-               kept AS (INSERT INTO facts (workspace, session, name, full_name, value, stored)
-                   SELECT fact.*, clock_timestamp() FROM mine, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS fact
-                   ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored),
+    let kept = keep_facts(3);
+    let sql = format!(
+        "mine AS (UPDATE instances SET noted = $2 {{FROM held }}WHERE id = $1 AND noted = $11 RETURNING TRUE),
+               kept AS ({kept}),
                ended AS (UPDATE outputs SET complete = TRUE, lines = one.lines
                    FROM mine, unnest($8::text[], $9::bigint[]) AS one (id, lines)
                    WHERE outputs.id = one.id AND NOT outputs.complete),
                told AS (INSERT INTO outbox (entries) SELECT $10 FROM mine WHERE $10::text IS NOT NULL)
-               SELECT TRUE FROM mine";
+               SELECT TRUE FROM mine"
+    );
     let row = fence::row_of(
         db,
         "store notes",
         fence,
-        sql,
+        &sql,
         values![
             run,
             signed(done),

@@ -176,6 +176,17 @@ pub trait Ledger: Store {
         again: bool,
     ) -> Result<Created, StoreError>;
 
+    /// As [`Self::append_for`], with notes that came before it: as [`Self::note_for`] has them, of which these are `first` and the
+    /// following ones. The notes are stored even if nothing can be appended.
+    async fn append_with(
+        &self,
+        hold: &Hold,
+        (first, notes): (u64, Vec<Note>),
+        record: CallRecord,
+        events: Vec<CallEvent>,
+        again: bool,
+    ) -> Result<(), StoreError>;
+
     /// As [`crate::CallLog::append`].
     async fn append_for(
         &self,

@@ -135,3 +135,90 @@ async fn nothing_is_told_of_another_workspaces_call() {
     assert_eq!(everything(&scene).await, before);
     scene.store.close().await.unwrap();
 }
+
+/// A call that runs, with the events of its end.
+async fn running(store: &PostgresStore, hold: &Hold, id: &str) -> (CallRecord, Vec<toolgate_model::CallEvent>) {
+    let mut call = record(id, &hold.run);
+    call.created = Timestamp::now();
+    call.origin.workspace.clone_from(&hold.workspace);
+    let events = grow(&mut call, 2);
+    let created = store.create_call_for(hold, call.clone(), events, false).await;
+    assert_eq!(created.unwrap(), Created::New);
+    let mut events = grow(&mut call, 1);
+    events.extend(end(&mut call, Timestamp::now()));
+    (call, events)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_goes_on_with_what_came_before() {
+    let scene = Scene::new(LEASE).await;
+    let (store, run) = (&scene.store, InstanceId::generate());
+    let hold = scene.bound(&run, "main").await;
+    let (call, events) = running(store, &hold, "first").await;
+    let append =
+        |notes: (u64, Vec<Note>), again: bool| store.append_with(&hold, notes, call.clone(), events.clone(), again);
+    let notes = || (1, vec![allowed("first"), fact("a")]);
+    append(notes(), false).await.unwrap();
+    // Said again, it is there; another one of the same kind does not fit.
+    append(notes(), true).await.unwrap();
+    let repeated = append(notes(), false).await;
+    assert!(matches!(repeated, Err(StoreError::Conflict(_))), "{repeated:?}");
+    assert_eq!(store.get(&"first".into()).await.unwrap(), Some(call.clone()));
+    assert_eq!(store.events(&"first".into(), 0, 100).await.unwrap().len(), 4);
+    assert_eq!(store.facts(&session()).await.unwrap().len(), 1);
+    assert_eq!(told(store, "first").await, ["admitted", "allowed", "ended"]);
+
+    // What comes with an append that does not fit is stored, and once.
+    for again in [false, true, false] {
+        let refused = append((3, vec![allowed("first"), fact("b")]), again).await;
+        assert_eq!(refused.is_ok(), again, "{refused:?}");
+    }
+    assert_eq!(store.facts(&session()).await.unwrap().len(), 2);
+    assert_eq!(told(store, "first").await, ["admitted", "allowed", "ended", "allowed"]);
+
+    // Some of them are stored already.
+    let (second, more) = running(store, &hold, "second").await;
+    store.note_for(&hold, 5, vec![fact("c")]).await.unwrap();
+    let notes = (5, vec![fact("c"), fact("d")]);
+    store.append_with(&hold, notes, second, more, false).await.unwrap();
+    assert_eq!(store.facts(&session()).await.unwrap().len(), 4);
+
+    // Those between are missing: nothing is stored.
+    let (third, more) = running(store, &hold, "third").await;
+    let before = everything(&scene).await;
+    let refused = store.append_with(&hold, (9, vec![fact("e")]), third, more, false).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+    assert_eq!(everything(&scene).await, before);
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_told_with_another_workspaces_call_that_goes_on() {
+    let scene = Scene::new(LEASE).await;
+    let store = &scene.store;
+    let (run, other) = (InstanceId::generate(), InstanceId::generate());
+    let hold = scene.bound(&run, "main").await;
+    let theirs = scene.bound(&other, "other").await;
+    let (mut call, events) = running(store, &theirs, "theirs").await;
+    let (own, more) = running(store, &hold, "own").await;
+    call.origin.workspace = "main".to_owned();
+    call.owner = run.clone();
+    let before = everything(&scene).await;
+    for again in [false, true] {
+        let notes = (1, vec![allowed("theirs")]);
+        let refused = store
+            .append_with(&hold, notes, call.clone(), events.clone(), again)
+            .await;
+        assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+    }
+    assert_eq!(everything(&scene).await, before);
+
+    // What has been taken over stores neither.
+    scene.kill(&run).await;
+    scene.bound(&InstanceId::generate(), "main").await;
+    let before = everything(&scene).await;
+    let refused = store.append_with(&hold, (1, vec![fact("a")]), own, more, false).await;
+    assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
+    assert_eq!(everything(&scene).await, before);
+    scene.store.close().await.unwrap();
+}
