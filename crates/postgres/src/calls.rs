@@ -1,7 +1,7 @@
 //! Calls and their logs.
 //!
-//! *Invariant:* a change of a call is one statement, and so one transaction and one round trip: the record, a row of events, and
-//! what there is to tell. The first part of it is the fence, the second one decides; the others take place only with it.
+//! *Invariant:* a change of a call is one statement, and so one transaction and one round trip: a function of the database stores the
+//! record, a row of events, and what there is to tell (`migrations/0003.sql`). It begins with the fence.
 //!
 //! A change of which no answer came may be stored or not, and its writer cannot tell: it says the same again, with more behind it
 //! perhaps. What of it is there already is recognized then and not stored again. Of another writer's change nothing is: one that
@@ -20,8 +20,8 @@ use toolgate_store::outbox::Outbox;
 use toolgate_store::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 use crate::connection::{Database, Session, retrying};
-use crate::fence::{self, Fence};
-use crate::notes::Numbered;
+use crate::fence::{self, Fence, Held};
+use crate::notes::{Numbered, riding};
 use crate::partitions::{day_of, place, place_in};
 use crate::query::Query;
 use crate::sequencer::entries;
@@ -144,10 +144,13 @@ pub(crate) async fn create(
     let day = day_of(record.created);
     let (state, created) = (record.state.as_str(), record.created.millis());
     let (ended, last_sequence, reason) = (change.ended(), signed(record.last_sequence), change.reason());
-    let mut all = values![
+    let held = Held::new(fence);
+    let mut all = held.values().to_vec();
+    all.extend(riding(notes));
+    all.extend_from_slice(values![
         id.key,
-        day,
         id.full,
+        day,
         owner,
         workspace.key,
         workspace.full,
@@ -169,30 +172,9 @@ pub(crate) async fn create(
         batch.ends,
         batch.json,
         told
-    ]
-    .to_vec();
-    let sql = "place AS (INSERT INTO call_days (id, full_id, day, number)
-                   SELECT $1, $3, $2, nextval('call_numbers') {FROM held }ON CONFLICT (id) DO NOTHING RETURNING number),
-               created AS (INSERT INTO calls (day, number, id, owner, workspace, full_workspace, session, full_session, tool,
-                       state, created, ended, last_sequence, agent, requester, parent, reason, words, record)
-                   SELECT $2, number, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19 FROM place),
-               log AS (INSERT INTO events (day, call, first, last, ends, batch)
-                   SELECT $2, number, $20, $21, $22, $23 FROM place WHERE $23::text IS NOT NULL),
-               told AS (INSERT INTO outbox (entries) SELECT $24 FROM place WHERE $24::text IS NOT NULL)";
-    let sql = match notes {
-        None => format!("{sql} SELECT TRUE, number FROM place"),
-        Some(notes) => {
-            let others = all.len();
-            all.extend(notes.values());
-            // What is told is of this call, or was looked at: of one that has the id already it is not.
-            let is_free = "NOT EXISTS (SELECT FROM call_days WHERE call_days.id = $1)";
-            let (parts, alone) = (notes.parts(others, is_free), notes.alone(others, "place"));
-            let sql = sql.replace("{FROM held }", "FROM mine ");
-            format!("{parts} {sql}, {alone} SELECT EXISTS (SELECT FROM mine), (SELECT number FROM place)")
-        }
-    };
-    let what = "create a call";
-    let attempt = || async { fence::row_of(&shared.db, what, fence, &sql, &all).await };
+    ]);
+    let (what, sql) = ("create a call", fence::call("create_call_1", all.len()));
+    let attempt = || async { retrying(|| async { shared.db.session(what).await?.row(&sql, &all).await }).await };
     let create = async |is_repeated_here: bool| {
         let is_repeated = is_repeated || is_repeated_here;
         if !shared.days.has(day) {
@@ -200,9 +182,7 @@ pub(crate) async fn create(
             fence::check(fence, &shared.db).await?;
         }
         let row = shared.days.storing(&shared.db, day, attempt).await?;
-        let (is_noted, is_created) = row.map_or((false, false), |row| {
-            (row.get(0), row.get::<_, Option<i64>>(1).is_some())
-        });
+        let (is_noted, is_created) = row.map_or((false, false), |row| (row.get(0), row.get(1)));
         if is_created {
             return Ok(Creation::Done);
         }
@@ -380,7 +360,10 @@ async fn append_in(
     let (day, state, ended) = (day_of(record.created), record.state.as_str(), change.ended());
     let (last, follows) = (signed(record.last_sequence), signed(change.follows));
     let (reason, words) = (change.reason(), escaped(&change.words));
-    let mut all = values![
+    let held = Held::new(fence);
+    let mut all = held.values().to_vec();
+    all.extend(riding(notes));
+    all.extend_from_slice(values![
         id,
         day,
         owner,
@@ -397,30 +380,9 @@ async fn append_in(
         batch.ends,
         batch.json,
         told
-    ]
-    .to_vec();
-    let (mut before, mut after, mut from) = (String::new(), String::new(), "");
-    if let Some(notes) = notes {
-        let others = all.len();
-        all.extend(notes.values());
-        // Some of what is told is of this call: it has to be one of the workspace, also if it does not go on like this.
-        let is_own = "EXISTS (SELECT FROM calls, call_days place WHERE place.id = $1 AND calls.number = place.number
-                          AND calls.day = $2 AND calls.workspace = held.workspace)";
-        before = notes.parts(others, is_own);
-        after = format!(", {}", notes.alone(others, "changed"));
-        from = "mine, ";
-    }
-    let sql = format!(
-        "{before} changed AS (UPDATE calls SET tool = $4, state = $5, ended = $6, last_sequence = $7, record = $8,
-                       reason = $9, words = $10
-                   FROM {{held, }}{from}call_days place WHERE {{calls.workspace = held.workspace AND }}place.id = $1 AND calls.number = place.number AND calls.day = $2
-                       AND calls.owner = $3 AND calls.last_sequence = $11 RETURNING calls.number),
-               log AS (INSERT INTO events (day, call, first, last, ends, batch)
-                   SELECT $2, number, $12, $13, $14, $15 FROM changed WHERE $15::text IS NOT NULL),
-               told AS (INSERT INTO outbox (entries) SELECT $16 FROM changed WHERE $16::text IS NOT NULL){after}
-               SELECT number FROM changed"
-    );
-    Ok(fence::row(session, fence, &sql, &all).await?.is_some())
+    ]);
+    let row = session.row(&fence::call("append_to_call_1", all.len()), &all).await?;
+    Ok(row.is_some_and(|row| row.get(0)))
 }
 
 /// Ends a call whose record and last event say so, within a transaction that holds it.

@@ -4,6 +4,7 @@
 //! change names. To take a workspace over is to update that row: it waits for the changes that have begun, and none begins after it.
 //!
 //! A run that has a database writes by the same statements, without a fence: nothing of it is in them then, as it would cost something.
+//! What every call makes is a function of the database, which begins with the same: see `migrations/0003.sql`.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -66,6 +67,48 @@ impl Fence {
         let row = db.row("look who has a workspace", sql, values).await?;
         row.map(drop).ok_or_else(|| self.broken())
     }
+}
+
+/// The first arguments of a function of the database that changes something: whose change it is. All are null without a fence.
+pub(crate) struct Held<'f> {
+    workspace: Option<&'f str>,
+    run: Option<&'f str>,
+    epoch: Option<i64>,
+    principal: Option<&'f str>,
+}
+
+impl<'f> Held<'f> {
+    pub(crate) fn new(fence: Option<&'f Fence>) -> Self {
+        Self {
+            workspace: fence.map(|fence| fence.workspace.as_str()),
+            run: fence.map(|fence| fence.run.as_str()),
+            epoch: fence.map(|fence| fence.epoch),
+            principal: fence.map(|fence| fence.principal.as_str()),
+        }
+    }
+
+    /// As [`Self::new`], of a run that has a database and is named all the same.
+    pub(crate) fn of_run(run: &'f str, fence: Option<&'f Fence>) -> Self {
+        Self {
+            run: Some(run),
+            ..Self::new(fence)
+        }
+    }
+
+    pub(crate) fn values(&self) -> [(&(dyn ToSql + Sync), Type); 4] {
+        [
+            typed(&self.workspace),
+            typed(&self.run),
+            typed(&self.epoch),
+            typed(&self.principal),
+        ]
+    }
+}
+
+/// Returns the statement that calls a function of the database with so many arguments.
+pub(crate) fn call(function: &str, arguments: usize) -> String {
+    let places: Vec<String> = (1..=arguments).map(|at| format!("${at}")).collect();
+    format!("SELECT * FROM {function}({})", places.join(", "))
 }
 
 /// As [`Fence::check`], if there is a fence.

@@ -411,7 +411,7 @@ impl Ledger for PostgresStore {
         }
         let taken = noted(self, hold, &notes, Some(&record.id)).await?;
         notes::must_have_room(&self.shared, &taken).await?;
-        let numbered = Numbered::new(hold.run.as_str(), first, taken)?;
+        let numbered = Numbered::new(first.saturating_sub(1), taken)?;
         let call = (record.clone(), events.clone());
         match create(self, hold, Some(&numbered), call, again).await? {
             Made::New => Ok(Created::New),
@@ -441,7 +441,7 @@ impl Ledger for PostgresStore {
             must_not_be_to_come("the end of a call", record.ended, self.shared.clock_difference)?;
             let taken = noted(self, hold, &notes, Some(&record.id)).await?;
             notes::must_have_room(&self.shared, &taken).await?;
-            let numbered = Numbered::new(hold.run.as_str(), first, taken)?;
+            let numbered = Numbered::new(first.saturating_sub(1), taken)?;
             if calls::append_with(self, record.clone(), &events, &Fence::new(hold), &numbered).await? {
                 return Ok(());
             }

@@ -17,8 +17,8 @@ use toolgate_store::codec::{signed, unsigned};
 use toolgate_store::outbox::Entry;
 use toolgate_store::overlay::Overlay;
 
-use crate::connection::Database;
-use crate::fence::{self, Fence};
+use crate::connection::{Database, retrying};
+use crate::fence::{self, Fence, Held};
 use crate::instances::Instances;
 use crate::live::LiveOutputs;
 use crate::sequencer::entries;
@@ -207,7 +207,7 @@ impl Notes {
             let done = from + portion.len() as u64;
             // Until it is known to be stored: also if whoever waits for it goes away.
             *is_unsure = true;
-            if store(db, &instances.id, from, done, portion, None).await? {
+            if store(db, &instances.id, &Numbered::new(from, portion)?, None).await? {
                 *is_unsure = false;
                 self.stored(done);
             }
@@ -262,9 +262,8 @@ impl Portion {
     }
 }
 
-/// Notes of a run without a database, to be stored with a change.
+/// Notes of a run, as they are stored: those after one number up to another.
 pub(crate) struct Numbered {
-    run: String,
     before: i64,
     last: i64,
     workspaces: Vec<String>,
@@ -275,15 +274,20 @@ pub(crate) struct Numbered {
     /// What they tell.
     pub(crate) told: Vec<Entry>,
     told_json: Option<String>,
+    outputs: Vec<String>,
+    lines: Vec<Option<i64>>,
 }
 
 impl Numbered {
-    pub(crate) fn new(run: &str, first: u64, notes: Vec<Note>) -> Result<Self, StoreError> {
-        let before = first.saturating_sub(1);
+    pub(crate) fn new(before: u64, notes: Vec<Note>) -> Result<Self, StoreError> {
         let last = before + notes.len() as u64;
-        let portion = Portion::of(notes);
+        let Portion {
+            facts,
+            told,
+            outputs,
+            lines,
+        } = Portion::of(notes);
         let mut numbered = Self {
-            run: run.to_owned(),
             before: signed(before),
             last: signed(last),
             workspaces: Vec::new(),
@@ -291,10 +295,12 @@ impl Numbered {
             names: Vec::new(),
             full: Vec::new(),
             facts: Vec::new(),
-            told_json: entries(portion.told.clone())?,
-            told: portion.told,
+            told_json: entries(told.clone())?,
+            told,
+            outputs,
+            lines,
         };
-        for ((workspace, session, name), (full, json)) in portion.facts {
+        for ((workspace, session, name), (full, json)) in facts {
             numbered.workspaces.push(workspace);
             numbered.sessions.push(session);
             numbered.names.push(name);
@@ -304,116 +310,47 @@ impl Numbered {
         Ok(numbered)
     }
 
-    /// Returns the parts of a statement that store them behind a fence, if they are what comes next and the condition holds: `mine`,
-    /// which is one row then, and `kept`. Their values are the last ones of the statement before those of the fence, of which there are
-    /// so many others.
-    pub(crate) fn parts(&self, others: usize, condition: &str) -> String {
-        let at = |place: usize| others + place;
-        format!(
-            "mine AS (UPDATE instances SET noted = ${} FROM held WHERE id = ${} AND noted = ${} AND {condition} RETURNING TRUE),
-             kept AS ({}),",
-            at(2),
-            at(3),
-            at(1),
-            keep_facts(at(4))
-        )
-    }
-
-    /// Returns the part of a statement that stores what they tell without the change that they came with, if `change` has no row: it
-    /// was to tell that as well.
-    pub(crate) fn alone(&self, others: usize, change: &str) -> String {
-        let told = others + 9;
-        format!(
-            "alone AS (INSERT INTO outbox (entries)
-                 SELECT ${told} FROM mine WHERE ${told}::text IS NOT NULL AND NOT EXISTS (SELECT FROM {change}))"
-        )
-    }
-
-    /// Returns the values for [`Self::parts`] and [`Self::alone`].
-    pub(crate) fn values(&self) -> [(&(dyn ToSql + Sync), Type); 9] {
+    /// Returns the arguments of a function of the database that stores them.
+    fn places(&self) -> [(&(dyn ToSql + Sync), Type); 7] {
         [
             typed(&self.before),
             typed(&self.last),
-            typed(&self.run),
             typed(&self.workspaces),
             typed(&self.sessions),
             typed(&self.names),
             typed(&self.full),
             typed(&self.facts),
-            typed(&self.told_json),
         ]
     }
 }
 
-/// Stores facts, if there is a row in `mine`: their places, names and values are the five values of a statement from `$at`.
-fn keep_facts(at: usize) -> String {
-    format!(
-        "INSERT INTO facts (workspace, session, name, full_name, value, stored)
-         SELECT fact.*, clock_timestamp()
-         FROM mine, unnest(${}::text[], ${}::text[], ${}::text[], ${}::text[], ${}::text[]) AS fact
-         ON CONFLICT (workspace, session, name) DO UPDATE SET value = excluded.value, stored = excluded.stored",
-        at,
-        at + 1,
-        at + 2,
-        at + 3,
-        at + 4
-    )
+static NO_NUMBER: Option<i64> = None;
+static NO_TEXT: Option<String> = None;
+static NO_TEXTS: Option<Vec<String>> = None;
+
+/// Returns the arguments of a function of the database that makes a change, about the notes that are stored with it: the last one is what
+/// they tell if the change does not take place. All are null without notes.
+pub(crate) fn riding(notes: Option<&Numbered>) -> Vec<(&(dyn ToSql + Sync), Type)> {
+    let Some(notes) = notes else {
+        let numbers = [typed(&NO_NUMBER), typed(&NO_NUMBER)];
+        let facts = std::iter::repeat_with(|| typed(&NO_TEXTS)).take(5);
+        return numbers.into_iter().chain(facts).chain([typed(&NO_TEXT)]).collect();
+    };
+    let mut values = notes.places().to_vec();
+    values.push(typed(&notes.told_json));
+    values
 }
 
-/// Stores a portion; false if the row of this run does not say that it begins where the last one ended. One of which no answer
+/// Stores notes; false if the row of this run does not say that they begin where the last one ended. A portion of which no answer
 /// came may still be on its way: then this one waits for it here, and is not what comes next.
-async fn store(
-    db: &Database,
-    run: &str,
-    from: u64,
-    done: u64,
-    notes: Vec<Note>,
-    fence: Option<&Fence>,
-) -> Result<bool, StoreError> {
-    let Portion {
-        facts,
-        told,
-        outputs,
-        lines,
-    } = Portion::of(notes);
-    let told = entries(told)?;
-    let places = || facts.keys();
-    let workspaces: Vec<&str> = places().map(|(workspace, ..)| workspace.as_str()).collect();
-    let sessions: Vec<&str> = places().map(|(_, session, _)| session.as_str()).collect();
-    let names: Vec<&str> = places().map(|(.., name)| name.as_str()).collect();
-    let full: Vec<Option<&str>> = facts.values().map(|(full, _)| full.as_deref()).collect();
-    let jsons: Vec<&str> = facts.values().map(|(_, json)| json.as_str()).collect();
-    let kept = keep_facts(3);
-    let sql = format!(
-        "mine AS (UPDATE instances SET noted = $2 {{FROM held }}WHERE id = $1 AND noted = $11 RETURNING TRUE),
-               kept AS ({kept}),
-               ended AS (UPDATE outputs SET complete = TRUE, lines = one.lines
-                   FROM mine, unnest($8::text[], $9::bigint[]) AS one (id, lines)
-                   WHERE outputs.id = one.id AND NOT outputs.complete),
-               told AS (INSERT INTO outbox (entries) SELECT $10 FROM mine WHERE $10::text IS NOT NULL)
-               SELECT TRUE FROM mine"
-    );
-    let row = fence::row_of(
-        db,
-        "store notes",
-        fence,
-        &sql,
-        values![
-            run,
-            signed(done),
-            workspaces,
-            sessions,
-            names,
-            full,
-            jsons,
-            outputs,
-            lines,
-            told,
-            signed(from)
-        ],
-    )
-    .await?;
-    Ok(row.is_some())
+async fn store(db: &Database, run: &str, notes: &Numbered, fence: Option<&Fence>) -> Result<bool, StoreError> {
+    let held = Held::of_run(run, fence);
+    let mut values = held.values().to_vec();
+    values.extend(notes.places());
+    values.extend([typed(&notes.outputs), typed(&notes.lines), typed(&notes.told_json)]);
+    let sql = fence::call("store_notes_1", values.len());
+    let row = retrying(|| async { db.session("store notes").await?.row(&sql, &values).await }).await?;
+    Ok(row.is_some_and(|row| row.get(0)))
 }
 
 /// How many more facts sessions may have before it is looked again how many there are: of those with runs without a database.
@@ -507,7 +444,7 @@ pub(crate) async fn store_for(shared: &Shared, fence: &Fence, first: u64, notes:
         let rest = notes.iter().skip(usize::try_from(done - before).unwrap_or(usize::MAX));
         let portion: Vec<Note> = rest.take(NOTES_PER_PORTION).cloned().collect();
         let next = done + portion.len() as u64;
-        if store(db, &fence.run, done, next, portion, Some(fence)).await? {
+        if store(db, &fence.run, &Numbered::new(done, portion)?, Some(fence)).await? {
             done = next;
             continue;
         }

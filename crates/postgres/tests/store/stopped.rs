@@ -115,7 +115,7 @@ async fn notes_are_there_once_though_their_run_was_forgotten_meanwhile() {
     };
     note("before");
     store.audit_end().await.unwrap();
-    proxy.hang(&["mine AS (UPDATE instances"]);
+    proxy.hang(&["store_notes_1("]);
     note("lost");
     until("an answer is lost", async || proxy.has_lost()).await;
     let over = format!("UPDATE instances SET lease_until = clock_timestamp() - interval '1 s' WHERE id = '{instance}'");

@@ -57,7 +57,7 @@ impl Scene {
     }
 }
 
-const APPEND: [&str; 1] = ["UPDATE calls SET tool"];
+const APPEND: [&str; 1] = ["append_to_call_1("];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_without_an_answer_is_gone_on_with() {
@@ -99,7 +99,7 @@ async fn so_it_is_for_a_run_without_a_database() {
     let scene = Scene::new().await;
     let store = &scene.store;
     let hold = bound(store, &InstanceId::generate(), "main").await;
-    scene.proxy.lose(&["INSERT INTO call_days"]);
+    scene.proxy.lose(&["create_call_1("]);
     let mut call = created(store, &hold, "c").await;
     assert!(scene.proxy.has_lost());
     let events = grow(&mut call, 3);
@@ -113,7 +113,7 @@ async fn so_it_is_for_a_run_without_a_database() {
             ..Fact::new(Kind::Allowed)
         }))]
     };
-    scene.proxy.lose(&["mine AS (UPDATE instances"]);
+    scene.proxy.lose(&["store_notes_1("]);
     let lost = store.note_for(&hold, 1, note()).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     store.note_for(&hold, 1, note()).await.unwrap();
@@ -132,12 +132,19 @@ async fn so_it_is_for_a_run_without_a_database() {
         ..call
     };
     let events = grow(&mut second, 1);
-    scene.proxy.lose(&["INSERT INTO call_days"]);
+    scene.proxy.lose(&["create_call_1("]);
     let with_notes = store.create_call_with(&hold, (2, note()), second.clone(), events, false);
     assert_eq!(with_notes.await.unwrap(), Created::New);
     assert!(scene.proxy.has_lost());
+    assert_eq!(store.get(&second.id).await.unwrap(), Some(second.clone()));
+    let events = grow(&mut second, 1);
+    let append = |again: bool| store.append_with(&hold, (3, note()), second.clone(), events.clone(), again);
+    scene.proxy.lose(&APPEND);
+    let lost = append(false).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    append(true).await.unwrap();
+    assert_eq!(scene.told().await[3..], ["admitted", "allowed", "allowed"]);
     assert_eq!(store.get(&second.id).await.unwrap(), Some(second));
-    assert_eq!(scene.told().await[3..], ["admitted", "allowed"]);
     scene.store.close().await.unwrap();
 }
 
@@ -173,17 +180,17 @@ async fn a_call_that_is_created_without_an_answer_is_new() {
         let events = grow(&mut call, 2);
         (call, events)
     };
-    scene.proxy.lose(&["INSERT INTO call_days"]);
+    scene.proxy.lose(&["create_call_1("]);
     let (call, events) = new("lost");
     assert_eq!(store.create_call(call, events).await.unwrap(), Created::New);
     assert!(scene.proxy.has_lost());
-    scene.proxy.hang(&["INSERT INTO call_days"]);
+    scene.proxy.hang(&["create_call_1("]);
     let (call, events) = new("late");
     assert_eq!(store.create_call(call, events).await.unwrap(), Created::New);
     // Another one's is not this one's because there was no answer.
     let (mut call, events) = new("lost");
     call.title = "another".to_owned();
-    scene.proxy.lose(&["INSERT INTO call_days"]);
+    scene.proxy.lose(&["create_call_1("]);
     let taken = store.create_call(call, events).await.unwrap();
     assert!(matches!(taken, Created::Taken(taken) if taken.title.is_empty()));
     assert_eq!(scene.told().await, ["admitted", "admitted"]);
