@@ -32,6 +32,9 @@ const MAX_METADATA: usize = 1024 * 1024;
 /// Metadata is announced at most this often.
 const METADATA_EVERY: Duration = Duration::from_millis(100);
 
+/// How long metadata waits for what else there is to announce: most calls that are quick have one append less by that.
+const METADATA_SOON: Duration = Duration::from_millis(25);
+
 /// When the store is full, pieces are made smaller down to this, so that the beginning is kept as far as there is room.
 const SMALLEST_PIECE: usize = 4 * 1024;
 
@@ -88,6 +91,13 @@ pub(crate) struct Finished {
     pub(crate) metadata: JsonMap,
 }
 
+/// Metadata that waits to be announced.
+struct PendingPatch {
+    title: Option<String>,
+    patch: JsonMap,
+    since: Instant,
+}
+
 /// Writes the log of one call.
 pub(crate) struct LogWriter {
     log: Arc<CallLog>,
@@ -98,7 +108,7 @@ pub(crate) struct LogWriter {
     /// At most so many bytes the metadata has.
     metadata_bytes: usize,
     metadata_is_full: bool,
-    pending_patch: Option<(Option<String>, JsonMap)>,
+    pending_patch: Option<PendingPatch>,
     last_metadata: Option<Instant>,
     open_prompts: Vec<PromptId>,
     appends: Appends,
@@ -234,11 +244,8 @@ impl LogWriter {
                 self.append(EventKind::Warning { kind, text });
             }
             Command::Finish { done } => {
+                // What waits to be announced goes with the end, if that comes soon.
                 self.store_held_back().await;
-                // A call that is not recorded yet is recorded with its end, if that comes soon.
-                if self.appends.is_due().is_none() {
-                    self.settle().await;
-                }
                 let finished = self.finish().await;
                 let _ = done.send(finished);
             }
@@ -278,12 +285,16 @@ impl LogWriter {
         if let Some(title) = &title {
             self.record.title.clone_from(title);
         }
-        let (pending_title, pending) = self.pending_patch.get_or_insert_with(Default::default);
+        let pending = self.pending_patch.get_or_insert_with(|| PendingPatch {
+            title: None,
+            patch: JsonMap::new(),
+            since: Instant::now(),
+        });
         if title.is_some() {
-            *pending_title = title;
+            pending.title = title;
         }
         // A null in the patch must reach the readers, so this does not clear.
-        pending.extend(patch);
+        pending.patch.extend(patch);
         self.flush_due();
     }
 
@@ -415,14 +426,17 @@ impl LogWriter {
             return Some(due);
         }
         let output = (self.output.batch.len() > 0).then(|| self.output.due().unwrap_or(now));
-        let metadata = self
-            .pending_patch
-            .as_ref()
-            .map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
+        let metadata = self.metadata_due();
         // What comes behind what failed waits with it.
         self.appends
             .retry()
             .or_else(|| output.into_iter().chain(metadata).min())
+    }
+
+    /// When metadata is to be announced; none if none waits.
+    fn metadata_due(&self) -> Option<Instant> {
+        let soon = self.pending_patch.as_ref()?.since + METADATA_SOON;
+        Some(self.last_metadata.map_or(soon, |last| soon.max(last + METADATA_EVERY)))
     }
 
     /// Begins to store what is due, unless an append is under way: then that comes with the next one.
@@ -433,7 +447,9 @@ impl LogWriter {
             return;
         }
         let output_due = self.output.due().is_none_or(|due| now >= due) || self.output.batch.len() >= OUTPUT_BATCH;
-        let metadata_due = self.last_metadata.is_none_or(|last| now >= last + METADATA_EVERY);
+        // The first metadata says what the output is of.
+        let is_first = self.last_metadata.is_none() && output_due && self.output.batch.len() > 0;
+        let metadata_due = is_first || self.metadata_due().is_some_and(|due| now >= due);
         self.flush_some(output_due, metadata_due);
         self.appends.begin(&self.record);
     }
@@ -468,7 +484,7 @@ impl LogWriter {
     }
 
     fn flush_some(&mut self, output: bool, metadata: bool) {
-        if let Some((title, patch)) = self.pending_patch.take_if(|_| metadata) {
+        if let Some(PendingPatch { title, patch, .. }) = self.pending_patch.take_if(|_| metadata) {
             self.appends
                 .push(&mut self.record, EventKind::Metadata { title, patch }, None);
             self.last_metadata = Some(Instant::now());
