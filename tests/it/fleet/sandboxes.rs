@@ -38,7 +38,12 @@ impl Kubelet {
     async fn pass(&mut self, agents: &Agents, cluster: &Cluster) {
         cluster.pass();
         let pods = cluster.state().pods.clone();
-        let gone: Vec<String> = self.0.keys().filter(|uid| !pods.values().any(|pod| pod.uid == **uid)).cloned().collect();
+        let gone: Vec<String> = self
+            .0
+            .keys()
+            .filter(|uid| !pods.values().any(|pod| pod.uid == **uid))
+            .cloned()
+            .collect();
         for uid in gone {
             self.0.remove(&uid).unwrap().signal(Signal::TERM).await;
         }
@@ -67,7 +72,9 @@ impl Kubelet {
 #[test]
 fn a_workspace_is_in_its_own_pod_also_after_a_rest() {
     test(async {
-        let rules = format!("[[workers]]\nsubject = \"{ACCOUNTS}pool\"\npool = true\npod = \"worker-*\"\nworkspaces = [\"acme/*\"]\n");
+        let rules = format!(
+            "[[workers]]\nsubject = \"{ACCOUNTS}pool\"\npool = true\npod = \"worker-*\"\nworkspaces = [\"acme/*\"]\n"
+        );
         let agents = Agents::start(2, &rules, "pool = \"first-call\"").await;
         let cluster = Cluster::start(Release::V0_5_6).await;
         cluster.state().add_pool("worker", 2);
@@ -94,7 +101,9 @@ fn a_workspace_is_in_its_own_pod_also_after_a_rest() {
             })
             .await;
         sandboxes.ensure(&wanted).await.unwrap();
-        kubelet.until(&agents, &cluster, async || is(Observed::Ready).await).await;
+        kubelet
+            .until(&agents, &cluster, async || is(Observed::Ready).await)
+            .await;
         let own = sandboxes.pod(&wanted).await.unwrap().unwrap();
         for gateway in 0..2 {
             agents.is_in(gateway, &own, WorkerState::Unbound).await;
@@ -108,27 +117,38 @@ fn a_workspace_is_in_its_own_pod_also_after_a_rest() {
         assert!(folder.contains(&format!("/{own}/")), "{folder}");
 
         sandboxes.suspend(&wanted).await.unwrap();
-        kubelet.until(&agents, &cluster, async || is(Observed::Resting).await).await;
+        kubelet
+            .until(&agents, &cluster, async || is(Observed::Resting).await)
+            .await;
         kubelet.pass(&agents, &cluster).await;
         assert!(!cluster.state().pods.contains_key(&own));
         sandboxes.resume(&wanted).await.unwrap();
-        kubelet.until(&agents, &cluster, async || is(Observed::Ready).await).await;
+        kubelet
+            .until(&agents, &cluster, async || is(Observed::Ready).await)
+            .await;
         kubelet.pass(&agents, &cluster).await;
         // It is known by its pod, so nobody has to bind it again.
-        assert_eq!(agents.printed(1, "acme/web", "cat kept; echo $PWD").await, format!("kept\n{folder}"));
+        assert_eq!(
+            agents.printed(1, "acme/web", "cat kept; echo $PWD").await,
+            format!("kept\n{folder}")
+        );
 
         // One that has failed comes again, too.
         cluster.state().pods.get_mut(&own).unwrap().phase = Phase::Failed;
         kubelet.pass(&agents, &cluster).await;
         assert_eq!(sandboxes.ensure(&wanted).await.unwrap(), Observed::Coming);
         kubelet
-            .until(&agents, &cluster, async || sandboxes.ensure(&wanted).await.unwrap() == Observed::Ready)
+            .until(&agents, &cluster, async || {
+                sandboxes.ensure(&wanted).await.unwrap() == Observed::Ready
+            })
             .await;
         kubelet.pass(&agents, &cluster).await;
         assert_eq!(agents.printed(0, "acme/web", "cat kept").await, "kept");
 
         sandboxes.delete(&wanted).await.unwrap();
-        kubelet.until(&agents, &cluster, async || is(Observed::Absent).await).await;
+        kubelet
+            .until(&agents, &cluster, async || is(Observed::Absent).await)
+            .await;
         kubelet.pass(&agents, &cluster).await;
         let processes: Vec<&Process> = kubelet.0.values().collect();
         agents.assert_calm(&processes);

@@ -178,11 +178,8 @@ async fn answer(state: &Mutex<State>, method: &Method, uri: &Uri, headers: &Head
             return response.status(200).body(ended).unwrap();
         }
     };
-    let body = match body {
-        Value::String(text) => Body::from(text),
-        object => Body::from(object.to_string()),
-    };
-    response.status(status).body(body).unwrap()
+    let body = body.as_str().map_or_else(|| body.to_string(), ToOwned::to_owned);
+    response.status(status).body(Body::from(body)).unwrap()
 }
 
 fn problem(code: u16, reason: &str, message: &str, details: &Value) -> Said {
