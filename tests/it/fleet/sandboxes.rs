@@ -72,9 +72,8 @@ impl Kubelet {
 #[test]
 fn a_workspace_is_in_its_own_pod_also_after_a_rest() {
     test(async {
-        let rules = format!(
-            "[[workers]]\nsubject = \"{ACCOUNTS}pool\"\npool = true\npod = \"worker-*\"\nworkspaces = [\"acme/*\"]\n"
-        );
+        // A pod is called after the pool, or after the claim.
+        let rules = format!("[[workers]]\nsubject = \"{ACCOUNTS}pool\"\npool = true\nworkspaces = [\"acme/*\"]\n");
         let agents = Agents::start(2, &rules, "pool = \"first-call\"").await;
         let cluster = Cluster::start(Release::V0_5_6).await;
         cluster.state().add_pool("worker", 2);
@@ -100,6 +99,8 @@ fn a_workspace_is_in_its_own_pod_also_after_a_rest() {
                 state.pods.values().filter(|pod| pod.phase == Phase::Running).count() == 2
             })
             .await;
+        // They are called ready, too.
+        kubelet.pass(&agents, &cluster).await;
         sandboxes.ensure(&wanted).await.unwrap();
         kubelet
             .until(&agents, &cluster, async || is(Observed::Ready).await)
