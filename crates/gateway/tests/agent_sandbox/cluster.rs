@@ -86,6 +86,11 @@ impl Cluster {
         std::mem::take(&mut self.state().log)
     }
 
+    /// Lets nobody answer any more.
+    pub(crate) fn stop(&self) {
+        self.serving.abort();
+    }
+
     pub(crate) fn pass(&self) {
         self.state().pass();
     }
