@@ -48,8 +48,8 @@ enum Life {
     Ready,
     /// Its pod has ended, and no controller makes another one.
     Ended,
-    /// It is to rest, and its pod is still there; one that has ended has to go before another one is made.
-    Stopping { has_ended: bool },
+    /// It is to rest, and its pod is still there.
+    Stopping,
     /// It rests.
     Stopped,
     /// Its pod is taken away, or has been, so that another one is made.
@@ -86,7 +86,7 @@ impl Found {
             Self::Going => Observed::Coming,
             Self::Claimed(claim) => of_claim(claim),
             Self::Made(sandbox) => match life(version, sandbox) {
-                Life::Coming | Life::Stopping { .. } | Life::Replacing { is_gone: false } => Observed::Coming,
+                Life::Coming | Life::Stopping | Life::Replacing { is_gone: false } => Observed::Coming,
                 Life::Ready => Observed::Ready,
                 // Nothing runs, what is stored is kept, and somebody has to want that it runs.
                 Life::Ended | Life::Stopped | Life::Replacing { is_gone: true } => Observed::Resting,
@@ -102,7 +102,7 @@ impl Found {
             // A pod that nobody has noted is called after its sandbox.
             Life::Ready => Some(sandbox.pod().unwrap_or(&sandbox.metadata.name).to_owned()),
             Life::Coming => sandbox.pod().map(ToOwned::to_owned),
-            Life::Ended | Life::Stopping { .. } | Life::Stopped | Life::Replacing { .. } | Life::Broken(_) => None,
+            Life::Ended | Life::Stopping | Life::Stopped | Life::Replacing { .. } | Life::Broken(_) => None,
         }
     }
 }
@@ -113,14 +113,14 @@ pub(super) fn change(version: Version, sandbox: &Sandbox, want: Want) -> Option<
     match (want, life(version, sandbox)) {
         (Want::There | Want::Running, Life::Ended) => to(Mode::Suspended, true),
         (Want::There | Want::Running, Life::Replacing { is_gone: true })
-        | (Want::Running, Life::Stopped | Life::Stopping { has_ended: false }) => to(Mode::Running, false),
+        | (Want::Running, Life::Stopped | Life::Stopping) => to(Mode::Running, false),
         (Want::Resting, Life::Coming | Life::Ready | Life::Ended | Life::Replacing { .. }) => {
             to(Mode::Suspended, false)
         }
-        (Want::There, Life::Coming | Life::Ready | Life::Stopped | Life::Stopping { .. })
-        | (Want::Running, Life::Coming | Life::Ready | Life::Stopping { has_ended: true })
+        (Want::There, Life::Coming | Life::Ready | Life::Stopped | Life::Stopping)
+        | (Want::Running, Life::Coming | Life::Ready)
         | (Want::There | Want::Running, Life::Replacing { is_gone: false })
-        | (Want::Resting, Life::Stopped | Life::Stopping { .. })
+        | (Want::Resting, Life::Stopped | Life::Stopping)
         | (_, Life::Broken(_)) => None,
     }
 }
@@ -158,11 +158,10 @@ fn life(version: Version, sandbox: &Sandbox) -> Life {
                 Version::V1alpha1 => ready.is_some(),
                 Version::V1beta1 => current("Suspended").is_some_and(Condition::is_true),
             };
-            let has_ended = sandbox.condition("Finished").is_some_and(Condition::is_true);
             match (sandbox.is_replacing(), is_gone) {
                 (true, is_gone) => Life::Replacing { is_gone },
                 (false, true) => Life::Stopped,
-                (false, false) => Life::Stopping { has_ended },
+                (false, false) => Life::Stopping,
             }
         }
         Mode::Running if current("Finished").is_some_and(Condition::is_true) => Life::Ended,
@@ -220,12 +219,7 @@ mod tests {
             check(&json!({}), &[ended(2)], &Life::Ended);
             check(&json!({}), &[ended(1)], &Life::Coming);
             check(&rests(version), &[gone(version, 2)], &Life::Stopped);
-            check(
-                &rests(version),
-                &[gone(version, 1)],
-                &Life::Stopping { has_ended: false },
-            );
-            check(&rests(version), &[ended(1)], &Life::Stopping { has_ended: true });
+            check(&rests(version), &[gone(version, 1)], &Life::Stopping);
         }
         // Earlier releases of the newer version had no generation in it.
         let unsaid = json!({"type": "Ready", "status": "True", "reason": "DependenciesReady", "message": ""});
@@ -273,7 +267,6 @@ mod tests {
             let stopped = sandbox(&rests(version), &json!({}), &[gone(version, 2)]);
             let going = sandbox(&rests(version), &replacing, &[ended(1)]);
             let replaced = sandbox(&rests(version), &replacing, &[gone(version, 2)]);
-            let failed_stopping = sandbox(&rests(version), &json!({}), &[ended(1)]);
 
             let to = |mode, is_replacing| Some(Change { mode, is_replacing });
             let suspend = to(Mode::Suspended, false);
@@ -295,7 +288,6 @@ mod tests {
             check(&stopped, None, run, None);
             check(&going, None, None, suspend);
             check(&replaced, run, run, suspend);
-            check(&failed_stopping, None, None, None);
         }
     }
 

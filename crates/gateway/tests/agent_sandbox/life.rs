@@ -229,6 +229,15 @@ async fn a_pod_that_has_ended_is_made_anew() {
         cluster.passes(5);
         assert_eq!(sandboxes.ensure(&wanted).await.unwrap(), Observed::Resting);
         bring(&cluster, &sandboxes, &wanted).await;
+
+        // So does one that was to rest for less time than anybody looked.
+        let uid = end();
+        cluster.pass();
+        sandboxes.suspend(&wanted).await.unwrap();
+        sandboxes.resume(&wanted).await.unwrap();
+        cluster.pass();
+        bring(&cluster, &sandboxes, &wanted).await;
+        assert_ne!(cluster.state().pods[&pod].uid, uid);
     }
 }
 
