@@ -18,6 +18,7 @@ mod long_outputs;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/s3.rs"]
 mod s3;
+mod sandboxes;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
 pub(crate) mod server;

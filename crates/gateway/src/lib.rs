@@ -22,10 +22,12 @@
 //! - `own`: what the gateway answers itself;
 //! - `follow`: a stream of each worker, opened again when it breaks; `streams`, `events`: the prompts and the events of all workers as one
 //!   stream;
+//! - [`agent_sandbox`]: pods for workspaces in a Kubernetes cluster;
 //! - [`store`], `stored`: the database of a gateway that has one, and what is answered from it;
 //! - `reattach`: streams of calls that go on after a connection broke;
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
+pub mod agent_sandbox;
 mod beside;
 mod bindings;
 mod directory;

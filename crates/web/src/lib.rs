@@ -16,6 +16,7 @@
 //! - `address`, `allow`: which addresses are of the public internet, and which others the operator lists.
 //! - `resolve`, `proxy`: the addresses of a name, judged as they are used; the proxy that requests go through.
 //! - `exchange`: one request and its answer, redirects included.
+//! - `server`: the client of one server that has authorities of its own.
 //! - [`html`]: HTML as Markdown or as text; pure.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
@@ -26,6 +27,7 @@ mod exchange;
 pub mod html;
 mod proxy;
 mod resolve;
+mod server;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -34,15 +36,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, ClientBuilder, Method};
+use reqwest::{Client, ClientBuilder};
 use tokio::sync::OnceCell;
 use tokio::time::timeout_at;
 
-pub use reqwest::{Url, header};
+pub use reqwest::{Method, Url, header};
 
 pub use self::allow::Allowed;
 pub use self::exchange::{Reply, Request, RequestError};
 pub use self::proxy::Proxy;
+pub use self::server::Server;
 
 use self::allow::{Allow, host_of};
 use self::proxy::{Gate, is_local_name};

@@ -238,6 +238,34 @@ async fn a_named_client_follows_redirects_that_stay() {
 }
 
 #[tokio::test]
+async fn a_server_with_authorities_of_its_own_is_the_only_one_reached() {
+    let away =
+        "HTTP/1.1 307 Away\r\nLocation: http://127.0.0.1:{port}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let twins = Twins::start(away).await;
+    let own = twins.url("127.0.0.2");
+    let server = Server::new(&own, b"").unwrap();
+    let request = |url: Url| Request::within(Duration::from_secs(10), url, HeaderMap::new());
+    // It stays what it was asked, whatever it says of somebody else.
+    let reply = server.send(Method::PATCH, request(own.join("/a?b").unwrap())).await;
+    assert_eq!(reply.unwrap().status(), 307);
+    for other in ["127.0.0.1", "localhost"] {
+        let refused = server.send(Method::GET, request(twins.url(other))).await;
+        assert!(matches!(refused, Err(RequestError::Refused { .. })), "{other}");
+    }
+    assert_eq!(twins.reached(), [GOOD]);
+    // Encrypted, somebody has to have signed for it.
+    let encrypted = Url::parse("https://127.0.0.2/").unwrap();
+    assert!(Server::new(&encrypted, b"").is_err());
+    assert!(
+        Server::new(
+            &encrypted,
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+        )
+        .is_err()
+    );
+}
+
+#[tokio::test]
 async fn a_deadline_is_for_looking_up_as_well() {
     let silent: Lookup = Arc::new(|_| std::future::pending().boxed());
     let network = network(&[], silent);

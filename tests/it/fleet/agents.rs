@@ -19,18 +19,18 @@ use crate::support::{self, completed, connect_tcp, eventually, test};
 use crate::telemetry;
 
 /// The accounts of workers, as the subjects of their tokens have them.
-const ACCOUNTS: &str = "system:serviceaccount:agents:";
+pub(super) const ACCOUNTS: &str = "system:serviceaccount:agents:";
 
-struct Agents {
+pub(super) struct Agents {
     folder: TempDir,
-    database: Server,
+    pub(super) database: Server,
     issuer: Issuer,
     gateways: Vec<Process>,
 }
 
 impl Agents {
     /// Starts gateways with these rules, and more settings.
-    async fn start(gateways: usize, rules: &str, settings: &str) -> Self {
+    pub(super) async fn start(gateways: usize, rules: &str, settings: &str) -> Self {
         let database = Server::start(false).await;
         database.run("postgres", "CREATE DATABASE fleet").await;
         let mut agents = Self {
@@ -65,7 +65,7 @@ impl Agents {
         agents
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
@@ -101,7 +101,7 @@ impl Agents {
     }
 
     /// Starts a worker, and waits until it listens.
-    async fn started(&self, name: &str, claims: Value, workspace: &str) -> Process {
+    pub(super) async fn started(&self, name: &str, claims: Value, workspace: &str) -> Process {
         let mut worker = self.worker(name, claims, workspace);
         worker.run(&home_in(self.folder.path())).await;
         worker
@@ -123,7 +123,7 @@ impl Agents {
     }
 
     /// Runs a command as soon as somebody has the workspace, and returns what it printed.
-    async fn printed(&self, gateway: usize, workspace: &str, command: &str) -> String {
+    pub(super) async fn printed(&self, gateway: usize, workspace: &str, command: &str) -> String {
         let mut call = None;
         eventually("the workspace is there", async || {
             call = self.run(gateway, ANNA, workspace, command).await.ok();
@@ -141,7 +141,7 @@ impl Agents {
     }
 
     /// Waits until a gateway has a worker in a state.
-    async fn is_in(&self, gateway: usize, name: &str, state: WorkerState) {
+    pub(super) async fn is_in(&self, gateway: usize, name: &str, state: WorkerState) {
         eventually("the worker is in that state", async || {
             let workers = self.workers(gateway).await;
             workers.iter().any(|one| one.name == name && one.state() == state)
@@ -149,7 +149,7 @@ impl Agents {
         .await;
     }
 
-    fn assert_calm(&self, workers: &[&Process]) {
+    pub(super) fn assert_calm(&self, workers: &[&Process]) {
         for process in self.gateways.iter().chain(workers.iter().copied()) {
             let log = process.log();
             assert!(!log.contains("panicked"), "{log}");
@@ -163,7 +163,7 @@ fn account(name: &str) -> Value {
 }
 
 /// What Kubernetes says of the pod that a token was made for.
-fn pod(account: &str, name: &str) -> Value {
+pub(super) fn pod(account: &str, name: &str) -> Value {
     let of_kubernetes = json!({"namespace": "agents", "pod": {"name": name}, "serviceaccount": {"name": account}});
     json!({"sub": format!("{ACCOUNTS}{account}"), "kubernetes.io": of_kubernetes})
 }
