@@ -225,12 +225,6 @@ impl Many {
         Ok(time.own + time.below)
     }
 
-    /// Returns the bytes of the tables and their indexes.
-    pub(crate) async fn database_bytes(&self) -> Result<i64> {
-        let client = self.database.connect("fleet").await?;
-        Ok(client.query_one("SELECT pg_database_size('fleet')", &[]).await?.get(0))
-    }
-
     /// Ends everything.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for part in std::iter::once(&mut self.worker).chain(&mut self.gateways) {
