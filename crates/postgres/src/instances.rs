@@ -168,7 +168,8 @@ impl Instances {
             // Not those of which calls are left: nobody would look after them any more.
             let sql = format!(
                 "UPDATE instances SET forgotten = clock_timestamp()
-                 WHERE forgotten IS NULL AND lease_until <= clock_timestamp() AND {}
+                 WHERE forgotten IS NULL AND {}
+                     AND (lease_until <= clock_timestamp() OR chr(1) || lease_until::text || '/' || id = ANY ($1))
                      AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
                          AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
                              AND workspaces.owner IS DISTINCT FROM instances.id))",
