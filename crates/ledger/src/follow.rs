@@ -58,8 +58,16 @@ impl News {
     }
 }
 
-/// What was read last, and after which change, when, and of which workspaces.
-pub(crate) struct Read<T>(Mutex<Option<(u64, Instant, Vec<String>, T)>>);
+/// What was read last, if anything was.
+pub(crate) struct Read<T>(Mutex<Option<Known<T>>>);
+
+struct Known<T> {
+    /// After which change it was read, and when.
+    number: u64,
+    begun: Instant,
+    workspaces: Vec<String>,
+    answer: T,
+}
 
 impl<T> Default for Read<T> {
     fn default() -> Self {
@@ -76,15 +84,20 @@ impl<T: Clone> Read<T> {
         read: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let (last, begun) = (news.last(), Instant::now());
-        if let Some((number, when, of, known)) = &*self.0.lock()
-            && last == Some(*number)
-            && when.elapsed() < good
-            && of == workspaces
+        if let Some(known) = &*self.0.lock()
+            && last == Some(known.number)
+            && known.begun.elapsed() < good
+            && known.workspaces == workspaces
         {
-            return Ok(known.clone());
+            return Ok(known.answer.clone());
         }
         let answer = read.await?;
-        *self.0.lock() = last.map(|number| (number, begun, workspaces.to_vec(), answer.clone()));
+        *self.0.lock() = last.map(|number| Known {
+            number,
+            begun,
+            workspaces: workspaces.to_vec(),
+            answer: answer.clone(),
+        });
         Ok(answer)
     }
 }
