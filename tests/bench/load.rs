@@ -4,7 +4,7 @@
 //! At last, calls without a pause, for five minutes and until there were 500,000.
 //!
 //! `cargo bench --bench load` takes about twenty minutes and 20 GiB of disk, and prints one table; `-- --gateway` puts the
-//! calls and watchers, and 10,000 streams, on a gateway instead.
+//! calls and watchers, and 10,000 streams, on a gateway instead; `-- --fleet` measures a gateway with a database and 10,000 workers.
 //!
 //! `-- --calls 100 --seconds 5 --unbroken-seconds 20 --unbroken-calls 0` takes less. The
 //! variable `TOOLGATE_LOAD_SERVICE` names another program to measure. Figures are reported, not judged; the exit code is 1
@@ -16,10 +16,17 @@
 #![allow(clippy::disallowed_methods)] // a benchmark makes the files and programs that it measures
 
 mod gateway;
+mod many;
 mod measure;
 mod overload;
 mod processes;
+mod scale;
 mod service;
+#[path = "../it/fleet/simulated.rs"]
+mod simulated;
+#[allow(dead_code, unused_imports, unused_macros)] // the tests of the stores use all of it
+#[path = "../it/store/suite.rs"]
+mod suite;
 mod table;
 mod through;
 mod unbroken;
@@ -79,6 +86,12 @@ struct Args {
     /// Measure what goes through a gateway instead.
     #[arg(long)]
     gateway: bool,
+    /// Measure a fleet of many workers instead.
+    #[arg(long)]
+    fleet: bool,
+    /// How many workers it has.
+    #[arg(long, default_value_t = 10_000)]
+    workers: usize,
     /// Streams that are open at the gateway at once.
     #[arg(long, default_value_t = 10_000)]
     streams: usize,
@@ -98,7 +111,9 @@ pub(crate) struct Report {
 async fn main() -> ExitCode {
     let mut report = Report::default();
     let args = Args::parse();
-    let outcome = if args.gateway {
+    let outcome = if args.fleet {
+        scale::run(args.workers, &mut report).await
+    } else if args.gateway {
         through::run(&program(), args, &mut report).await
     } else {
         run(args, &mut report).await

@@ -15,6 +15,8 @@ mod dice;
 mod imported;
 mod line;
 mod long_outputs;
+mod many;
+mod rolled;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/s3.rs"]
 mod s3;
@@ -23,6 +25,8 @@ mod sandboxes;
 #[path = "../../crates/postgres/tests/store/server.rs"]
 pub(crate) mod server;
 mod setup;
+mod simulated;
+mod skew;
 mod told;
 
 use toolgate_contract::audit_service_client::AuditServiceClient;

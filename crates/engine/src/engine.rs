@@ -462,12 +462,9 @@ impl Engine {
     pub async fn grants(&self, workspace: Option<&str>) -> Result<Vec<Grant>, StoreError> {
         let mut grants = self.parts.inbox.grants(workspace).await?;
         let now = Timestamp::now();
-        for run in self.parts.elsewhere.runs() {
-            let of_run = self.parts.store.grants(&run).await?.into_iter();
-            let of_run =
-                of_run.filter(|grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now));
-            grants.extend(of_run);
-        }
+        let of_runs = self.parts.store.grants_of(&self.parts.elsewhere.runs()).await?;
+        let holds = |grant: &Grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now);
+        grants.extend(of_runs.into_iter().filter(holds));
         grants.sort_by(|one, other| one.id.cmp(&other.id));
         grants.dedup_by(|one, other| one.id == other.id);
         Ok(grants)

@@ -93,7 +93,7 @@ async fn passed_to_mcp(parts: &Parts, mut request: Request<Body>, arrived: Insta
     if let Some(given) = given {
         response.headers_mut().insert(MCP_SESSION, given);
     }
-    let closing = ends_with_gateway.then(|| parts.closing.clone().cancelled_owned());
+    let closing = ends_with_gateway.then(|| parts.closing.at_once().clone().cancelled_owned());
     Ok(carried(response, closing, (open, counted)))
 }
 
@@ -152,7 +152,7 @@ pub(crate) async fn ports(parts: &Parts, request: Request<Body>) -> Response<Bod
     let Some(both) = both else {
         return guarded(carried(response, None::<std::future::Pending<()>>, (open, counted)));
     };
-    let closing = parts.closing.clone();
+    let closing = parts.closing.at_once().clone();
     parts.tunnels.spawn(async move {
         closing.run_until_cancelled(both).await;
         drop((open, counted));

@@ -170,7 +170,7 @@ pub(crate) async fn watch(
     });
     // A client that has an answer may rely on hearing of what happens from then on. It is closed when all have been tried.
     let _ = timeout(SNAPSHOT_PATIENCE, opened.recv()).await;
-    let closing = parts.closing.clone();
+    let closing = parts.closing.turn();
     let events = stream::try_unfold((receiver, tasks), move |(mut receiver, tasks)| {
         let (closing, position) = (closing.clone(), position.clone());
         async move {

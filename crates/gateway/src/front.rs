@@ -15,7 +15,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use prost::Message;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -27,6 +26,7 @@ use toolgate_contract::{
 };
 use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::StoreFront;
+use toolgate_server::grpc::Closing;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH};
 use toolgate_server::grpc::limits::Traffic;
@@ -61,7 +61,7 @@ impl Front {
         registry: Arc<Registry>,
         (traffic, tunnels, metrics): (Arc<Traffic>, TaskTracker, Arc<Metrics>),
         instance: &InstanceId,
-        (store, closing): (Option<StoreFront>, CancellationToken),
+        (store, closing): (Option<StoreFront>, Closing),
         pool: Option<Pool>,
     ) -> Self {
         Self(Arc::new(Parts {
@@ -152,7 +152,8 @@ impl Parts {
                     false => None,
                 };
                 let worker = own::opener(&self, &caller, wanted).await?;
-                let answer = self.pass(worker, caller, whole(messages, &[]), about).await;
+                let answer = self.pass(worker.clone(), caller, whole(messages, &[]), about).await;
+                worker.is_news();
                 self.registry.refresh().await;
                 return answer;
             }
@@ -261,7 +262,7 @@ impl Parts {
         if path == doors::OPEN_PORT {
             return doors::opened(answer?, &worker.name_in_paths(), self.limit).await;
         }
-        reattach::kept(answer?, call, (worker, caller), (&self.metrics, self.store.as_ref()))
+        reattach::kept(answer?, call, (worker, caller), known, &self.closing)
     }
 
     async fn merge(

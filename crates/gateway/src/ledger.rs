@@ -18,7 +18,7 @@ use toolgate_model::{
     CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, Timestamp,
     WorkspaceSet,
 };
-use toolgate_server::grpc::status;
+use toolgate_server::grpc::{Closing, status};
 use toolgate_store::ledger::{Bound, Hold, Ledger};
 use toolgate_store::{
     CallFilter, Created, OutputFilter, OutputInfo, OutputOwner, PromptFilter, SessionFilter, StoreError,
@@ -26,12 +26,13 @@ use toolgate_store::{
 use toolgate_telemetry::{FleetFacts, Metrics};
 
 use crate::bindings::Bindings;
+use crate::followers::Followers;
 use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, must_fit, read_notes};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
 use crate::ledger_rate::StoreRate;
-use crate::ledger_tasks::{self, Followers, Renewals, Seen};
+use crate::ledger_tasks::{self, Renewals, Seen};
 
 /// Bytes of a page of events, beyond its first one.
 const PAGE_BYTES: usize = 4 << 20;
@@ -55,15 +56,15 @@ pub(crate) struct LedgerDoor {
     renewals: Arc<Renewals>,
     followers: Arc<Followers>,
     seen: Arc<Seen>,
-    closing: CancellationToken,
+    closing: Closing,
 }
 
 impl LedgerDoor {
-    pub(crate) fn new(ledger: Arc<dyn Ledger>, bindings: Arc<Bindings>, closing: CancellationToken) -> Self {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, bindings: Arc<Bindings>, closing: Closing) -> Self {
         Self {
             bindings,
             renewals: Renewals::new(Arc::clone(&ledger)),
-            followers: Arc::new(Followers::new()),
+            followers: Arc::default(),
             seen: Arc::default(),
             ledger,
             closing,
@@ -614,7 +615,7 @@ impl LedgerService for LedgerDoor {
     async fn follow(&self, request: Request<FollowRequest>) -> Answer<Self::FollowStream> {
         let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
         let reads = caller.reads(asked.workspaces).await?;
-        let stream = self.followers.told(reads, self.closing.clone());
+        let stream = self.followers.told(&reads, &self.closing);
         Ok(Response::new(Box::pin(stream)))
     }
 }

@@ -1,44 +1,32 @@
-//! What a gateway does for the ledger beside requests: it gathers renewals, tells of changed prompts, and ends what dead runs have left.
+//! What a gateway does for the ledger beside requests: it gathers renewals, and ends what dead runs have left.
 //!
-//! *Invariant:* one statement renews all that have come within a moment. Nothing is asked of the store while nobody follows.
+//! *Invariant:* one statement renews all that have come within a moment.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::Stream;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::Status;
-use toolgate_contract::cluster::follow_response::Message as Told;
-use toolgate_contract::cluster::{FollowChanged, FollowHeartbeat, FollowResponse};
-use toolgate_ledger::wire::HEARTBEAT;
-use toolgate_model::{InstanceId, PromptId, WorkspaceSet};
+use toolgate_model::InstanceId;
 use toolgate_store::codec::again;
 use toolgate_store::ledger::{Hold, Ledger};
 use toolgate_store::{StoreError, outage};
 
+use crate::followers::Followers;
+
 /// How long renewals are gathered.
 const GATHER: Duration = Duration::from_millis(5);
-
-/// How often it is looked whether prompts have changed, should nobody say so.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// How often it is looked what dead runs have left.
 const REAP: Duration = Duration::from_millis(500);
 
 /// How often it is looked how far audit and journal are behind.
 const LAG: Duration = Duration::from_secs(5);
-
-/// Changes that one follower may be behind; it is told that there were too many then.
-const BEHIND: usize = 64;
-
-/// The workspaces of prompts that have changed.
-pub(crate) type Changed = Arc<BTreeSet<String>>;
 
 /// Whether a run still has a lease, and what it named and has no more.
 type Renewed = (bool, Vec<Hold>);
@@ -116,121 +104,6 @@ impl Renewals {
     }
 }
 
-/// Tells followers in which workspaces prompts have changed.
-pub(crate) struct Followers {
-    told: broadcast::Sender<Changed>,
-    /// It is to be looked at once.
-    look: Notify,
-}
-
-impl Followers {
-    pub(crate) fn new() -> Self {
-        Self {
-            told: broadcast::Sender::new(BEHIND),
-            look: Notify::new(),
-        }
-    }
-
-    /// Tells whoever follows these workspaces of changes, until `closing`.
-    pub(crate) fn told(
-        &self,
-        reads: WorkspaceSet,
-        closing: CancellationToken,
-    ) -> impl Stream<Item = Result<FollowResponse, Status>> + Send + use<> {
-        // The first word comes at once: so the worker knows that it is heard.
-        let begin = (self.follow(), reads, closing, true);
-        futures_util::stream::unfold(begin, |(mut changes, reads, closing, is_first)| async move {
-            let concerns = |workspace: &str| reads.contains(workspace);
-            let next = match is_first {
-                true => Some(false),
-                false => {
-                    let next = next_change(&mut changes, concerns, HEARTBEAT);
-                    closing.run_until_cancelled(next).await.flatten()
-                }
-            };
-            let message = match next? {
-                true => Told::Changed(FollowChanged {}),
-                false => Told::Heartbeat(FollowHeartbeat {}),
-            };
-            let said = FollowResponse { message: Some(message) };
-            Some((Ok(said), (changes, reads, closing, false)))
-        })
-    }
-
-    fn follow(&self) -> broadcast::Receiver<Changed> {
-        let receiver = self.told.subscribe();
-        self.look.notify_one();
-        receiver
-    }
-
-    /// Has it looked at once whether prompts have changed.
-    pub(crate) fn look(&self) {
-        self.look.notify_one();
-    }
-
-    /// Looks for changes until it is no longer polled.
-    async fn watch(&self, ledger: &dyn Ledger) {
-        let elsewhere = ledger.changed_elsewhere();
-        let mut known: HashMap<PromptId, (u64, String)> = HashMap::new();
-        loop {
-            let hint = async {
-                match &elsewhere {
-                    Some(elsewhere) => elsewhere.notified().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = self.look.notified() => {}
-                () = hint => {}
-                () = sleep(LOOK), if self.told.receiver_count() > 0 => {}
-            }
-            if self.told.receiver_count() == 0 {
-                known.clear();
-                continue;
-            }
-            match changes(ledger, &mut known).await {
-                Ok(changed) if changed.is_empty() => {}
-                // Nobody may listen any more.
-                Ok(changed) => drop(self.told.send(Arc::new(changed))),
-                Err(error) => tracing::debug!(%error, "it cannot be looked whether prompts have changed"),
-            }
-        }
-    }
-}
-
-/// Finds the workspaces of the prompts that are other ones than those that are known.
-async fn changes(
-    ledger: &dyn Ledger,
-    known: &mut HashMap<PromptId, (u64, String)>,
-) -> Result<BTreeSet<String>, StoreError> {
-    let open: HashMap<PromptId, u64> = ledger.open_prompts().await?.into_iter().collect();
-    let mut changed = BTreeSet::new();
-    known.retain(|id, (_, workspace)| {
-        let stays = open.contains_key(id);
-        if !stays {
-            changed.insert(workspace.clone());
-        }
-        stays
-    });
-    for (id, revision) in open {
-        match known.get_mut(&id) {
-            Some((known, _)) if *known == revision => {}
-            Some((known, workspace)) => {
-                *known = revision;
-                changed.insert(workspace.clone());
-            }
-            None => {
-                let Some(prompt) = ledger.prompt(&id).await? else {
-                    continue;
-                };
-                changed.insert(prompt.workspace.clone());
-                known.insert(id, (revision, prompt.workspace));
-            }
-        }
-    }
-    Ok(changed)
-}
-
 /// What operators are told of the store and of the dead.
 #[derive(Default)]
 pub(crate) struct Seen {
@@ -278,24 +151,4 @@ async fn reap(ledger: &dyn Ledger, seen: &Seen) {
             Err(_) => {}
         }
     }
-}
-
-/// Waits for the next change in one of these workspaces, or for so long; true if there was one.
-async fn next_change(
-    changes: &mut broadcast::Receiver<Changed>,
-    concerns: impl Fn(&str) -> bool,
-    patience: Duration,
-) -> Option<bool> {
-    let next = async {
-        loop {
-            match changes.recv().await {
-                Ok(changed) if changed.iter().any(|workspace| concerns(workspace)) => return Some(true),
-                Ok(_) => {}
-                // It may have been among those.
-                Err(broadcast::error::RecvError::Lagged(_)) => return Some(true),
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    };
-    timeout(patience, next).await.unwrap_or(Some(false))
 }

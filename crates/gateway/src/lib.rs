@@ -10,13 +10,14 @@
 //! - `front`: the service, which follows the table;
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
-//! - `worker`, `registry`, `directory`: one worker and the connections to it; whose a workspace is; whose an id is;
+//! - `worker`, `learn`, `registry`, `directory`: one worker and the connections to it; what it says when it is asked; whose a workspace
+//!   is; whose an id is;
 //! - `register`, `room`, `versions`, `beside`: workers that register themselves; how many may; which versions go together; the service for
 //!   them;
 //! - `bindings`, `pool`: workers that came without a workspace: what each was bound to, and when one is;
-//! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_rate`, `ledger_tasks`: what workers store and
+//! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_rate`, `ledger_tasks`, `followers`: what workers store and
 //!   read through a gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is
-//!   under way, and how much it may store over time, and what is done for it beside requests;
+//!   under way, and how much it may store over time, what is done for it beside requests, and who hears of changed prompts;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
 //! - `tenants`: limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
@@ -34,7 +35,9 @@ mod directory;
 mod doors;
 mod events;
 mod follow;
+mod followers;
 mod front;
+mod learn;
 mod ledger;
 mod ledger_access;
 mod ledger_limit;
@@ -67,6 +70,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::Config;
@@ -74,7 +78,7 @@ use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
 use toolgate_model::InstanceId;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::app::store_front::StoreFront;
-use toolgate_server::grpc::{ServeError, Services};
+use toolgate_server::grpc::{Closing, ServeError, Services};
 use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
 
@@ -90,6 +94,12 @@ use self::worker::Worker;
 
 /// How long streams may take to deliver what they have.
 const STREAMS_GRACE: Duration = Duration::from_secs(2);
+
+/// How long before the first stream ends all are told that they will.
+const NOTICE: Duration = Duration::from_millis(100);
+
+/// How long after a stream the next one ends when the gateway stops: its client comes to another gateway then.
+const BETWEEN_ENDS: Duration = Duration::from_millis(2);
 
 /// A gateway that listens.
 pub struct Gateway {
@@ -111,12 +121,12 @@ pub struct Gateway {
     for_workers: Services,
     servers: JoinSet<Result<(), ServeError>>,
     stop: CancellationToken,
-    closing: CancellationToken,
+    closing: Closing,
     drain_grace: Duration,
 }
 
 /// A gateway is ready while it runs: workers come and go, and while its database is away nobody but it can say so.
-struct Ready(CancellationToken, Option<StoreFront>);
+struct Ready(Closing, Option<StoreFront>);
 
 #[async_trait]
 impl Watched for Ready {
@@ -132,12 +142,12 @@ impl Watched for Ready {
             prompts_unseen: unseen as u64,
             free_bytes: None,
             untold,
-            draining: self.0.is_cancelled(),
+            draining: self.0.at_once().is_cancelled(),
         }
     }
 
     async fn ready(&self) -> Result<(), String> {
-        match self.0.is_cancelled() {
+        match self.0.at_once().is_cancelled() {
             true => Err("draining".to_owned()),
             false => Ok(()),
         }
@@ -177,7 +187,7 @@ impl Gateway {
         });
         let registry = Arc::new(Registry::new(workers.await??, ledger.clone()));
         registry.refresh().await;
-        let (stop, closing) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, closing) = (CancellationToken::new(), Closing::default());
         let tunnels = TaskTracker::new();
         let store = match ledger.clone() {
             Some(store) => {
@@ -293,23 +303,39 @@ impl Gateway {
         entrance::failure(&mut self.servers).await
     }
 
-    /// Stops in order: health NOT_SERVING, no new connections, time for what is under way, then the rest is cut off.
+    /// Stops in order: health NOT_SERVING, no new connections, the end of streams that have none of their own, time for what is under way, the
+    /// end of the streams of calls that go on; then the rest is cut off. Many streams end one after the other.
     pub async fn drain(mut self) {
         self.services.stop_serving().await;
         self.for_workers.stop_serving().await;
         if let Some(store) = &self.store {
             store.drain().await;
         }
-        self.closing.cancel();
+        self.closing.begin();
         Addresses::remove_socket(self.unix.as_deref());
         self.stop.cancel();
-        let finished = async { while self.servers.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.drain_grace.max(STREAMS_GRACE), finished)
-            .await
-            .is_err()
-        {
+        let time = self.drain_grace.saturating_sub(STREAMS_GRACE);
+        let streams = u32::try_from(self.entrance.traffic.open_streams()).unwrap_or(u32::MAX);
+        let spread = BETWEEN_ENDS.saturating_mul(streams).min(time / 2);
+        let notice = if streams > 0 { NOTICE.min(time) } else { Duration::ZERO };
+        let has_finished = {
+            let finished = async { while self.servers.join_next().await.is_some() {} };
+            let ends = async {
+                sleep(notice).await;
+                self.closing.end_first(spread).await;
+                sleep(time.saturating_sub(notice + 2 * spread)).await;
+                self.closing.end_last(spread).await;
+                sleep(STREAMS_GRACE).await;
+            };
+            tokio::select! {
+                () = finished => true,
+                () = ends => false,
+            }
+        };
+        if !has_finished {
             self.servers.shutdown().await;
         }
+        self.closing.forget();
         if let Some(store) = self.store {
             store.close().await;
         }

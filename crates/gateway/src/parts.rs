@@ -6,12 +6,12 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use toolgate_config::Config;
 use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::StoreFront;
+use toolgate_server::grpc::Closing;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::status;
@@ -34,7 +34,7 @@ pub(crate) struct Parts {
     pub(crate) facts: Facts,
     pub(crate) tenants: Tenants,
     /// Ends the streams that have no end of their own.
-    pub(crate) closing: CancellationToken,
+    pub(crate) closing: Closing,
     /// Bytes of the largest message.
     pub(crate) limit: usize,
     /// How much may come.

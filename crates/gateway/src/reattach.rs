@@ -1,8 +1,8 @@
 //! Streams of calls that go on after the connection to the worker broke: the gateway watches the call again, from the last event that
 //! the client has.
 //!
-//! *Invariant:* a client gets whole messages only, each once. If the worker stays away, the stream ends as such, never as an end of
-//! the call.
+//! *Invariant:* a client gets whole messages only, each once. If the worker stays away, or the gateway stops, the stream ends as such,
+//! never as an end of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use toolgate_contract::{
     WatchCallResponse, call_event,
 };
 use toolgate_server::app::store_front::{Named, StoreFront};
+use toolgate_server::grpc::Closing;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
@@ -102,6 +103,7 @@ pub(crate) fn kept(
     call: Option<Call>,
     (worker, caller): (Arc<Worker>, OnBehalf),
     (metrics, store): (&Arc<Metrics>, Option<&StoreFront>),
+    closing: &Closing,
 ) -> Result<Response<Body>, Status> {
     let Some(call) = call.filter(|_| !response.headers().contains_key("grpc-status")) else {
         return Ok(response);
@@ -118,8 +120,16 @@ pub(crate) fn kept(
         metrics: metrics.clone(),
         store: store.cloned(),
     };
-    let mut kept = streaming(stream::try_unfold(following, |mut following| async {
-        Ok(following.next().await?.map(|frames| (frames, following)))
+    let begin = (following, closing.last_turn(), closing.clone());
+    let mut kept = streaming(stream::try_unfold(begin, |(mut following, over, closing)| async {
+        match over.run_until_cancelled(following.next()).await {
+            Some(next) => Ok(next?.map(|frames| (frames, (following, over, closing)))),
+            None => {
+                // To the worker the client is still there: it goes on at another gateway, as it does when the connection breaks.
+                closing.keep(following);
+                Err(status::draining())
+            }
+        }
     }));
     *kept.headers_mut() = head.headers;
     Ok(kept)

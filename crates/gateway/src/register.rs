@@ -14,7 +14,6 @@ use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 use toolgate_config::Config;
@@ -33,20 +32,20 @@ use toolgate_server::app::outgoing;
 use toolgate_server::app::registration::{CLUSTER_HEARTBEAT, CLUSTER_SILENCE, PROTOCOLS, fitting};
 use toolgate_server::grpc::arrival::peer;
 use toolgate_server::grpc::auth::OnBehalf;
-use toolgate_server::grpc::status;
+use toolgate_server::grpc::{Closing, status};
 
 use crate::bindings::Bindings;
 use crate::ledger::LedgerDoor;
 use crate::registry::{MAX_WORKSPACES, Registry};
-use crate::room::must_have_room;
+use crate::room::{must_have_room, spread_millis};
 use crate::versions;
 use crate::worker::{Pooled, Registration, Worker};
 
 /// How long a worker may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether there is something to say.
-const TICK: Duration = Duration::from_millis(250);
+/// How often it is looked whether it is time to say something, or whether nothing was heard for too long; what is new is said at once.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Messages that wait for one worker.
 const BUFFER: usize = 8;
@@ -80,7 +79,7 @@ pub(crate) struct Cluster {
     /// Held while a worker takes a seat.
     admitting: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
-    closing: CancellationToken,
+    closing: Closing,
 }
 
 /// Where a worker sits: while this is kept, nobody else has its name.
@@ -108,6 +107,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let left = |one: &mut Registration| (one.seat, one.left) = (None, Some(Instant::now()));
         if self.change(left).is_ok() {
+            self.worker.is_news();
             tracing::warn!(worker = self.worker.name, "the registration of a worker has ended");
         }
     }
@@ -118,7 +118,7 @@ impl Cluster {
         config: &Config,
         registry: Arc<Registry>,
         (ledger, bindings): (Option<LedgerDoor>, Option<Arc<Bindings>>),
-        closing: CancellationToken,
+        closing: Closing,
     ) -> Self {
         Self {
             registry,
@@ -374,7 +374,7 @@ struct Kept {
     broke: bool,
     /// When the worker was last heard, or its connection broke.
     heard: Instant,
-    closing: CancellationToken,
+    closing: Closing,
 }
 
 impl Kept {
@@ -399,7 +399,7 @@ impl Kept {
         drop(self);
         let doubting = async {
             if let Some(doubt) = doubt {
-                closing.run_until_cancelled(doubt.settle()).await;
+                closing.at_once().run_until_cancelled(doubt.settle()).await;
             }
         };
         tokio::join!(registry.refresh(), doubting);
@@ -421,7 +421,7 @@ impl Kept {
         self.seat.registry.refresh().await;
         let (mut said, mut known, mut bound) = (Instant::now(), Vec::new(), None);
         self.heard = Instant::now();
-        let mut ticks = interval(TICK);
+        let (mut ticks, over) = (interval(TICK), self.closing.turn());
         loop {
             tokio::select! {
                 message = self.incoming.message() => {
@@ -437,7 +437,7 @@ impl Kept {
                     (self.broke, self.heard) = (true, Instant::now());
                     return Err(None);
                 }
-                () = self.closing.cancelled() => return Err(Some(status::draining())),
+                () = over.cancelled() => return Err(Some(status::draining())),
             }
             if self.heard.elapsed() > CLUSTER_SILENCE {
                 self.broke = true;
@@ -453,7 +453,9 @@ impl Kept {
                 known.clone_from(&now);
                 Told::Refused(RefusedWorkspaces { workspaces: now })
             } else if said.elapsed() > CLUSTER_HEARTBEAT {
-                Told::Heartbeat(GatewayHeartbeat {})
+                Told::Heartbeat(GatewayHeartbeat {
+                    spread_millis: spread_millis(&self.seat.registry),
+                })
             } else {
                 continue;
             };
@@ -499,6 +501,7 @@ impl Kept {
                 let names = checked(names)?;
                 self.look_again(&names).await?;
                 self.seat.change(|one| one.said = names.into())?;
+                self.seat.worker.is_news();
                 self.seat.registry.refresh().await;
                 Ok(())
             }

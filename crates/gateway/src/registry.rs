@@ -7,24 +7,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status};
-use toolgate_contract::{
-    Feature, GetServerInfoRequest, GetServerInfoResponse, GetWorkspaceRequest, GetWorkspaceResponse,
-    ListWorkspacesRequest, ListWorkspacesResponse, WorkspaceInfo,
-};
+use tonic::Status;
 use toolgate_model::InstanceId;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::Ledger;
 
-use crate::versions;
+use crate::learn::learn;
 use crate::wire::gone;
 use crate::worker::{Facts, Worker};
 
@@ -35,18 +31,18 @@ pub(crate) const MAX_WORKSPACES: usize = 10_000;
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// So many workers at most are asked in a round although they have not said that anything is new: where there are more, each has its turn
+/// less often. What workers that have registered themselves have is known from what they say, and so is that they go.
+const ASKED_AGAIN: usize = 500;
+
+/// So many are asked at once.
+const ASKED_AT_ONCE: usize = 512;
+
 /// How long a worker that has registered itself, and is away, keeps a workspace that another one has.
 const HANDOVER: Duration = Duration::from_secs(10);
 
 /// How long a worker that has registered itself is remembered when it is away.
 pub(crate) const MEMORY: Duration = Duration::from_secs(300);
-
-const GET_SERVER_INFO: &str = "/toolgate.v1.InfoService/GetServerInfo";
-const GET_WORKSPACE: &str = "/toolgate.v1.WorkspaceService/GetWorkspace";
-const LIST_WORKSPACES: &str = "/toolgate.v1.WorkspaceService/ListWorkspaces";
-
-/// Workspaces on one page, as many as may be.
-const PAGE: i32 = 500;
 
 /// The workers.
 pub(crate) struct Registry {
@@ -63,7 +59,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(workers: Vec<Worker>, ledger: Option<Arc<dyn Ledger>>) -> Self {
+    pub(crate) fn new(mut workers: Vec<Worker>, ledger: Option<Arc<dyn Ledger>>) -> Self {
+        workers.sort_by(|one, other| one.name.cmp(&other.name));
         Self {
             workers: watch::Sender::new(workers.into_iter().map(Arc::new).collect()),
             owners: RwLock::default(),
@@ -97,7 +94,8 @@ impl Registry {
     /// Finds a worker by its name.
     pub(crate) fn named(&self, name: &str) -> Option<Arc<Worker>> {
         let workers = self.workers.borrow();
-        workers.iter().find(|worker| worker.name == name).cloned()
+        let at = workers.binary_search_by(|worker| worker.name.as_str().cmp(name)).ok()?;
+        workers.get(at).cloned()
     }
 
     /// Returns how many workers of a principal have registered themselves, those that are away included.
@@ -119,9 +117,8 @@ impl Registry {
     /// Takes in a worker that has registered itself.
     pub(crate) fn add(&self, worker: Arc<Worker>) {
         self.workers.send_modify(|workers| {
-            let mut all: Vec<_> = workers.iter().cloned().chain([worker]).collect();
-            all.sort_by(|one, other| one.name.cmp(&other.name));
-            *workers = all.into();
+            let (before, behind) = workers.split_at(workers.partition_point(|one| one.name <= worker.name));
+            *workers = before.iter().chain([&worker]).chain(behind).cloned().collect();
         });
     }
 
@@ -180,11 +177,30 @@ impl Registry {
             return;
         }
         let began = Instant::now();
-        join_all(self.workers().iter().map(|worker| learn(worker))).await;
+        stream::iter(self.due())
+            .for_each_concurrent(ASKED_AT_ONCE, |worker| async move { learn(&worker).await })
+            .await;
         self.forget();
         let holders = self.holders().await;
         self.share_out(&holders);
         *asked = Some(began);
+    }
+
+    /// Returns the workers that are asked in a round: those that have something new to say, and of the others so many as may be asked
+    /// of them: those that were not asked for longest, of which no more than half are away.
+    fn due(&self) -> Vec<Arc<Worker>> {
+        let workers = self.workers();
+        if workers.len() <= ASKED_AGAIN {
+            return workers.to_vec();
+        }
+        let (mut due, others): (Vec<_>, Vec<_>) = workers.iter().cloned().partition(|worker| worker.has_news());
+        let (mut there, mut away): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.facts.read().is_there);
+        for (some, most) in [(&mut away, ASKED_AGAIN / 2), (&mut there, ASKED_AGAIN / 2)] {
+            some.sort_by_cached_key(|worker| worker.asked());
+            some.truncate(most);
+            due.append(some);
+        }
+        due
     }
 
     /// Returns which runs hold in the store what workers have. While it is away nothing is known.
@@ -222,18 +238,23 @@ impl Registry {
             let run = holders.get(name).zip(registration.as_ref());
             run.is_some_and(|(holder, one)| one.run != holder.as_str())
         };
-        let has = |at: usize, name: &str| {
-            let is_there = facts[at].workspaces.iter().any(|one| one.name == name);
-            is_there && workers[at].may_have(name) && !is_held_by_another(&workers[at], name)
-        };
+        let places: HashMap<&str, usize> = workers.iter().map(|worker| worker.name.as_str()).zip(0..).collect();
+        let mut claims: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (at, (worker, facts)) in workers.iter().zip(&facts).enumerate() {
+            let names = facts.workspaces.iter().map(|one| one.name.as_str());
+            for name in names.filter(|name| worker.may_have(name) && !is_held_by_another(worker, name)) {
+                claims.entry(name).or_default().push(at);
+            }
+        }
+        let who_has = |name: &str| claims.get(name).map_or(&[][..], Vec::as_slice);
         let mut owners = self.owners.write();
         owners.retain(|name, owner| {
-            let Some(at) = workers.iter().position(|worker| worker.name == *owner) else {
+            let Some(at) = places.get(owner.as_str()).copied() else {
                 return false;
             };
-            let is_wanted = || (0..workers.len()).any(|other| other != at && facts[other].is_there && has(other, name));
+            let is_wanted = || who_has(name).iter().any(|other| *other != at && facts[*other].is_there);
             let is_over = !workers[at].is_listed() && facts[at].is_away_for(HANDOVER);
-            has(at, name) && !(is_over && is_wanted())
+            who_has(name).contains(&at) && !(is_over && is_wanted())
         });
         for (name, run) in holders {
             let holds = |worker: &Worker| {
@@ -241,16 +262,12 @@ impl Registry {
                 registration.as_ref().map(|one| one.run == run.as_str())
             };
             // One that the configuration lists does not say which run it is.
-            let owner = owners
-                .get(name)
-                .and_then(|owner| workers.iter().find(|one| one.name == *owner));
-            if owner.is_some_and(|owner| holds(owner) != Some(false)) {
+            let owner = owners.get(name).and_then(|owner| places.get(owner.as_str()));
+            if owner.is_some_and(|at| holds(&workers[*at]) != Some(false)) {
                 continue;
             }
-            let mut all = workers.iter().enumerate();
-            if let Some((_, holder)) =
-                all.find(|(at, worker)| facts[*at].is_there && has(*at, name) && holds(worker) == Some(true))
-            {
+            let mut all = who_has(name).iter().map(|at| (&workers[*at], &facts[*at]));
+            if let Some((holder, _)) = all.find(|(worker, facts)| facts.is_there && holds(worker) == Some(true)) {
                 owners.insert(name.clone(), holder.name.clone());
             }
         }
@@ -286,7 +303,7 @@ impl Registry {
                 }
             }
             self.report(worker, &not_served);
-            *worker.not_served.write() = not_served.into();
+            worker.are_not_served(not_served);
         }
     }
 
@@ -414,132 +431,10 @@ impl Facts {
     }
 }
 
-/// What a worker says of itself, and of its workspaces: these, its default one first, and the rest of the list.
-type Answer = (GetServerInfoResponse, Vec<WorkspaceInfo>, ListWorkspacesResponse);
-
-/// Asks a worker what it is and has.
-async fn learn(worker: &Worker) {
-    if worker.has_left() {
-        return away(&mut worker.facts.write(), worker, "its registration has ended");
-    }
-    let answer = timeout(ASK_TIMEOUT, answer(worker)).await;
-    let mut facts = worker.facts.write();
-    match answer {
-        Ok(Ok((info, workspaces, rest))) => {
-            let refused = versions::problem(versions::OWN, &info.version);
-            if !facts.is_there {
-                tracing::info!(worker = worker.name, workspaces = workspaces.len(), "a worker is there");
-            }
-            if let Some(why) = refused.as_deref().filter(|why| facts.refused.as_deref() != Some(*why)) {
-                tracing::error!(
-                    worker = worker.name,
-                    address = worker.address(),
-                    why,
-                    "a worker is not used"
-                );
-            }
-            *facts = Facts {
-                is_there: true,
-                was_told: false,
-                workspaces: workspaces.into(),
-                roots: rest.roots.into(),
-                templates: rest.templates.into(),
-                creates: info.features.contains(&Feature::CreateWorkspaces.into()),
-                version: info.version.into(),
-                refused: refused.map(Into::into),
-                away: None,
-                calls: (info.running_calls, info.queued_calls),
-            };
-        }
-        Ok(Err(status)) if status.code() == Code::Unauthenticated => {
-            let how = match worker.is_listed() {
-                true => format!(
-                    "by the `token_file` or `certificate` of cluster.workers.{}",
-                    worker.name
-                ),
-                false => "by the secret of its registration".to_owned(),
-            };
-            let why = format!("it does not know the gateway, {how}: {}", status.message());
-            away(&mut facts, worker, &why);
-        }
-        // It is there, and has too much to do.
-        Ok(Err(status)) if status.code() == Code::ResourceExhausted && facts.is_there => {}
-        Ok(Err(status)) => {
-            let lost = worker.why_lost().filter(|_| status.code() == Code::Unavailable);
-            let why = lost.unwrap_or_else(|| status.message().to_owned());
-            away(&mut facts, worker, &why);
-        }
-        Err(_) => away(&mut facts, worker, "it does not answer"),
-    }
-}
-
-async fn answer(worker: &Worker) -> Result<Answer, Status> {
-    // So that a worker that does not take it for a gateway is found out here, and not by those who call.
-    let entry = &OnBehalf::entry_of_gateway();
-    let info = worker
-        .ask_about_itself(GET_SERVER_INFO, GetServerInfoRequest {}, Some(entry))
-        .await?;
-    let (workspaces, rest) = workspaces(worker).await?;
-    Ok((info, workspaces, rest))
-}
-
-/// Returns the workspaces of a worker, its default one first, and what else it says of workspaces.
-async fn workspaces(worker: &Worker) -> Result<(Vec<WorkspaceInfo>, ListWorkspacesResponse), Status> {
-    let (mut workspaces, mut page_token) = (Vec::new(), String::new());
-    let entry = &OnBehalf::entry_of_gateway();
-    let rest = loop {
-        let question = ListWorkspacesRequest {
-            page_size: PAGE,
-            page_token,
-        };
-        let asked = worker.ask_about_itself(LIST_WORKSPACES, question, Some(entry)).await;
-        let mut page: ListWorkspacesResponse = asked?;
-        workspaces.append(&mut page.workspaces);
-        if workspaces.len() > MAX_WORKSPACES {
-            return Err(Status::failed_precondition("it has too many workspaces"));
-        }
-        page_token = std::mem::take(&mut page.next_page_token);
-        if page_token.is_empty() {
-            break page;
-        }
-    };
-    let known = worker.facts.read().workspaces.clone();
-    let is_one = |name: &str, list: &[WorkspaceInfo]| list.iter().any(|one| one.name == name);
-    let are_known = workspaces.len() == known.len() && known.iter().all(|one| is_one(&one.name, &workspaces));
-    let default = match known.first().filter(|_| are_known) {
-        Some(first) => first.name.clone(),
-        // The list has them by name, and does not say which one is meant by an empty name.
-        None if workspaces.len() > 1 => {
-            let asked = worker
-                .ask_about_itself(GET_WORKSPACE, GetWorkspaceRequest::default(), Some(entry))
-                .await;
-            let GetWorkspaceResponse { workspace } = asked?;
-            workspace.unwrap_or_default().name
-        }
-        None => String::new(),
-    };
-    workspaces.sort_by_key(|one| one.name != default);
-    Ok((workspaces, rest))
-}
-
-fn away(facts: &mut Facts, worker: &Worker, why: &str) {
-    if facts.is_there || !facts.was_told {
-        tracing::warn!(
-            worker = worker.name,
-            address = worker.address(),
-            why,
-            "a worker cannot be used"
-        );
-    }
-    let since = facts.away.take().filter(|_| !facts.is_there).map(|(_, since)| since);
-    facts.away = Some((why.into(), since.unwrap_or_else(SystemTime::now)));
-    facts.is_there = false;
-    facts.was_told = true;
-}
-
 #[cfg(test)]
 mod tests {
     use toolgate_config::service::WorkerConfig;
+    use toolgate_contract::WorkspaceInfo;
     use toolgate_model::WorkspaceSet;
 
     use super::*;

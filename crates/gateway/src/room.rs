@@ -1,4 +1,4 @@
-//! How many workers may register.
+//! How many workers may register, and how fast all of them come back.
 //!
 //! *Invariant:* those that are away count until they are forgotten.
 
@@ -11,6 +11,14 @@ const MAX_WORKERS: usize = 12_000;
 
 /// Those of one principal: some are left to the others.
 const MAX_WORKERS_OF_ONE: usize = 10_000;
+
+/// So many workers come back in a millisecond, of all that have lost the gateway at once.
+const BACK_IN_A_MILLISECOND: usize = 2;
+
+/// Returns how long the workers of a gateway need to come back one after the other, in milliseconds.
+pub(crate) fn spread_millis(registry: &Registry) -> u32 {
+    u32::try_from(registry.workers().len() / BACK_IN_A_MILLISECOND).unwrap_or(u32::MAX)
+}
 
 /// Refuses one more worker where there are too many.
 pub(crate) fn must_have_room(registry: &Registry, principal: &str) -> Result<(), Status> {

@@ -118,7 +118,13 @@ impl Parts {
         match worker.pass(again, &caller.entry()).await {
             Ok(answer) if !is_away(&answer) => {
                 let call = Call::of(&path, &first);
-                reattach::kept(answer, call, (worker, caller), (&self.metrics, Some(store)))
+                reattach::kept(
+                    answer,
+                    call,
+                    (worker, caller),
+                    (&self.metrics, Some(store)),
+                    &self.closing,
+                )
             }
             Ok(_) | Err(_) => Ok(store.answer(asked.whole(&[])).await),
         }

@@ -291,7 +291,7 @@ fn told(
     let opened = Told::Opened(ChannelOpened {
         instance_id: parts.facts.instance.clone(),
     });
-    let closing = parts.closing.clone();
+    let closing = parts.closing.turn();
     let patience = Instant::now() + SNAPSHOT_PATIENCE;
     let mut ready = VecDeque::from([opened]);
     if inbox.awaited.is_empty() {

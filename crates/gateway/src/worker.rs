@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use anyhow::Context as _;
@@ -155,6 +155,10 @@ pub(crate) struct Worker {
     why_lost: Mutex<Option<String>>,
     /// There is something to tell it.
     pub(crate) news: Notify,
+    /// What it was asked last is not all that it may have to say by now.
+    has_news: AtomicBool,
+    /// When it was asked last.
+    asked: Mutex<Option<Instant>>,
     /// Requests to opened ports that it has not answered.
     waiting: Arc<AtomicUsize>,
     /// Bytes of the largest message that is read of it.
@@ -200,6 +204,8 @@ impl Worker {
             not_served: RwLock::default(),
             why_lost: Mutex::default(),
             news: Notify::new(),
+            has_news: AtomicBool::new(true),
+            asked: Mutex::default(),
             waiting: Arc::default(),
             limit,
         }
@@ -227,6 +233,36 @@ impl Worker {
         // Now new ones lead to where it is.
         self.lines.lock().clear();
         self.facts.write().was_told = false;
+        self.is_news();
+    }
+
+    /// Takes note that it is to be asked in the next round.
+    pub(crate) fn is_news(&self) {
+        self.has_news.store(true, Ordering::Release);
+    }
+
+    /// Says whether there is something to ask it, which whoever asks this does.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news.swap(false, Ordering::AcqRel)
+    }
+
+    /// Takes note that it is asked now.
+    pub(crate) fn is_asked(&self) {
+        *self.asked.lock() = Some(Instant::now());
+    }
+
+    /// Returns when it was asked last.
+    pub(crate) fn asked(&self) -> Option<Instant> {
+        *self.asked.lock()
+    }
+
+    /// Takes note of the workspaces that are not served of it, and has it told if they are others than before.
+    pub(crate) fn are_not_served(&self, now: Vec<(String, String)>) {
+        let mut known = self.not_served.write();
+        if **known != *now {
+            *known = now.into();
+            self.news.notify_one();
+        }
     }
 
     /// Says whether the configuration lists it.

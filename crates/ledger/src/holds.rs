@@ -189,6 +189,11 @@ impl Holds {
         self.noted.store(count, Ordering::Relaxed);
     }
 
+    /// Says whether nothing goes on.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.doing.lock().is_over()
+    }
+
     /// Returns one of what this run has; one in which something goes on, if there is such.
     pub(crate) fn any(&self) -> Option<Hold> {
         self.by_need().0.into_iter().next()

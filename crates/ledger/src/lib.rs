@@ -7,7 +7,7 @@
 //!
 //! - [`wire`], `rpc`: how what is stored travels, and the RPCs; gateways use the first, too;
 //! - `options`: how a worker uses its gateways;
-//! - `gateways`: the gateways, and what is tried again;
+//! - `gateways`: the gateways, and what is tried again; [`chance`]: how long after;
 //! - `holds`: which workspaces this run has, and for how long;
 //! - `doubts`: what may be stored or not; `notes`: what is stored without anybody waiting for it;
 //! - `parts`, `uploads`: outputs on their way, their full parts straight to a bucket; `follow`: hears of changes; `places`: where prompts and grants are;
@@ -17,6 +17,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders they work with
 
 mod calls;
+pub mod chance;
 mod changes;
 mod doubts;
 mod follow;

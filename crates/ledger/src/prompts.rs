@@ -15,6 +15,7 @@ use toolgate_model::{Approval, Grant, GrantId, InstanceId, Prompt, PromptId, Pro
 use toolgate_store::{AskedPrompt, Interest, PromptFilter, Prompts, Settled, Settlement, StoreError};
 
 use crate::doubts::{Doubtful, Key};
+use crate::follow::{APPROVERS_ARE_GOOD, PROMPTS_ARE_GOOD};
 use crate::store::LedgerStore;
 use crate::wire;
 
@@ -56,8 +57,9 @@ impl LedgerStore {
             holding: Some(wire::holding(&hold)),
             settlement: wire::json("the end of a prompt", end)?,
         };
-        let answer = self.holds.change(question).await?;
-        wire::of_json("the end of a prompt", &answer.settled)
+        let answer = self.holds.change(question).await;
+        self.news.come();
+        wire::of_json("the end of a prompt", &answer?.settled)
     }
 
     fn saw(&self, grants: &[Grant]) {
@@ -90,6 +92,7 @@ impl Prompts for LedgerStore {
         let doubt = self.doubts.begin(Doubtful::Prompt(question.clone(), prompt.id.clone()));
         let answer = self.holds.change(question).await;
         doubt.end(&answer);
+        self.news.come();
         let answer = answer?;
         self.places.saw_prompt(&prompt.id, &prompt.workspace);
         let grants: Vec<Grant> = wire::of_json("grants", &answer.grants)?;
@@ -107,7 +110,9 @@ impl Prompts for LedgerStore {
             id: id.to_string(),
             asker: wire::optional("whoever asks", asker.as_ref())?,
         };
-        self.holds.change(question).await.map(drop)
+        let replaced = self.holds.change(question).await;
+        self.news.come();
+        replaced.map(drop)
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -137,20 +142,30 @@ impl Prompts for LedgerStore {
     }
 
     async fn open_prompts(&self) -> Result<Vec<(PromptId, u64)>, StoreError> {
+        let workspaces = self.holds.names();
         let question = ListOpenPromptsRequest {
-            workspaces: self.holds.names(),
+            workspaces: workspaces.clone(),
         };
-        let answer = self.holds.gateways.ask(question).await?;
-        let prompts = answer.prompts.into_iter();
-        Ok(prompts.map(|one| (PromptId::new(one.id), one.revision)).collect())
+        let read = async {
+            let answer = self.holds.gateways.ask(question).await?;
+            let prompts = answer.prompts.into_iter();
+            Ok(prompts.map(|one| (PromptId::new(one.id), one.revision)).collect())
+        };
+        let good = (&*self.news, PROMPTS_ARE_GOOD);
+        self.read_prompts.or_else(good, &workspaces, read).await
     }
 
     async fn attended_elsewhere(&self) -> Result<Vec<Interest>, StoreError> {
+        let workspaces = self.holds.names();
         let question = ListInterestsRequest {
-            workspaces: self.holds.names(),
+            workspaces: workspaces.clone(),
         };
-        let answer = self.holds.gateways.ask(question).await?;
-        wire::of_json("what approvers listen to", &answer.interests)
+        let read = async {
+            let answer = self.holds.gateways.ask(question).await?;
+            wire::of_json("what approvers listen to", &answer.interests)
+        };
+        let good = (&*self.news, APPROVERS_ARE_GOOD);
+        self.read_interests.or_else(good, &workspaces, read).await
     }
 
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {

@@ -11,13 +11,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_contract::cluster::ListOpenPromptsRequest;
+use toolgate_model::PromptId;
 use toolgate_store::local::Volume;
 use toolgate_store::outage::Outage;
-use toolgate_store::{StoreError, Upkeep};
+use toolgate_store::{Interest, StoreError, Upkeep};
 
 use crate::changes::AllRecorded;
 use crate::doubts::Doubts;
-use crate::follow;
+use crate::follow::{self, News, Read};
 use crate::holds::Holds;
 use crate::kept::Kept;
 use crate::notes::Notes;
@@ -48,6 +49,10 @@ pub struct LedgerStore {
     pub(crate) places: Places,
     pub(crate) recorded: AllRecorded,
     pub(crate) changed: Arc<Notify>,
+    /// How far a gateway was heard of what changes, and what was read after that.
+    pub(crate) news: Arc<News>,
+    pub(crate) read_prompts: Read<Vec<(PromptId, u64)>>,
+    pub(crate) read_interests: Read<Vec<Interest>>,
     /// Cancelled when the tasks end.
     ending: CancellationToken,
     tasks: TaskTracker,
@@ -83,6 +88,9 @@ impl LedgerStore {
             places: Places::default(),
             recorded: AllRecorded::default(),
             changed: Arc::default(),
+            news: Arc::default(),
+            read_prompts: Read::default(),
+            read_interests: Read::default(),
             ending: CancellationToken::new(),
             tasks: TaskTracker::new(),
             closed: AtomicBool::new(false),
@@ -117,8 +125,12 @@ impl LedgerStore {
         });
         let (holds, doubts) = (Arc::clone(&self.holds), Arc::clone(&self.doubts));
         self.spawn(async move { doubts.look_after(&holds.gateways).await });
-        let (holds, changed) = (Arc::clone(&self.holds), Arc::clone(&self.changed));
-        self.spawn(async move { follow::changes(&holds, &changed).await });
+        let (holds, news, changed) = (
+            Arc::clone(&self.holds),
+            Arc::clone(&self.news),
+            Arc::clone(&self.changed),
+        );
+        self.spawn(async move { follow::changes(&holds, (&news, &changed)).await });
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

@@ -148,13 +148,14 @@ pub(crate) async fn remove(session: &mut Session, id: &GrantId) -> Result<Option
     row.as_ref().map(read).transpose()
 }
 
-/// Returns the grants that hold for a run of the service, the oldest first.
-pub(crate) async fn of(db: &Database, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
+/// Returns the grants that hold for any of some runs of the service, the oldest first.
+pub(crate) async fn of(db: &Database, runs: &[InstanceId]) -> Result<Vec<Grant>, StoreError> {
+    let owners: Vec<String> = runs.iter().flat_map(owners).collect();
     let sql = format!(
         "SELECT {} FROM grants WHERE owner = ANY ($1) ORDER BY number",
         content_and_now()
     );
-    read_standing(&db.rows("list grants", &sql, values![owners(owner)]).await?)
+    read_standing(&db.rows("list grants", &sql, values![owners]).await?)
 }
 
 /// Returns a grant.

@@ -10,7 +10,8 @@
 //! doubt from before the database was last away nothing is known to have come of it: then it takes a lease as well.
 //!
 //! *Invariant:* a run is forgotten when no unfinished call is left of it, but for those that wait for the next holder of their
-//! workspace, and its row stays for a day even then: should it come back, it says how many of its notes are stored.
+//! workspace, and its row stays for a day even then: should it come back, it says how many of its notes are stored. Until it does it is
+//! dead to everybody, and is not looked at: of ten thousand workers most do nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -168,6 +169,7 @@ impl Instances {
             let sql = format!(
                 "UPDATE instances SET forgotten = clock_timestamp()
                  WHERE forgotten IS NULL AND {}
+                     AND (lease_until <= clock_timestamp() OR chr(1) || lease_until::text || '/' || id = ANY ($1))
                      AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
                          AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
                              AND workspaces.owner IS DISTINCT FROM instances.id))",
@@ -199,7 +201,8 @@ impl Instances {
         }
         *looked = None;
         let sql =
-            "SELECT id, lease_until::text, lease_until <= clock_timestamp(), doubted, forgotten IS NULL FROM instances";
+            "SELECT id, lease_until::text, lease_until <= clock_timestamp(), doubted, forgotten IS NULL FROM instances
+                   WHERE forgotten IS NULL OR lease_until > clock_timestamp()";
         let rows = db.rows("look for dead runs", sql, values![]).await?;
         let (now, mut leases, mut silent, mut has_dead) = (Instant::now(), HashMap::new(), Vec::new(), false);
         let mut seen = self.seen.lock();
@@ -280,7 +283,7 @@ fn outlasted(id: &str, until: &str) -> String {
 pub(crate) fn is_dead(column: &str, silent: &str) -> String {
     format!(
         "NOT EXISTS (SELECT FROM instances living WHERE living.id = {column}
-             AND (living.lease_until > clock_timestamp() OR NOT living.id = ANY ({silent}))
+             AND (living.lease_until > clock_timestamp() OR living.forgotten IS NULL AND NOT living.id = ANY ({silent}))
              AND NOT chr(1) || living.lease_until::text || '/' || living.id = ANY ({silent}))"
     )
 }

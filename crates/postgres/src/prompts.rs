@@ -523,7 +523,11 @@ impl Prompts for PostgresStore {
     }
 
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
-        grants::of(&self.shared.db, owner).await
+        grants::of(&self.shared.db, std::slice::from_ref(owner)).await
+    }
+
+    async fn grants_of(&self, owners: &[InstanceId]) -> Result<Vec<Grant>, StoreError> {
+        grants::of(&self.shared.db, owners).await
     }
 
     async fn grant(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {

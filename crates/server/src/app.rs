@@ -77,7 +77,7 @@ use self::places::{Common, Opened, Opener, Sources, uploads};
 use self::rules::Rules;
 use self::upkeep::{Sweep, fetch_skills, flush_refusals, log_head, look_after_dead_runs, sweep};
 use self::workspaces::AtRunTime;
-use crate::grpc::{self, ServeError, Services, Shared, Watches, Workspaces as _};
+use crate::grpc::{self, Closing, ServeError, Services, Shared, Watches, Workspaces as _};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, Claim, output_folder, workspace_folder};
@@ -281,7 +281,7 @@ impl App {
             warnings: config.warnings.clone(),
             sandbox: sandbox::facts(&config.sandbox, kernel),
             languages: Arc::new(languages::Known(languages.clone())),
-            closing: CancellationToken::new(),
+            closing: Closing::default(),
             telemetry: telemetry.clone(),
         });
         let services = Services::new(shared.clone()).await.tracing(Arc::new(peers::Peers {
@@ -487,7 +487,7 @@ impl Running {
         } = self.parts;
         services.stop_serving().await;
         engine.drain(drain_grace).await;
-        shared.closing.cancel();
+        shared.closing.close();
         Addresses::remove_socket(self.unix.as_deref());
         self.stop_servers.cancel();
         let finished = async { while self.servers.join_next().await.is_some() {} };

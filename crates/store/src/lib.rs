@@ -351,6 +351,16 @@ pub trait Prompts: Send + Sync + 'static {
     /// may have ended by time.
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError>;
 
+    /// As [`Self::grants`], of several runs; one that holds for more than one of them comes at least once. A store with thousands of runs asks
+    /// once for all.
+    async fn grants_of(&self, owners: &[InstanceId]) -> Result<Vec<Grant>, StoreError> {
+        let mut grants = Vec::new();
+        for owner in owners {
+            grants.extend(self.grants(owner).await?);
+        }
+        Ok(grants)
+    }
+
     /// Returns a grant, whosever it is.
     async fn grant(&self, id: &GrantId) -> Result<Option<Grant>, StoreError>;
 

@@ -68,7 +68,7 @@ const CALM: Duration = Duration::from_secs(90);
 
 /// How a call ended, as a client was told.
 #[derive(Clone, Debug, PartialEq)]
-enum End {
+pub(super) enum End {
     Completed,
     Lost,
     /// Its worker has stopped by itself, or something of it could not be stored in time.
@@ -77,10 +77,10 @@ enum End {
 
 /// What clients saw.
 #[derive(Default)]
-struct Seen {
-    ends: Mutex<BTreeMap<String, End>>,
-    accepted: Arc<Accepted>,
-    watched: Mutex<usize>,
+pub(super) struct Seen {
+    pub(super) ends: Mutex<BTreeMap<String, End>>,
+    pub(super) accepted: Arc<Accepted>,
+    pub(super) watched: Mutex<usize>,
 }
 
 /// What a call does, by its number: it asks, it writes, it prints much, it takes a while.
@@ -121,7 +121,7 @@ fn end_of(number: usize, events: &[CallEvent]) -> End {
 }
 
 /// Makes a call and follows it to its end, whatever breaks on the way.
-async fn call(gateways: &mut Gateways, number: usize, workspace: &str, seen: &Seen) {
+pub(super) async fn call(gateways: &mut Gateways, number: usize, workspace: &str, seen: &Seen) {
     let request = ExecuteToolRequest {
         call_id: name(number),
         on_disconnect: OnDisconnect::Keep.into(),
@@ -146,7 +146,7 @@ async fn call(gateways: &mut Gateways, number: usize, workspace: &str, seen: &Se
 }
 
 /// Watches calls that have ended, at whatever gateway, and compares what it is told with what their callers were told.
-async fn watch(mut gateways: Gateways, mut dice: Dice, seen: Arc<Seen>, stop: CancellationToken) {
+pub(super) async fn watch(mut gateways: Gateways, mut dice: Dice, seen: Arc<Seen>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         sleep(AGAIN).await;
         let ended = {
@@ -294,7 +294,7 @@ async fn texts(client: &tokio_postgres::Client, sql: &str) -> Vec<String> {
 }
 
 /// Compares the database with itself and with what clients were told.
-async fn check_database(fleet: &Fleet, seen: &Seen) {
+pub(super) async fn check_database(fleet: &Fleet, seen: &Seen) {
     let client = fleet.database.connect("fleet").await.unwrap();
     let none = async |what: &str, sql: &str| {
         let found = texts(&client, sql).await;
@@ -347,7 +347,7 @@ async fn check_database(fleet: &Fleet, seen: &Seen) {
 }
 
 /// Compares what ran with how the calls ended.
-fn check_what_ran(fleet: &Fleet, seen: &Seen) {
+pub(super) fn check_what_ran(fleet: &Fleet, seen: &Seen) {
     let mut ran: BTreeMap<String, usize> = BTreeMap::new();
     for worker in fleet.names() {
         let file = fleet.path(&format!("worker-{worker}/own/ran"));

@@ -23,6 +23,9 @@ use crate::support::{self, connect_tcp, eventually, is_output, next_such};
 /// The lease of all fleets here: as short as may be, since tests wait for its end.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 
+/// The token of workers that are tasks of a test.
+pub(super) const CROWD: &str = "crowd-crowd-crowd-crowd";
+
 pub(super) struct Fleet {
     folder: TempDir,
     pub(super) database: Server,
@@ -30,6 +33,8 @@ pub(super) struct Fleet {
     pub(super) workers: Vec<Process>,
     /// The names of the workers: each has the workspace of its letter.
     names: Vec<String>,
+    /// What workers run, if it is another program.
+    worker: Option<PathBuf>,
 }
 
 pub(super) fn token_of(worker: &str) -> String {
@@ -46,6 +51,8 @@ pub(super) struct Plan {
     pub(super) bucket: Option<String>,
     /// What else is in the configuration of the gateways, before its first table.
     pub(super) settings: &'static str,
+    /// What workers run, if it is another program.
+    pub(super) worker: Option<PathBuf>,
 }
 
 impl Default for Plan {
@@ -55,6 +62,7 @@ impl Default for Plan {
             workers: vec![Clock::Right; 2],
             bucket: None,
             settings: "",
+            worker: None,
         }
     }
 }
@@ -119,6 +127,7 @@ impl Fleet {
     /// Starts the gateways of a fleet that has no workers yet.
     async fn with_gateways(plan: &Plan) -> Self {
         let mut fleet = Self::empty(plan.workers.len()).await;
+        fleet.worker.clone_from(&plan.worker);
         fleet.start_gateways(plan).await;
         fleet
     }
@@ -130,7 +139,7 @@ impl Fleet {
         }
     }
 
-    async fn empty(workers: usize) -> Self {
+    pub(super) async fn empty(workers: usize) -> Self {
         let database = Server::start(false).await;
         database.run("postgres", "CREATE DATABASE fleet").await;
         let letters = ('a'..='z').take(workers);
@@ -140,6 +149,7 @@ impl Fleet {
             gateways: Vec::new(),
             workers: Vec::new(),
             names: letters.map(String::from).collect(),
+            worker: None,
         }
     }
 
@@ -158,6 +168,7 @@ impl Fleet {
             let rest = format!("scopes = []\nworkspaces = [\"w{name}\"]");
             text += &entry(&format!("worker-{name}"), &token_of(name), &rest);
         }
+        text += &entry("crowd", CROWD, "scopes = []\nworkspaces = [\"crowd/*\"]");
         text
     }
 
@@ -184,16 +195,13 @@ impl Fleet {
     }
 
     /// Writes the configuration of a gateway; returns where.
-    fn configure_gateway(&self, name: &str, plan: &Plan) -> PathBuf {
+    pub(super) fn configure_gateway(&self, name: &str, plan: &Plan) -> PathBuf {
         let place = self.path(name);
         fs::create_dir_all(&place).unwrap();
         put(&place.join("tokens"), &self.tokens());
         put(&place.join("database"), &self.database_address());
-        let workers: Vec<String> = self
-            .names
-            .iter()
-            .map(|name| format!("\"token:worker-{name}\""))
-            .collect();
+        let own = self.names.iter().map(|name| format!("\"token:worker-{name}\""));
+        let workers: Vec<String> = own.chain(["\"token:crowd\"".to_owned()]).collect();
         let (workers, lease, settings) = (workers.join(", "), LEASE.as_secs(), plan.settings);
         let bucket = plan.bucket.as_ref().map_or_else(String::new, |endpoint| {
             put(&place.join("bucket-keys"), "key:secret\n");
@@ -239,6 +247,9 @@ impl Fleet {
         let listens = at.map_or("127.0.0.1:0", |(own, _)| own);
         let mut worker = Process::at(listens, place, "serve");
         worker.library = self.library(clock);
+        if let Some(program) = &self.worker {
+            worker.program.clone_from(program);
+        }
         worker.run(&self.home()).await;
         self.workers.push(worker);
     }

@@ -20,7 +20,7 @@ use toolgate_contract::*;
 
 use crate::support::{self, connect_tcp, eventually};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 /// The token of the gateway at its workers, and those of people at the gateway.
 pub(crate) const GATEWAY: &str = "gateway-gateway-gateway";
@@ -67,6 +67,8 @@ pub(crate) struct Process {
     pub(crate) admin: Option<String>,
     /// What it loads before anything else, if so.
     pub(crate) library: Option<PathBuf>,
+    /// What is run.
+    pub(crate) program: PathBuf,
 }
 
 impl Process {
@@ -90,6 +92,7 @@ impl Process {
             address: address.to_owned(),
             admin: None,
             library: None,
+            program: PROGRAM.into(),
         }
     }
 
@@ -124,7 +127,7 @@ impl Process {
             .append(true)
             .open(self.folder.join("stderr"))
             .unwrap();
-        let child = Command::new(PROGRAM)
+        let child = Command::new(&self.program)
             .args([
                 "--json",
                 "--config",

@@ -27,8 +27,8 @@ use toolgate_model::Timestamp;
 use toolgate_server::grpc::auth::Authenticator;
 use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::{
-    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts, Services,
-    Shared, WantedCreation, WantedWorkspace, Workspaces,
+    CloseError, Closing, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, Listener, OpenError, SandboxFacts,
+    Services, Shared, WantedCreation, WantedWorkspace, Workspaces,
 };
 
 use crate::support::{Inside, Server};
@@ -315,21 +315,21 @@ impl Languages for NoLanguages {
 /// A service around an engine in this process.
 pub(super) struct Service {
     pub(super) address: SocketAddr,
-    closing: CancellationToken,
+    closing: Closing,
     stop: CancellationToken,
     served: JoinHandle<()>,
 }
 
 impl Service {
     pub(super) async fn stop(self) {
-        self.closing.cancel();
+        self.closing.close();
         self.stop.cancel();
         self.served.await.unwrap();
     }
 }
 
 pub(super) async fn serve(inside: &Inside) -> Service {
-    let closing = CancellationToken::new();
+    let closing = Closing::default();
     let shared = Arc::new(Shared {
         uploads: toolgate_fs::uploads::Uploads::new("/nonexistent".into(), 0),
         ports: Default::default(),

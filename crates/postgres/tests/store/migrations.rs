@@ -73,3 +73,73 @@ async fn one_run_of_an_id_and_one_encoding() {
         "no TLS is configured"
     );
 }
+
+/// A column of a table, and whether a row can be made that says nothing of it.
+async fn columns(client: &tokio_postgres::Client) -> Vec<(String, String, bool)> {
+    let sql = "SELECT table_name || '.' || column_name, data_type || coalesce(collation_name, ''),
+                   is_nullable = 'YES' OR column_default IS NOT NULL OR is_identity = 'YES'
+               FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1";
+    let rows = client.query(sql, &[]).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
+}
+
+/// The conditions on tables: what a release before knows nothing of could refuse what it writes.
+async fn conditions(client: &tokio_postgres::Client) -> Vec<String> {
+    let sql = "SELECT conrelid::regclass || ': ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+               UNION ALL SELECT tablename || ': ' || indexdef FROM pg_indexes WHERE schemaname = 'public' AND indexdef LIKE '% UNIQUE %'
+               UNION ALL SELECT tgrelid::regclass || ': ' || tgname FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1";
+    let rows = client.query(sql, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The program of the first release works with the tables of this one: they are what they were, and what it does not write has a value.
+/// The program of this release does not start with the tables of the first one, and says what to do; what they have stays when it is done.
+#[tokio::test]
+async fn later_tables_do_for_earlier_programs_and_not_the_other_way_round() {
+    let server = server().await;
+    server.run("postgres", "CREATE DATABASE earlier").await;
+    let options = || PostgresOptions::new(server.address("earlier"));
+    let first = include_str!("../../migrations/0001.sql");
+    let versions = "CREATE TABLE migrations (version bigint PRIMARY KEY, applied timestamptz NOT NULL);
+                    INSERT INTO migrations VALUES (1, now());";
+    server
+        .run("earlier", &format!("BEGIN; {first}; {versions} COMMIT"))
+        .await;
+    assert_eq!(check(&options()).await.unwrap(), SchemaState::Older { version: 1 });
+    let refused = PostgresStore::open(options(), InstanceId::generate()).await;
+    let refused = refused.err().expect("tables are missing");
+    let source = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(source.contains("must be migrated"), "{source}");
+
+    let client = server.connect("earlier").await.unwrap();
+    let told = "INSERT INTO outbox (entries) VALUES ('[]')";
+    client.execute(told, &[]).await.unwrap();
+    let (had, held) = (columns(&client).await, conditions(&client).await);
+    assert_eq!(migrate(&options()).await.unwrap(), SchemaState::Older { version: 1 });
+    let (has, holds) = (columns(&client).await, conditions(&client).await);
+    for column in &had {
+        assert!(has.contains(column), "{column:?} is another one, or gone");
+    }
+    let is_of_known_table = |name: &str, end: char| {
+        let table = name.split(end).next().unwrap();
+        had.iter().any(|(column, ..)| column.split('.').next() == Some(table))
+    };
+    for column in has.iter().filter(|column| !had.contains(column)) {
+        assert!(
+            column.2 || !is_of_known_table(&column.0, '.'),
+            "{column:?} has no value in rows of an earlier program"
+        );
+    }
+    for condition in holds.iter().filter(|condition| !held.contains(condition)) {
+        assert!(
+            !is_of_known_table(condition, ':'),
+            "{condition} may refuse what an earlier program writes"
+        );
+    }
+    // What was there is there, and the statement of the earlier program works.
+    client.execute(told, &[]).await.unwrap();
+    let rows = client.query_one("SELECT count(*) FROM outbox", &[]).await.unwrap();
+    assert_eq!(rows.get::<_, i64>(0), 2);
+    let store = PostgresStore::open(options(), InstanceId::generate()).await.unwrap();
+    store.close().await.unwrap();
+}

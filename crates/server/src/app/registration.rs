@@ -28,10 +28,12 @@ use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
 use toolgate_contract::cluster::register_request::Message as Said;
 use toolgate_contract::cluster::register_response::Message as Told;
 use toolgate_contract::cluster::{
-    BoundTo, RefusedWorkspaces, RegisterRequest, RegisterResponse, WorkerHeartbeat, WorkerHello, WorkspaceNames,
+    BoundTo, GatewayHeartbeat, RefusedWorkspaces, RegisterRequest, RegisterResponse, WorkerHeartbeat, WorkerHello,
+    WorkspaceNames,
 };
 use toolgate_engine::Engine;
 use toolgate_ledger::Ways;
+use toolgate_ledger::chance::{share_of, with_chance};
 use toolgate_store::Store;
 
 use super::ledger::shown;
@@ -59,6 +61,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to wait before registering again: at first, and at most. Some of it is chance, so that not all workers come at once.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// How long it takes at most, beyond a pause, until all workers of a gateway have come back one after the other.
+const LONGEST_SPREAD: Duration = Duration::from_secs(10);
 
 /// Where the kernel says how the machine is called.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -94,6 +99,8 @@ struct Ended {
     is_refused: bool,
     /// What still lets the gateway in, if it was registered.
     let_in: Option<LetIn>,
+    /// How long all its workers need to come back one after the other, as the gateway said last.
+    spread: Duration,
 }
 
 impl From<Status> for Ended {
@@ -113,6 +120,7 @@ impl Ended {
             why: why.into(),
             is_refused: false,
             let_in: None,
+            spread: Duration::ZERO,
         }
     }
 }
@@ -171,12 +179,6 @@ pub fn fitting(name: &str) -> String {
     }
 }
 
-/// Returns between half of a pause and one and a half of it.
-fn with_chance(pause: Duration) -> Duration {
-    let chance = uuid::Uuid::new_v4().as_bytes()[0];
-    pause / 2 + pause * u32::from(chance) / u32::from(u8::MAX)
-}
-
 impl Worker {
     /// Registers at each gateway that there is, and no longer at those that are gone.
     async fn everywhere(self: Arc<Self>, ways: &mut Ways) {
@@ -222,10 +224,10 @@ impl Worker {
     async fn stay_registered(&self, gateway: &str, ways: &Ways, gone: &CancellationToken) {
         let secret = Registered::make_secret();
         let mut fading: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
-        let (mut pause, mut told) = (Duration::ZERO, None);
+        let (mut pause, mut spread, mut told) = (Duration::ZERO, Duration::ZERO, None);
         loop {
             let began = Instant::now();
-            let wait = with_chance(pause);
+            let wait = with_chance(pause) + share_of(std::mem::take(&mut spread));
             let attempt = async {
                 gone.run_until_cancelled(sleep(wait)).await;
                 // As it is reached now: certificates may have been exchanged.
@@ -240,6 +242,7 @@ impl Worker {
                 why,
                 is_refused,
                 let_in,
+                spread: of_all,
             } = loop {
                 tokio::select! {
                     ended = &mut attempt => break ended,
@@ -269,7 +272,7 @@ impl Worker {
                     "not registered at a gateway; it is tried again"
                 );
             }
-            told = Some(why);
+            (told, spread) = (Some(why), of_all);
             if let Some(let_in) = let_in {
                 fading.push(Box::pin(async move {
                     sleep(GRACE).await;
@@ -338,7 +341,9 @@ impl Worker {
             Ok(Err(status)) => return status.into(),
             Err(_) => return Ended::because("the gateway does not answer"),
         }
-        let why = self.keep(gateway, &mut workspaces, (&sender, &mut answers), gone).await;
+        let mut spread = Duration::ZERO;
+        let said = (&sender, &mut answers, &mut spread);
+        let why = self.keep(gateway, &mut workspaces, said, gone).await;
         if gone.is_cancelled() {
             // Half-closed, so that nothing broke as the gateway sees it; then it ends its half.
             drop(sender);
@@ -348,6 +353,7 @@ impl Worker {
         }
         Ended {
             let_in: Some(let_in),
+            spread: spread.min(LONGEST_SPREAD),
             ..why
         }
     }
@@ -357,7 +363,11 @@ impl Worker {
         &self,
         gateway: &str,
         workspaces: &mut Vec<String>,
-        (sender, answers): (&mpsc::Sender<RegisterRequest>, &mut Streaming<RegisterResponse>),
+        (sender, answers, spread): (
+            &mpsc::Sender<RegisterRequest>,
+            &mut Streaming<RegisterResponse>,
+            &mut Duration,
+        ),
         gone: &CancellationToken,
     ) -> Ended {
         let (mut heard, mut said, mut was_draining) = (Instant::now(), Instant::now(), false);
@@ -374,7 +384,10 @@ impl Worker {
                             Some(Told::Bound(BoundTo { workspace })) if binding.is_empty() => {
                                 binding.push(Box::pin(self.bind(gateway, workspace)));
                             }
-                            Some(Told::Bound(_) | Told::Registered(_) | Told::Heartbeat(_)) | None => {}
+                            Some(Told::Heartbeat(GatewayHeartbeat { spread_millis })) => {
+                                *spread = Duration::from_millis(spread_millis.into());
+                            }
+                            Some(Told::Bound(_) | Told::Registered(_)) | None => {}
                         }
                     }
                     Ok(None) => return Ended::because("the gateway has ended the registration"),
@@ -458,13 +471,5 @@ mod tests {
             assert_eq!(fitting(machine), name);
         }
         assert_eq!(fitting(&"a".repeat(100)).len(), MAX_NAME_BYTES);
-    }
-
-    #[test]
-    fn pauses_are_about_as_long_as_they_should_be() {
-        for _ in 0..100 {
-            let pause = with_chance(PAUSES.1);
-            assert!(pause >= PAUSES.1 / 2 && pause <= PAUSES.1 * 3 / 2, "{pause:?}");
-        }
     }
 }

@@ -34,8 +34,8 @@ use super::upkeep::{flush_refusals, log_head, sweep};
 use super::{settings, telemetry};
 use crate::grpc::auth::OnBehalf;
 use crate::grpc::{
-    CloseError, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError, Shared,
-    StoreHealth, WantedCreation, WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
+    CloseError, Closing, CreatedError, HEARTBEAT, LanguageServerFacts, Languages, OpenError, SandboxFacts, ServeError,
+    Shared, StoreHealth, WantedCreation, WantedWorkspace, Watches, Workspaces, convert, status, stored_routes,
 };
 
 /// What an id names.
@@ -82,7 +82,7 @@ impl StoreFront {
         (store, instance): (Arc<dyn Store>, InstanceId),
         elsewhere: Arc<dyn Elsewhere>,
         (entrance, tunnels): (&Entrance, TaskTracker),
-        closing: CancellationToken,
+        closing: Closing,
     ) -> anyhow::Result<Self> {
         log_head(&*store, "audit resumed").await;
         let (policy, approvals) = (settings::prompts(config), settings::approvals(config));

@@ -25,7 +25,7 @@ pub(super) struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(attached) = self.attached.take().filter(|_| !self.linger.is_zero()) {
-            let (closing, linger) = (self.shared.closing.clone(), self.linger);
+            let (closing, linger) = (self.shared.closing.at_once().clone(), self.linger);
             self.shared.tunnels.spawn(async move {
                 closing.run_until_cancelled(tokio::time::sleep(linger)).await;
                 drop(attached);
@@ -49,7 +49,7 @@ impl Drop for HeldForClient {
         let (Some(attached), Some(connection)) = (attached, self.connection.take()) else {
             return;
         };
-        let closing = self.shared.closing.clone();
+        let closing = self.shared.closing.at_once().clone();
         self.shared.tunnels.spawn(async move {
             let left_or_lost = async {
                 // A gateway that stops may end its streams first.

@@ -111,7 +111,7 @@ impl HostedTools {
             first: Some(wire::welcome(welcome, workspace)),
             heartbeat: self.0.heartbeat,
             draining: self.0.engine.calls().drain_notice(),
-            closing: self.0.closing.clone(),
+            closing: self.0.closing.turn(),
         })
     }
 }
@@ -192,7 +192,7 @@ impl HostService for HostedTools {
         let mut requests = request.into_inner();
         let first = tokio::select! {
             first = requests.message() => first?,
-            () = self.0.closing.cancelled() => return Err(status::draining()),
+            () = self.0.closing.at_once().cancelled() => return Err(status::draining()),
         };
         let Some(host_request::Message::Hello(hello)) = first.and_then(|request| request.message) else {
             return Err(bad_field("message", "the first message of a host is `hello`"));

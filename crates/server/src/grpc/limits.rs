@@ -136,6 +136,11 @@ impl Traffic {
         self.limits
     }
 
+    /// Returns how many streams are open.
+    pub fn open_streams(&self) -> usize {
+        self.open.lock().all
+    }
+
     /// Lets a request of a principal in, which may be a worker, or says what it is too much of. What is returned is to be kept
     /// while its stream is open.
     ///

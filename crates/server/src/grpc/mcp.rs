@@ -90,7 +90,7 @@ impl Mcp {
         let mut manager = LocalSessionManager::default();
         manager.session_config = config;
         let manager = Arc::new(manager);
-        let sessions = Sessions::new(shared.engine.clone(), manager.clone(), &shared.closing);
+        let sessions = Sessions::new(shared.engine.clone(), manager.clone(), shared.closing.at_once());
         let ended = CancellationToken::new();
         sessions.watch(ended.clone(), ANSWERS_GRACE);
         let make = {

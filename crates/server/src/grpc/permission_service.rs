@@ -65,7 +65,7 @@ impl Watcher {
             first,
             heartbeat: shared.heartbeat,
             draining: shared.engine.calls().drain_notice(),
-            closing: shared.closing.clone(),
+            closing: shared.closing.turn(),
         })
     }
 
@@ -133,7 +133,7 @@ impl PermissionService for Permissions {
         let mut requests = request.into_inner();
         let first = tokio::select! {
             first = requests.message() => first?,
-            () = self.0.closing.cancelled() => return Err(status::draining()),
+            () = self.0.closing.at_once().cancelled() => return Err(status::draining()),
         };
         let Some(channel_request::Message::Open(open)) = first.and_then(|request| request.message) else {
             return Err(bad_field("message", "the first message of a channel is `open`"));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::stream;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use toolgate_contract::event::Event as Kind;
 use toolgate_contract::session_service_server::SessionService;
@@ -38,6 +39,7 @@ struct EventReader {
     after: u64,
     batch: VecDeque<(u64, ServiceEvent)>,
     draining: DrainNotice,
+    closing: CancellationToken,
 }
 
 impl EventReader {
@@ -79,7 +81,7 @@ impl EventReader {
                 }
                 () = tokio::time::sleep_until(heartbeat_due) => true,
                 () = self.draining.due() => false,
-                () = self.shared.closing.cancelled() => return Err(status::draining()),
+                () = self.closing.cancelled() => return Err(status::draining()),
             };
             if is_silent {
                 return Ok(self.heartbeat());
@@ -313,6 +315,7 @@ impl SessionService for Sessions {
             after,
             batch: VecDeque::new(),
             draining: self.0.engine.calls().drain_notice(),
+            closing: self.0.closing.turn(),
         };
         let events = stream::try_unfold(reader, |mut reader| async {
             let message = WatchEventsResponse {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Code, Status};
 use toolgate_engine::Engine;
@@ -20,6 +19,7 @@ use toolgate_tools::bash::decides_what_runs;
 use toolgate_tools::ports::OpenPorts;
 
 use super::auth::{Authenticator, Caller};
+use super::closing::Closing;
 use super::limits::Traffic;
 use super::status::bad_field;
 use super::watches::Watches;
@@ -80,7 +80,7 @@ pub struct Shared {
     /// Knows the language servers of each workspace.
     pub languages: Arc<dyn Languages>,
     /// Ends the streams that have no end of their own.
-    pub closing: CancellationToken,
+    pub closing: Closing,
     /// What is told of RPCs.
     pub telemetry: Telemetry,
 }

@@ -79,7 +79,7 @@ pub(super) async fn watch(
             "only the workspace's folder, and those in it, are watched",
         ));
     }
-    let seat = shared.watches.seat(root.clone(), &shared.closing).await;
+    let seat = shared.watches.seat(root.clone(), shared.closing.at_once()).await;
     let seat = seat.map_err(|error| {
         let problem = format!("the workspace cannot be watched: {error}");
         status::precondition(ErrorReason::WatchesExhausted, workspace.name(), problem)
@@ -110,7 +110,7 @@ pub(super) async fn watch(
         },
         is_first: true,
         heartbeat: shared.heartbeat,
-        closing: shared.closing.clone(),
+        closing: shared.closing.turn(),
     };
     Ok(Box::pin(stream::try_unfold(reader, |mut reader| async move {
         Ok(Some((reader.next().await?, reader)))

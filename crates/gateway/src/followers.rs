@@ -1,0 +1,176 @@
+//! The workers that wait to hear of changed prompts: who follows which workspaces, and what they are told.
+//!
+//! *Invariant:* a change wakes those who follow its workspace, and nobody else: of ten thousand followers it mostly concerns one. Nothing
+//! is asked of the store while nobody follows, and no more than half of the time is spent on asking.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::Stream;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
+use toolgate_contract::cluster::follow_response::Message as Told;
+use toolgate_contract::cluster::{FollowChanged, FollowHeartbeat, FollowResponse};
+use toolgate_ledger::wire::HEARTBEAT;
+use toolgate_model::{PromptId, WorkspaceSet};
+use toolgate_server::grpc::Closing;
+use toolgate_store::StoreError;
+use toolgate_store::ledger::Ledger;
+
+/// How often it is looked whether prompts have changed, should nobody say so.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Those who follow each workspace. None is empty.
+type ByWorkspace = HashMap<String, Vec<Arc<Notify>>>;
+
+/// Tells followers that prompts have changed in their workspaces.
+#[derive(Default)]
+pub(crate) struct Followers {
+    all: Mutex<ByWorkspace>,
+    /// It is to be looked at once.
+    look: Notify,
+}
+
+/// Somebody who follows some workspaces, until this is dropped.
+struct Following {
+    followers: Arc<Followers>,
+    workspaces: Vec<String>,
+    changed: Arc<Notify>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let mut all = self.followers.all.lock();
+        for workspace in &self.workspaces {
+            if let Some(here) = all.get_mut(workspace) {
+                here.retain(|one| !Arc::ptr_eq(one, &self.changed));
+                if here.is_empty() {
+                    all.remove(workspace);
+                }
+            }
+        }
+    }
+}
+
+impl Followers {
+    /// Tells whoever follows these workspaces of changes, until it is closing.
+    pub(crate) fn told(
+        self: &Arc<Self>,
+        reads: &WorkspaceSet,
+        closing: &Closing,
+    ) -> impl Stream<Item = Result<FollowResponse, Status>> + Send + use<> {
+        let over = closing.turn();
+        // The first word comes at once: so the worker knows that it is heard.
+        let begin = (self.follow(reads), over, true);
+        futures_util::stream::unfold(begin, |(following, over, is_first)| async move {
+            let message = if is_first {
+                Told::Heartbeat(FollowHeartbeat {})
+            } else {
+                tokio::select! {
+                    () = over.cancelled() => return None,
+                    changed = timeout(HEARTBEAT, following.changed.notified()) => match changed {
+                        Ok(()) => Told::Changed(FollowChanged {}),
+                        Err(_) => Told::Heartbeat(FollowHeartbeat {}),
+                    },
+                }
+            };
+            let said = FollowResponse { message: Some(message) };
+            Some((Ok(said), (following, over, false)))
+        })
+    }
+
+    fn follow(self: &Arc<Self>, reads: &WorkspaceSet) -> Following {
+        let following = Following {
+            followers: Arc::clone(self),
+            workspaces: reads.names().map(str::to_owned).collect(),
+            changed: Arc::default(),
+        };
+        let mut all = self.all.lock();
+        for workspace in &following.workspaces {
+            let here = all.entry(workspace.clone()).or_default();
+            here.push(Arc::clone(&following.changed));
+        }
+        drop(all);
+        self.look.notify_one();
+        following
+    }
+
+    /// Has it looked at once whether prompts have changed.
+    pub(crate) fn look(&self) {
+        self.look.notify_one();
+    }
+
+    fn tell(&self, changed: &BTreeSet<String>) {
+        let all = self.all.lock();
+        for follower in changed.iter().filter_map(|workspace| all.get(workspace)).flatten() {
+            follower.notify_one();
+        }
+    }
+
+    /// Looks for changes until it is no longer polled.
+    pub(crate) async fn watch(&self, ledger: &dyn Ledger) {
+        let elsewhere = ledger.changed_elsewhere();
+        let mut known: HashMap<PromptId, (u64, String)> = HashMap::new();
+        loop {
+            let hint = async {
+                match &elsewhere {
+                    Some(elsewhere) => elsewhere.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let is_followed = !self.all.lock().is_empty();
+            tokio::select! {
+                () = self.look.notified() => {}
+                () = hint => {}
+                () = sleep(LOOK), if is_followed => {}
+            }
+            if self.all.lock().is_empty() {
+                known.clear();
+                continue;
+            }
+            let begun = Instant::now();
+            match changes(ledger, &mut known).await {
+                Ok(changed) => self.tell(&changed),
+                Err(error) => tracing::debug!(%error, "it cannot be looked whether prompts have changed"),
+            }
+            // Where many prompts are open and more come all the time, each look finds what has come during the pause.
+            sleep(begun.elapsed().min(LOOK)).await;
+        }
+    }
+}
+
+/// Finds the workspaces of the prompts that are other ones than those that are known.
+async fn changes(
+    ledger: &dyn Ledger,
+    known: &mut HashMap<PromptId, (u64, String)>,
+) -> Result<BTreeSet<String>, StoreError> {
+    let open: HashMap<PromptId, u64> = ledger.open_prompts().await?.into_iter().collect();
+    let mut changed = BTreeSet::new();
+    known.retain(|id, (_, workspace)| {
+        let stays = open.contains_key(id);
+        if !stays {
+            changed.insert(workspace.clone());
+        }
+        stays
+    });
+    for (id, revision) in open {
+        match known.get_mut(&id) {
+            Some((known, _)) if *known == revision => {}
+            Some((known, workspace)) => {
+                *known = revision;
+                changed.insert(workspace.clone());
+            }
+            None => {
+                let Some(prompt) = ledger.prompt(&id).await? else {
+                    continue;
+                };
+                changed.insert(prompt.workspace.clone());
+                known.insert(id, (revision, prompt.workspace));
+            }
+        }
+    }
+    Ok(changed)
+}
