@@ -93,4 +93,13 @@ pub trait Provisioner: Send + Sync + 'static {
     /// # Errors
     /// It cannot be looked.
     async fn observe(&self, wanted: &Wanted) -> Result<Observed, ProvisionError>;
+
+    /// The name of the pod whose worker waits to be bound to the workspace. `None`: the worker says its workspace itself, or it
+    /// is not known yet.
+    ///
+    /// # Errors
+    /// It cannot be looked.
+    async fn pod(&self, _wanted: &Wanted) -> Result<Option<String>, ProvisionError> {
+        Ok(None)
+    }
 }
