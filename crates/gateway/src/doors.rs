@@ -58,7 +58,7 @@ async fn passed_to_mcp(parts: &Parts, mut request: Request<Body>, arrived: Insta
         Some((_, workspace)) if by_request.is_empty() => workspace.clone(),
         Some(_) | None => by_request.clone(),
     };
-    let (worker, workspace) = parts.registry.place(&caller, &wanted).await?;
+    let (worker, workspace) = parts.place(&caller, &wanted, "").await?;
     if by_request.is_empty() {
         // Which one an empty name means is told differently by each worker. Its characters may stand in a query.
         let path = request.uri().path();

@@ -20,7 +20,6 @@ pub use toolgate_postgres::{Imported, SchemaState};
 use toolgate_server::app::outgoing;
 use toolgate_store::StoreError;
 use toolgate_store::audit::Recorder;
-use toolgate_store::ledger::Ledger;
 use toolgate_store::local::export::Export;
 
 /// How long a gateway that starts waits for its database.
@@ -33,7 +32,7 @@ const TOLD: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens the database of a gateway for one run of it; waits for it if it is away.
-pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<dyn Ledger>>> {
+pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<PostgresStore>>> {
     let Some(address) = config.cluster.database() else {
         return Ok(None);
     };

@@ -272,6 +272,13 @@ impl Worker {
         pool.is_some_and(|pool| pool.may_be.contains(workspace))
     }
 
+    /// Says whether it has only what it is bound to, and was bound to nothing.
+    pub(crate) fn was_never_bound(&self) -> bool {
+        let registration = self.registration.read();
+        let pool = registration.as_ref().and_then(|one| one.pool.as_ref());
+        pool.is_some_and(|pool| pool.bound.is_none())
+    }
+
     /// Says whether it is bound to a workspace.
     pub(crate) fn is_bound_to(&self, workspace: &str) -> bool {
         let registration = self.registration.read();

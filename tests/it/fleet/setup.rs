@@ -32,6 +32,10 @@ pub(super) struct Fleet {
     names: Vec<String>,
 }
 
+/// The principal of the workers at places that are made, and what gateways show to whoever makes them.
+pub(super) const MACHINES: &str = "machines";
+pub(super) const MACHINES_TOKEN: &str = "machines-of-the-gateway";
+
 pub(super) fn token_of(worker: &str) -> String {
     format!("worker-{worker}-worker-{worker}-worker-{worker}")
 }
@@ -46,6 +50,8 @@ pub(super) struct Plan {
     pub(super) bucket: Option<String>,
     /// What else is in the configuration of the gateways, before its first table.
     pub(super) settings: &'static str,
+    /// Who makes places for created workspaces, whose workers show a token of their own: what the configuration says of that.
+    pub(super) provisioner: Option<String>,
 }
 
 impl Default for Plan {
@@ -55,6 +61,7 @@ impl Default for Plan {
             workers: vec![Clock::Right; 2],
             bucket: None,
             settings: "",
+            provisioner: None,
         }
     }
 }
@@ -154,6 +161,11 @@ impl Fleet {
         let all = "scopes = [\"*\"]";
         let mut text = entry("anna", ANNA, all) + &entry("carl", CARL, all);
         text += &entry("ben", BEN, "scopes = [\"*\"]\nworkspaces = [\"wb\"]");
+        text += &entry(
+            MACHINES,
+            &token_of(MACHINES),
+            "scopes = []\nworkspaces = [\"made/*\", \"kept/*\"]",
+        );
         for name in &self.names {
             let rest = format!("scopes = []\nworkspaces = [\"w{name}\"]");
             text += &entry(&format!("worker-{name}"), &token_of(name), &rest);
@@ -161,7 +173,7 @@ impl Fleet {
         text
     }
 
-    fn gateway_addresses(&self) -> Vec<String> {
+    pub(super) fn gateway_addresses(&self) -> Vec<String> {
         self.gateways.iter().map(|gateway| gateway.address.clone()).collect()
     }
 
@@ -189,11 +201,9 @@ impl Fleet {
         fs::create_dir_all(&place).unwrap();
         put(&place.join("tokens"), &self.tokens());
         put(&place.join("database"), &self.database_address());
-        let workers: Vec<String> = self
-            .names
-            .iter()
-            .map(|name| format!("\"token:worker-{name}\""))
-            .collect();
+        let workers = self.names.iter().map(|name| format!("worker-{name}"));
+        let workers = workers.chain([MACHINES.to_owned()]);
+        let workers: Vec<String> = workers.map(|name| format!("\"token:{name}\"")).collect();
         let (workers, lease, settings) = (workers.join(", "), LEASE.as_secs(), plan.settings);
         let bucket = plan.bucket.as_ref().map_or_else(String::new, |endpoint| {
             put(&place.join("bucket-keys"), "key:secret\n");
@@ -204,8 +214,10 @@ impl Fleet {
         });
         let text = format!(
             "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
-             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}"
+             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}{}",
+            plan.provisioner.as_deref().unwrap_or_default()
         );
+        put(&place.join("machines"), MACHINES_TOKEN);
         put(&place.join("toolgate.toml"), &text);
         place
     }

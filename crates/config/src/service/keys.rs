@@ -501,8 +501,7 @@ keys! { |layers|
         template: Option<String> = text(provisioner::object).optional(), None;
         /// With `agent-sandbox`: where the API of the cluster is.
         api: String = text(provisioner::url), provisioner::API.to_owned();
-        /// The authorities that sign the certificate of `api` or `url`, PEM. With `agent-sandbox` the default is that of the pod's service
-        /// account, else those of the system.
+        /// With `agent-sandbox`: the authorities that sign the certificate of `api`, PEM; by default those of the pod's service account.
         ca_file: Option<PathBuf> = path().optional(), provisioner::file_of_pod(kind, "ca.crt");
     }
 

@@ -22,8 +22,8 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MAX_OBJECT_BYTES: usize = 253;
 
 const WEBHOOK_KEYS: [&str; 1] = ["url"];
-const SANDBOX_KEYS: [&str; 3] = ["namespace", "template", "api"];
-const COMMON_KEYS: [&str; 4] = ["on_first_call", "idle_suspend", "token_file", "ca_file"];
+const SANDBOX_KEYS: [&str; 4] = ["namespace", "template", "api", "ca_file"];
+const COMMON_KEYS: [&str; 3] = ["on_first_call", "idle_suspend", "token_file"];
 
 fn whole(key: &str) -> String {
     format!("cluster.provisioner.{key}")
@@ -45,7 +45,10 @@ pub(super) fn url(text: &str) -> Result<String, String> {
         matches!(url.scheme(), "http" | "https") && !has_login && url.fragment().is_none()
     });
     if !is_plain {
-        return Err("expected an address such as https://machines.example/toolgate, without a user name and a password".to_owned());
+        return Err(
+            "expected an address such as https://machines.example/toolgate, without a user name and a password"
+                .to_owned(),
+        );
     }
     if !text.starts_with("https://") && !is_local(text) {
         return Err("the line to this address is not encrypted, and a token is sent there: write https://".to_owned());
@@ -80,7 +83,10 @@ pub(super) fn check(
     let others = WEBHOOK_KEYS.iter().chain(&SANDBOX_KEYS).chain(&COMMON_KEYS);
     let Some(kind) = provisioner.kind else {
         return match others.map(|key| whole(key)).find(|key| layers.has(key)) {
-            Some(key) => Err(layers.conflict(&key, "it is not said who makes workspaces: set cluster.provisioner.kind")),
+            Some(key) => Err(layers.conflict(
+                &key,
+                "it is not said who makes workspaces: set cluster.provisioner.kind",
+            )),
             None => Ok(()),
         };
     };
@@ -98,7 +104,10 @@ pub(super) fn check(
         ProvisionerKind::AgentSandbox => (&WEBHOOK_KEYS, "template", provisioner.template.is_none()),
     };
     if let Some(key) = foreign.iter().map(|key| whole(key)).find(|key| layers.has(key)) {
-        let message = format!("this means nothing with cluster.provisioner.kind = {:?}: leave it out", kind.as_str());
+        let message = format!(
+            "this means nothing with cluster.provisioner.kind = {:?}: leave it out",
+            kind.as_str()
+        );
         return Err(layers.conflict(&key, &message));
     }
     if missing {
