@@ -131,6 +131,25 @@ impl Created {
         }
     }
 
+    /// Lets go of what is remembered of workers that had workspaces which were deleted since.
+    async fn let_go(&self, names: &[String]) -> Result<(), StoreError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in self.store.which_are_free(names).await? {
+            self.registry.let_go(&name);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::let_go`], of one that nobody has created now.
+    async fn let_go_of(&self, name: &str) -> Result<(), StoreError> {
+        match self.registry.owner(name) {
+            Some(_) => self.let_go(&[name.to_owned()]).await,
+            None => Ok(()),
+        }
+    }
+
     /// Says that this gateway has written something down: there is something to do, and others may wait for it.
     fn told(&self) {
         self.news.notify_one();

@@ -210,7 +210,7 @@ impl Parts {
                     return Ok(store.answer(whole(messages, &[])).await);
                 }
                 let found = match &self.store {
-                    Some(store) => self.worker_by(store, &caller, (kind, &id)).await,
+                    Some(store) => self.worker_by(store, &caller, (kind, &id), &path).await,
                     None => self.directory.find(&self.registry, &caller, kind, &id).await,
                 };
                 let worker = match found {
@@ -237,7 +237,7 @@ impl Parts {
         path: &str,
     ) -> Result<(Arc<Worker>, String), Status> {
         if let Some(created) = &self.created
-            && let Some(worker) = created.for_call(caller, named).await?
+            && let Some(worker) = created.for_call(caller, (named, path)).await?
         {
             return Ok((worker, named.to_owned()));
         }

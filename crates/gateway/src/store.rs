@@ -184,6 +184,18 @@ fn agreed(config: &Config) -> BTreeMap<String, String> {
         ("retention.journal", seconds(config.retention.journal)),
         ("auth.workers", config.auth.workers.join(", ")),
         (
+            "cluster.provisioner.kind",
+            config.provisioner.kind.map_or("none", |kind| kind.as_str()).to_owned(),
+        ),
+        (
+            "cluster.provisioner.on_first_call",
+            config.provisioner.on_first_call.to_string(),
+        ),
+        (
+            "cluster.provisioner.idle_suspend",
+            seconds(config.provisioner.idle_suspend),
+        ),
+        (
             "cluster.jwt.issuer",
             config
                 .auth

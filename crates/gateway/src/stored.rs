@@ -158,10 +158,11 @@ impl Parts {
         store: &StoreFront,
         caller: &OnBehalf,
         (kind, id): (Kind, &str),
+        path: &str,
     ) -> Result<Arc<Worker>, Status> {
         let Found { workspace, .. } = find(store, caller, kind, id).await?;
         if let Some(created) = &self.created
-            && let Some(worker) = created.for_call(caller, &workspace).await?
+            && let Some(worker) = created.for_call(caller, (&workspace, path)).await?
         {
             return Ok(worker);
         }

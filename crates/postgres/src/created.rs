@@ -261,6 +261,14 @@ impl CreatedWorkspaces for PostgresStore {
         steps::step(&self.shared, workspace, &step).await
     }
 
+    async fn which_are_free(&self, names: &[String]) -> Result<Vec<String>, StoreError> {
+        let names: Vec<String> = names.iter().map(|name| key(name)).collect();
+        let sql = "SELECT id FROM workspaces WHERE id = ANY ($1) AND is_free";
+        let what = "look which workspaces were deleted";
+        let rows = self.shared.db.rows(what, sql, values![names]).await?;
+        Ok(rows.iter().map(|row| plain(row.get(0))).collect())
+    }
+
     async fn note_called(&self, names: &[String]) -> Result<(), StoreError> {
         let names: Vec<String> = names.iter().map(|name| key(name)).collect();
         // Locked in one order, as another gateway does the same.

@@ -213,6 +213,9 @@ pub trait CreatedWorkspaces: Send + Sync + 'static {
     /// Writes down what came of an attempt, and gives the claim back; false if somebody wants another stage.
     async fn step_created(&self, workspace: &CreatedWorkspace, step: Step) -> Result<bool, StoreError>;
 
+    /// Returns which of these were deleted, and nobody has had since.
+    async fn which_are_free(&self, names: &[String]) -> Result<Vec<String>, StoreError>;
+
     /// Notes that something was called in workspaces.
     async fn note_called(&self, names: &[String]) -> Result<(), StoreError>;
 

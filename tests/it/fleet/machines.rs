@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use super::setup::{Fleet, MACHINES, MACHINES_TOKEN, Plan, token_of};
+use super::setup::{Fleet, MACHINES, MACHINES_TOKEN, PODS, Plan, token_of};
 use crate::gateway::setup::*;
 
 /// How the server answers.
@@ -43,12 +43,16 @@ struct Inner {
     folder: PathBuf,
     home: PathBuf,
     count: usize,
+    /// How often a worker was started.
+    started: usize,
 }
 
 struct Place {
     folder: PathBuf,
     worker: Process,
     runs: bool,
+    /// What the worker is called that waits there.
+    pod: Option<String>,
 }
 
 /// The server.
@@ -113,14 +117,21 @@ impl Machines {
     /// Returns what it was asked for a workspace, beside how it is.
     pub(super) async fn asked(&self, workspace: &str) -> Vec<String> {
         let inner = self.0.lock().await;
-        let asked = inner.asked.iter().filter(|(action, of, _)| of == workspace && action != "observe");
+        let asked = inner
+            .asked
+            .iter()
+            .filter(|(action, of, _)| of == workspace && action != "observe");
         asked.map(|(action, ..)| action.clone()).collect()
     }
 
     /// Returns the different keys that came with questions about a workspace.
     pub(super) async fn keys(&self, workspace: &str) -> usize {
         let inner = self.0.lock().await;
-        let keys = inner.asked.iter().filter(|(_, of, _)| of == workspace).map(|(.., key)| key);
+        let keys = inner
+            .asked
+            .iter()
+            .filter(|(_, of, _)| of == workspace)
+            .map(|(.., key)| key);
         keys.collect::<std::collections::BTreeSet<_>>().len()
     }
 
@@ -131,10 +142,6 @@ impl Machines {
 
     pub(super) async fn runs(&self, workspace: &str) -> Option<bool> {
         self.0.lock().await.places.get(workspace).map(|place| place.runs)
-    }
-
-    pub(super) async fn folder(&self, workspace: &str) -> PathBuf {
-        self.0.lock().await.places[workspace].folder.join("own")
     }
 
     /// Kills the worker of a workspace; `whole` takes its place away as well.
@@ -182,7 +189,17 @@ impl Machines {
             Mood::Garbage => (200, "garbage".to_owned()),
             Mood::Status(status) => (status, json!({"problem": "there is no room"}).to_string()),
             Mood::Slow => (200, json!({"state": "coming"}).to_string()),
-            Mood::Well => (200, json!({"state": self.act(&action, &workspace).await}).to_string()),
+            Mood::Well => {
+                let state = self.act(&action, &workspace).await;
+                let pod = self
+                    .0
+                    .lock()
+                    .await
+                    .places
+                    .get(&workspace)
+                    .and_then(|place| place.pod.clone());
+                (200, json!({"state": state, "pod": pod}).to_string())
+            }
         };
         let head = format!(
             "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -199,17 +216,21 @@ impl Machines {
         match action {
             "ensure" if !inner.places.contains_key(workspace) => {
                 inner.count += 1;
+                inner.started += 1;
                 let place = place(inner, workspace);
                 inner.places.insert(workspace.to_owned(), place);
                 "coming"
             }
-            "resume" => match inner.places.get_mut(workspace) {
-                Some(place) if !place.runs => {
-                    place.worker.spawn(&inner.home);
-                    place.runs = true;
-                    "coming"
+            "resume" => match inner.places.remove(workspace) {
+                Some(mut place) => {
+                    let was_there = place.runs;
+                    if !was_there {
+                        inner.started += 1;
+                        place.start(inner, workspace);
+                    }
+                    inner.places.insert(workspace.to_owned(), place);
+                    if was_there { "ready" } else { "coming" }
                 }
-                Some(_) => "ready",
                 None => "absent",
             },
             "suspend" => match inner.places.get_mut(workspace) {
@@ -241,26 +262,47 @@ impl Machines {
 
 /// Makes the place of a workspace, whose worker is started and not waited for.
 fn place(inner: &Inner, workspace: &str) -> Place {
-    let name = format!("m{}", inner.count);
-    let folder = inner.folder.join(&name);
-    let work = folder.join("own");
-    fs::create_dir_all(&work).unwrap();
-    put(&folder.join("identity"), &token_of(MACHINES));
-    put(&work.join("opencode.json"), RULES);
-    let gateways: Vec<String> = inner.gateways.iter().map(|address| format!("\"http://{address}\"")).collect();
-    let text = format!(
-        "data_dir = \"data\"\nlisten.unix = \"s\"\n[cluster]\nrole = \"worker\"\ngateways = [{}]\nidentity = \"identity\"\n\
-         name = \"{name}\"\nadvertise = \"unix:{}\"\n[[workspaces]]\nname = \"{workspace}\"\ndirectory = \"own\"\n",
-        gateways.join(", "),
-        folder.join("s").display()
-    );
-    put(&folder.join("toolgate.toml"), &text);
-    let mut worker = Process::at("127.0.0.1:0", folder.clone(), "serve");
-    worker.spawn(&inner.home);
-    Place {
+    let folder = inner.folder.join(format!("m{}", inner.count));
+    fs::create_dir_all(folder.join("own")).unwrap();
+    put(&folder.join("own/opencode.json"), RULES);
+    let mut place = Place {
+        worker: Process::at("127.0.0.1:0", folder.clone(), "serve"),
         folder,
-        worker,
-        runs: true,
+        runs: false,
+        pod: None,
+    };
+    place.start(inner, workspace);
+    place
+}
+
+impl Place {
+    /// Starts its worker. That of a pod waits for its workspace, and is another one each time.
+    fn start(&mut self, inner: &Inner, workspace: &str) {
+        let is_pod = workspace.starts_with("pods/");
+        let (name, principal, workspace) = match is_pod {
+            true => (format!("pod-{}", inner.started), PODS, ""),
+            false => (
+                self.folder.file_name().unwrap().to_str().unwrap().to_owned(),
+                MACHINES,
+                workspace,
+            ),
+        };
+        put(&self.folder.join("identity"), &token_of(principal));
+        let gateways: Vec<String> = inner
+            .gateways
+            .iter()
+            .map(|address| format!("\"http://{address}\""))
+            .collect();
+        let text = format!(
+            "data_dir = \"data-{name}\"\nlisten.unix = \"s\"\n[cluster]\nrole = \"worker\"\ngateways = [{}]\nidentity = \"identity\"\n\
+             name = \"{name}\"\nadvertise = \"unix:{}\"\n[[workspaces]]\nname = \"{workspace}\"\ndirectory = \"own\"\n",
+            gateways.join(", "),
+            self.folder.join("s").display()
+        );
+        put(&self.folder.join("toolgate.toml"), &text);
+        self.worker.spawn(&inner.home);
+        self.runs = true;
+        self.pod = is_pod.then_some(name);
     }
 }
 

@@ -1,7 +1,5 @@
 //! Workspaces that clients create at gateways, with a server that makes a real worker for each.
 
-
-
 use tonic::{Code, Status};
 use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::workspace_service_client::WorkspaceServiceClient;
@@ -30,7 +28,11 @@ impl Made {
     }
 
     async fn create(&self, gateway: usize, name: &str) -> Result<CreateWorkspaceResponse, Status> {
-        let created = self.workspaces(gateway, ANNA).await.create_workspace(create(name)).await?;
+        let created = self
+            .workspaces(gateway, ANNA)
+            .await
+            .create_workspace(create(name))
+            .await?;
         Ok(created.into_inner())
     }
 
@@ -63,7 +65,11 @@ impl Made {
         let mut last = None;
         eventually("the command runs", async || {
             last = Some(self.fleet.run(gateway, workspace, command).await);
-            let is_over = last.as_ref().unwrap().as_ref().map_or_else(|error| error.code() != Code::Unavailable, |_| true);
+            let is_over = last
+                .as_ref()
+                .unwrap()
+                .as_ref()
+                .map_or_else(|error| error.code() != Code::Unavailable, |_| true);
             is_over
         })
         .await;
@@ -94,7 +100,10 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
         let made = Made::start("", tenant).await;
         let created = made.create(0, "made/a").await.unwrap();
         let workspace = created.workspace.unwrap();
-        assert!(created.created && workspace.state() == WorkspaceState::Ready, "{workspace:?}");
+        assert!(
+            created.created && workspace.state() == WorkspaceState::Ready,
+            "{workspace:?}"
+        );
         assert_eq!(workspace.opened_by, "token:anna");
         // The other gateway knows it, and no second place is made.
         let again = made.create(1, "made/a").await.unwrap();
@@ -117,17 +126,33 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
         made.machines.is(Mood::Slow).await;
         let coming = made.workspaces(0, ANNA).await.create_workspace(slow).await.unwrap();
         assert_eq!(coming.into_inner().workspace.unwrap().state(), WorkspaceState::Creating);
-        refused(made.create(1, "made/c").await, Code::ResourceExhausted, "TOO_MANY_WORKSPACES");
+        refused(
+            made.create(1, "made/c").await,
+            Code::ResourceExhausted,
+            "TOO_MANY_WORKSPACES",
+        );
         let list = ListWorkspacesRequest {
             page_size: 1,
             ..ListWorkspacesRequest::default()
         };
-        let first = made.workspaces(1, ANNA).await.list_workspaces(list.clone()).await.unwrap().into_inner();
+        let first = made
+            .workspaces(1, ANNA)
+            .await
+            .list_workspaces(list.clone())
+            .await
+            .unwrap()
+            .into_inner();
         let next = ListWorkspacesRequest {
             page_token: first.next_page_token.clone(),
             ..list
         };
-        let second = made.workspaces(0, ANNA).await.list_workspaces(next).await.unwrap().into_inner();
+        let second = made
+            .workspaces(0, ANNA)
+            .await
+            .list_workspaces(next)
+            .await
+            .unwrap()
+            .into_inner();
         let listed: Vec<(String, WorkspaceState)> = first
             .workspaces
             .iter()
@@ -149,7 +174,10 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
         assert_eq!((suspended.cancelled_calls, suspended.waiting_calls), (1, 0));
         assert_eq!(suspended.workspace.unwrap().state(), WorkspaceState::Suspended);
         let events = crate::support::collect(running).await.unwrap();
-        assert!(matches!(end_of(&events), call::Ending::Failed(failed) if failed.reason() == FailureReason::Cancelled), "{events:?}");
+        assert!(
+            matches!(end_of(&events), call::Ending::Failed(failed) if failed.reason() == FailureReason::Cancelled),
+            "{events:?}"
+        );
         assert_eq!(made.machines.runs("made/a").await, Some(false));
         let again = made.suspend(0, "made/a").await.unwrap();
         assert_eq!(again.cancelled_calls, 0);
@@ -160,7 +188,13 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
             workspace: "made/a".to_owned(),
             wait: seconds(60),
         };
-        let resumed = made.workspaces(1, ANNA).await.resume_workspace(resume).await.unwrap().into_inner();
+        let resumed = made
+            .workspaces(1, ANNA)
+            .await
+            .resume_workspace(resume)
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(resumed.workspace.unwrap().state(), WorkspaceState::Ready);
 
         let call = made.fleet.run(1, "made/a", "echo last").await.unwrap();
@@ -171,7 +205,9 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
         let admin = made.fleet.gateways[0].admin.clone().unwrap();
         eventually("the metrics count none", async || {
             let text = telemetry::get(&admin, "/metrics").await.unwrap().1;
-            let lines = text.lines().filter(|line| line.starts_with("toolgate_gateway_workspaces_created{"));
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("toolgate_gateway_workspaces_created{"));
             let zero = lines.clone().filter(|line| line.ends_with(" 0")).count();
             zero == 7 && lines.count() == 7
         })
@@ -185,7 +221,11 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
             eventually(kind, async || made.audited(kind).await == times).await;
         }
         let asked = made.machines.asked("made/a").await;
-        assert_eq!(asked.iter().filter(|action| *action == "ensure").count(), 1, "{asked:?}");
+        assert_eq!(
+            asked.iter().filter(|action| *action == "ensure").count(),
+            1,
+            "{asked:?}"
+        );
         assert_eq!(made.machines.keys("made/a").await, 1);
         // The name is free again.
         assert!(made.create(1, "made/a").await.unwrap().created);
@@ -257,14 +297,28 @@ fn a_server_that_fails_is_asked_again_and_one_that_refuses_is_not() {
             assert_eq!(info.state(), WorkspaceState::Creating);
             assert!(info.problem.contains("the server that makes workspaces"), "{info:?}");
             made.machines.is(Mood::Well).await;
-            assert_eq!(made.create(1, name).await.unwrap().workspace.unwrap().state(), WorkspaceState::Ready);
+            assert_eq!(
+                made.create(1, name).await.unwrap().workspace.unwrap().state(),
+                WorkspaceState::Ready
+            );
         }
         made.machines.is(Mood::Status(400)).await;
         let failed = made.create(0, "made/e").await.unwrap().workspace.unwrap();
         assert_eq!(failed.state(), WorkspaceState::Failed);
-        assert!(failed.problem.contains("it answers 400: there is no room"), "{failed:?}");
-        refused(made.fleet.run(1, "made/e", "true").await, Code::FailedPrecondition, "WORKSPACE_BROKEN");
-        refused(made.suspend(1, "made/e").await, Code::FailedPrecondition, "WORKSPACE_BROKEN");
+        assert!(
+            failed.problem.contains("it answers 400: there is no room"),
+            "{failed:?}"
+        );
+        refused(
+            made.fleet.run(1, "made/e", "true").await,
+            Code::FailedPrecondition,
+            "WORKSPACE_BROKEN",
+        );
+        refused(
+            made.suspend(1, "made/e").await,
+            Code::FailedPrecondition,
+            "WORKSPACE_BROKEN",
+        );
         assert_eq!(made.machines.asked("made/e").await, ["ensure"]);
         // The same request tries again.
         made.machines.is(Mood::Well).await;
@@ -301,19 +355,25 @@ fn what_is_asked_is_answered_while_the_workspace_rests_and_goes_on() {
         })
         .await;
         let mut tools = made.fleet.tools(1, ANNA).await;
-        let watched = tools.watch_call(watch_request(&prompt.call_id, 0, OutputMode::None)).await;
+        let watched = tools
+            .watch_call(watch_request(&prompt.call_id, 0, OutputMode::None))
+            .await;
         let watched = collect_watch(watched.unwrap().into_inner()).await.unwrap();
         assert!(matches!(end_of(&watched), call::Ending::Completed(_)), "{watched:?}");
         assert_eq!(made.get(1, "made/a").await.unwrap().state(), WorkspaceState::Ready);
 
         // With the workspace what is asked there goes.
         let mut asking = made.fleet.tools(0, ANNA).await;
-        let mut asking = asking.execute_tool(bash("made/a", "echo ask 2")).await.unwrap().into_inner();
+        let mut asking = asking
+            .execute_tool(bash("made/a", "echo ask 2"))
+            .await
+            .unwrap()
+            .into_inner();
         let prompt = waiting(&mut asking).await;
         made.suspend(0, "made/a").await.unwrap();
         assert_eq!(made.delete(1, "made/a").await.unwrap().cancelled_calls, 1);
         let late = made.fleet.allow(0, &prompt).await.unwrap();
-        assert_eq!(late.result(), ReplyResult::AlreadyResolved);
+        assert_eq!(late.result(), ReplyResult::Withdrawn);
         let call = made.fleet.get(0, &prompt.call_id).await.unwrap();
         assert_eq!(call.state(), CallState::Failed);
         made.assert_calm().await;
@@ -327,8 +387,14 @@ fn the_first_call_makes_a_workspace_and_an_idle_one_rests() {
         let made = Made::start("on_first_call = true\nidle_suspend = \"3s\"\n", tenant).await;
         assert_eq!(made.printed(0, "made/a", "echo first >file; echo made").await, "made");
         let info = made.get(1, "made/a").await.unwrap();
-        assert_eq!((info.state(), info.opened_by.as_str()), (WorkspaceState::Ready, "token:anna"));
-        assert!(matches!(info.source.unwrap().source, Some(workspace_source::Source::Empty(_))));
+        assert_eq!(
+            (info.state(), info.opened_by.as_str()),
+            (WorkspaceState::Ready, "token:anna")
+        );
+        assert!(matches!(
+            info.source.unwrap().source,
+            Some(workspace_source::Source::Empty(_))
+        ));
         // Nobody makes what it does not see, what a tenant has no room for, or what has no name.
         let mut of_ben = made.fleet.tools(0, BEN).await;
         let request = crate::support::run_request(bash("made/b", "true"));
@@ -340,20 +406,34 @@ fn the_first_call_makes_a_workspace_and_an_idle_one_rests() {
 
         // While something runs it is not idle.
         let mut tools = made.fleet.tools(0, ANNA).await;
-        let running = tools.execute_tool(bash("made/a", "sleep 6; echo slept")).await.unwrap().into_inner();
+        let running = tools
+            .execute_tool(bash("made/a", "sleep 6; echo slept"))
+            .await
+            .unwrap()
+            .into_inner();
         let events = crate::support::collect(running).await.unwrap();
         assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");
         eventually("it rests", async || {
             made.get(0, "made/a").await.unwrap().state() == WorkspaceState::Suspended
         })
         .await;
-        eventually("its worker is gone", async || made.machines.runs("made/a").await == Some(false)).await;
+        eventually("its worker is gone", async || {
+            made.machines.runs("made/a").await == Some(false)
+        })
+        .await;
         assert_eq!(made.printed(1, "made/a", "cat file").await, "first");
         // What only waits lets it rest, too.
         let mut tools = made.fleet.tools(1, ANNA).await;
-        let mut asking = tools.execute_tool(bash("made/a", "echo ask 1")).await.unwrap().into_inner();
+        let mut asking = tools
+            .execute_tool(bash("made/a", "echo ask 1"))
+            .await
+            .unwrap()
+            .into_inner();
         let prompt = waiting(&mut asking).await;
-        eventually("it rests again", async || made.machines.runs("made/a").await == Some(false)).await;
+        eventually("it rests again", async || {
+            made.machines.runs("made/a").await == Some(false)
+        })
+        .await;
         made.fleet.allow(0, &prompt).await.unwrap();
         eventually("the call has ended", async || {
             let call = made.fleet.get(0, &prompt.call_id).await.unwrap();
@@ -382,6 +462,23 @@ fn a_place_that_is_gone_is_told_and_one_that_rests_is_resumed() {
         let again = made.create(1, "made/a").await.unwrap();
         assert!(again.created && again.workspace.unwrap().state() == WorkspaceState::Ready);
         made.delete(0, "made/a").await.unwrap();
+        made.assert_calm().await;
+    });
+}
+
+#[test]
+fn the_worker_of_each_pod_is_bound() {
+    test(async {
+        let made = Made::start("", "").await;
+        let created = made.create(0, "pods/a").await.unwrap().workspace.unwrap();
+        assert_eq!(created.state(), WorkspaceState::Ready, "{created:?}");
+        assert_eq!(made.printed(1, "pods/a", "echo kept >file; echo done").await, "done");
+        // The pod that comes after it is another one, with what was kept.
+        made.suspend(1, "pods/a").await.unwrap();
+        assert_eq!(made.printed(0, "pods/a", "cat file").await, "kept");
+        made.delete(1, "pods/a").await.unwrap();
+        assert!(made.create(0, "pods/a").await.unwrap().created);
+        assert_eq!(made.printed(1, "pods/a", "ls").await, "opencode.json");
         made.assert_calm().await;
     });
 }

@@ -34,6 +34,8 @@ pub(super) struct Fleet {
 
 /// The principal of the workers at places that are made, and what gateways show to whoever makes them.
 pub(super) const MACHINES: &str = "machines";
+/// The principal of those that wait there to be bound.
+pub(super) const PODS: &str = "pods";
 pub(super) const MACHINES_TOKEN: &str = "machines-of-the-gateway";
 
 pub(super) fn token_of(worker: &str) -> String {
@@ -161,6 +163,7 @@ impl Fleet {
         let all = "scopes = [\"*\"]";
         let mut text = entry("anna", ANNA, all) + &entry("carl", CARL, all);
         text += &entry("ben", BEN, "scopes = [\"*\"]\nworkspaces = [\"wb\"]");
+        text += &entry(PODS, &token_of(PODS), "scopes = []\nworkspaces = [\"pods/*\"]");
         text += &entry(
             MACHINES,
             &token_of(MACHINES),
@@ -213,11 +216,15 @@ impl Fleet {
             )
         });
         let text = format!(
-            "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
+            "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\nworkers_file = \"rules\"\n\
              [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}{}",
             plan.provisioner.as_deref().unwrap_or_default()
         );
         put(&place.join("machines"), MACHINES_TOKEN);
+        put(
+            &place.join("rules"),
+            "[[workers]]\nprincipal = \"token:pods\"\npool = true\nworkspaces = [\"pods/*\"]\n",
+        );
         put(&place.join("toolgate.toml"), &text);
         place
     }

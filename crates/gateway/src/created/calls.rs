@@ -10,11 +10,13 @@ use tokio::time::{Instant, sleep};
 use tonic::Status;
 use toolgate_model::{Timestamp, WorkspaceSource, workspace_name_problem};
 use toolgate_server::grpc::auth::OnBehalf;
+use toolgate_server::grpc::doors::MCP_PATH;
 use toolgate_server::grpc::status;
 use toolgate_store::created::{Asked, NewWorkspace, Stage};
 
 use super::Created;
 use super::requests::held;
+use crate::table::makes_call;
 use crate::tenants::Tenants;
 use crate::worker::Worker;
 
@@ -22,19 +24,38 @@ use crate::worker::Worker;
 const CALL_WAIT: Duration = Duration::from_secs(10);
 const ARRIVAL: Duration = Duration::from_millis(25);
 
+/// Says whether a request resumes a workspace that is suspended: not what only looks at it, which clients may do again and again.
+fn resumes(path: &str) -> bool {
+    let others = [
+        "HostService/Host",
+        "HostService/ServeTools",
+        "ToolService/CancelCall",
+        "ToolService/EvaluateCall",
+        "ToolService/ListTools",
+    ];
+    let rpc = path.strip_prefix("/toolgate.v1.");
+    path == MCP_PATH || makes_call(path) || rpc.is_some_and(|rpc| others.contains(&rpc))
+}
+
 impl Created {
     /// Returns the worker of a created workspace, once it is there; none of a workspace that was not created. One that is suspended is
     /// resumed for it.
-    pub(crate) async fn for_call(&self, caller: &OnBehalf, name: &str) -> Result<Option<Arc<Worker>>, Status> {
+    pub(crate) async fn for_call(
+        &self,
+        caller: &OnBehalf,
+        (name, path): (&str, &str),
+    ) -> Result<Option<Arc<Worker>>, Status> {
         if name.is_empty() || !caller.sees(name) {
             return Ok(None);
         }
         let owner = self.registry.owner(name).filter(|worker| worker.facts.read().is_there);
         if let Some(worker) = owner.filter(|_| !self.held.read().contains(name)) {
-            self.is_called(name);
+            if makes_call(path) {
+                self.is_called(name);
+            }
             return Ok(Some(worker));
         }
-        self.once_ready(name).await
+        self.once_ready(name, resumes(path)).await
     }
 
     /// Notes that something is called in a workspace.
@@ -44,7 +65,7 @@ impl Created {
         }
     }
 
-    async fn once_ready(&self, name: &str) -> Result<Option<Arc<Worker>>, Status> {
+    async fn once_ready(&self, name: &str, resumes: bool) -> Result<Option<Arc<Worker>>, Status> {
         let begun = Instant::now();
         let mut is_looked_at = false;
         loop {
@@ -52,10 +73,12 @@ impl Created {
             let is_at_rest = |stage: Stage| !stage.is_under_way() || stage == Stage::Deleting;
             let settled = self.wait_for(name, left, |one| is_at_rest(one.stage)).await;
             let Some(found) = settled.map_err(status::store)? else {
+                self.let_go_of(name).await.map_err(status::store)?;
                 return Ok(None);
             };
             let is_over = left.is_zero() || self.closing.is_cancelled();
             match found.stage {
+                Stage::Suspended if !resumes => return Err(held(&found)),
                 Stage::Suspended => {
                     let wanted = self
                         .store
@@ -68,7 +91,9 @@ impl Created {
                     }
                 }
                 Stage::Ready => {
-                    self.is_called(name);
+                    if resumes {
+                        self.is_called(name);
+                    }
                     let owner = self.registry.owner(name);
                     if let Some(worker) = owner.filter(|worker| worker.facts.read().is_there) {
                         return Ok(Some(worker));
@@ -115,7 +140,7 @@ impl Created {
         };
         match self.want(tenants, new).await? {
             // Whatever it was created from.
-            Asked::Now(_) | Asked::Before(_) | Asked::Otherwise => self.once_ready(name).await,
+            Asked::Now(_) | Asked::Before(_) | Asked::Otherwise => self.once_ready(name, true).await,
             Asked::Foreign => Ok(None),
             Asked::Full { quota, open } => Err(tenants.are_too_many(name, quota, open)),
         }

@@ -25,7 +25,7 @@ use crate::wire::{decode, unary};
 /// How long anybody waits for a workspace.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// So often a deletion fails before whoever waits for it is told.
+/// So often a suspension or a deletion fails before whoever waits for it is told.
 const PATIENCE: u64 = 3;
 
 /// The stages at which a workspace can be deleted.
@@ -90,10 +90,14 @@ impl Created {
     }
 
     async fn find(&self, name: &str) -> Result<Option<CreatedWorkspace>, Status> {
-        match name.is_empty() {
-            true => Ok(None),
-            false => self.store.created(name).await.map_err(status::store),
+        if name.is_empty() {
+            return Ok(None);
         }
+        let found = self.store.created(name).await.map_err(status::store)?;
+        if found.is_none() {
+            self.let_go_of(name).await.map_err(status::store)?;
+        }
+        Ok(found)
     }
 
     async fn create(&self, tenants: &Tenants, caller: &OnBehalf, first: &[u8]) -> Result<Response<Body>, Status> {
@@ -139,6 +143,7 @@ impl Created {
 
     /// Notes that a workspace is wanted.
     pub(super) async fn want(&self, tenants: &Tenants, new: NewWorkspace) -> Result<Asked, Status> {
+        self.let_go_of(&new.name).await.map_err(status::store)?;
         let quotas = tenants.quotas(&new.name);
         let asked = self.store.want_workspace(new, &quotas, &self.registry.served()).await;
         let asked = asked.map_err(status::store)?;
@@ -165,7 +170,9 @@ impl Created {
             return Err(held(&found));
         }
         let settled = self
-            .wait_for(&name, MAX_WAIT, |one| one.stage != Stage::Suspending)
+            .wait_for(&name, MAX_WAIT, |one| {
+                one.stage != Stage::Suspending || one.attempts >= PATIENCE
+            })
             .await;
         let found = settled.map_err(status::store)?.ok_or_else(|| unknown(&name))?;
         match found.stage {

@@ -138,8 +138,13 @@ impl Created {
     /// Waits a moment for the worker of a place; says what is wrong if it does not come.
     async fn arrival(&self, workspace: &CreatedWorkspace) -> Result<Result<(), String>, StoreError> {
         let begun = Instant::now();
-        let problem = self.bind(workspace).await?;
+        let pod = self.provisioner.pod(&wanted(workspace)).await;
         loop {
+            let problem = match &pod {
+                Ok(Some(pod)) => self.bind(workspace, pod).await?,
+                Ok(None) => None,
+                Err(error) => Some(error.to_string()),
+            };
             if self.is_held(&workspace.name).await? {
                 return Ok(Ok(()));
             }
@@ -156,29 +161,26 @@ impl Created {
         }
     }
 
-    /// Binds the worker that waits at the place of a workspace, if there is one; says why not, if that is known.
-    async fn bind(&self, workspace: &CreatedWorkspace) -> Result<Option<String>, StoreError> {
-        let pod = match self.provisioner.pod(&wanted(workspace)).await {
-            Ok(Some(pod)) => pod,
-            Ok(None) => return Ok(None),
-            Err(error) => return Ok(Some(error.to_string())),
-        };
-        let Some(worker) = self.registry.named(&fitting(&pod)).filter(|worker| worker.waits()) else {
+    /// Binds the worker of a pod to a workspace, if it waits; says why not.
+    async fn bind(&self, workspace: &CreatedWorkspace, pod: &str) -> Result<Option<String>, StoreError> {
+        let worker = self.registry.named(&fitting(pod));
+        let Some(worker) = worker.filter(|worker| worker.waits()) else {
             return Ok(Some(format!(
                 "the worker of the pod {pod} does not wait for a workspace here"
             )));
         };
-        let Some((principal, known_as)) = worker.bound_as().filter(|_| worker.may_be_bound_to(&workspace.name)) else {
+        let known = worker.bound_as().filter(|_| worker.may_be_bound_to(&workspace.name));
+        let Some((principal, known_as)) = known else {
             return Ok(Some(format!(
                 "the worker of the pod {pod} may not be bound to it: no rule in auth.workers_file with `pool = true` says so"
             )));
         };
         // What came before it stands at that place no more.
         self.store.release_binding(workspace, &principal, &known_as).await?;
-        if let Err(status) = self.pool.bind(&worker, &workspace.name).await {
-            return Ok(Some(status.message().to_owned()));
+        match self.pool.bind(&worker, &workspace.name).await {
+            Ok(_) => Ok(None),
+            Err(status) => Ok(Some(status.message().to_owned())),
         }
-        Ok(None)
     }
 
     /// Looks whether what should be ready is.

@@ -80,6 +80,13 @@ impl Created {
                 "a suspended workspace is resumed: a call there waits for nobody any more"
             );
         }
+        let workers = self.registry.workers();
+        let facts = workers.iter().map(|worker| worker.facts.read().clone());
+        let of_those_away = facts.filter(|facts| !facts.is_there);
+        let names: Vec<String> = of_those_away
+            .flat_map(|facts| facts.names().collect::<Vec<_>>())
+            .collect();
+        self.let_go(&names).await?;
         let room = AT_ONCE.saturating_sub(self.tasks.len());
         if room == 0 {
             return Ok(());
