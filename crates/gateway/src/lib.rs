@@ -100,6 +100,9 @@ use self::worker::Worker;
 /// How long streams may take to deliver what they have.
 const STREAMS_GRACE: Duration = Duration::from_secs(2);
 
+/// The database of a gateway that has one: what runs there, and the workspaces that were created.
+type Stores = (Option<Arc<dyn Ledger>>, Option<Arc<dyn CreatedWorkspaces>>);
+
 /// A gateway that listens.
 pub struct Gateway {
     /// Where it listens on TCP; the port is the real one.
@@ -198,11 +201,7 @@ impl Gateway {
         Self::start_as(config, InstanceId::generate(), (ledger, None)).await
     }
 
-    async fn start_as(
-        config: &Config,
-        instance: InstanceId,
-        (ledger, created): (Option<Arc<dyn Ledger>>, Option<Arc<dyn CreatedWorkspaces>>),
-    ) -> anyhow::Result<Self> {
+    async fn start_as(config: &Config, instance: InstanceId, (ledger, created): Stores) -> anyhow::Result<Self> {
         let entrance = Entrance::open(config).await?;
         let limit = usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX);
         let workers = config.cluster.workers.clone();

@@ -236,6 +236,7 @@ impl Provisioner for Webhook {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // the tests make the file of the token
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;

@@ -15,7 +15,7 @@ use super::keys::*;
 use super::layers::{Layer, Layers, variable_of};
 use super::parse::MAX_SOCKET_PATH_BYTES;
 use super::values::*;
-use super::{provisioner, roles, secrets, telemetry};
+use super::{roles, secrets, telemetry};
 use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
 use crate::units::show_size;
@@ -199,7 +199,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     if is_gateway && layers.has("data_dir") {
         layers.warn("data_dir has no meaning for a gateway, which keeps nothing: leave it out".to_owned());
     }
-    provisioner::check(&layers, &keys.cluster, &keys.provisioner)?;
+    roles::check_provisioner(&layers, &keys.cluster, &keys.provisioner)?;
     check_reach(&layers, &listen, [tls.as_ref(), worker_tls.as_ref()], &auth)?;
     roles::check_listener(&layers, &keys.cluster, &listen, worker_tls.as_ref().or(tls.as_ref()))?;
     check_limits(&layers, &keys.limits)?;
@@ -240,7 +240,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             .flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned())
             .collect(),
         keys.cluster.identity.iter().chain(&keys.cluster.key).cloned().collect(),
-        provisioner::private_files(&keys.provisioner),
+        roles::files_of(&keys.provisioner),
         auth.jwt
             .iter()
             .chain(&auth.worker_jwt)

@@ -50,7 +50,6 @@ impl Created {
         for id in &calls {
             let request = CancelCallRequest {
                 call_id: id.to_string(),
-                ..CancelCallRequest::default()
             };
             let asked = worker.ask::<_, CancelCallResponse>(CANCEL_CALL, request, Some(&entry));
             match timeout(ASK_TIMEOUT, asked).await {

@@ -62,7 +62,7 @@ impl Created {
             };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = hint => drop(self.changed.send_replace(())),
+                () = hint => { self.changed.send_replace(()); }
                 () = self.news.notified() => {}
                 () = sleep(POLL) => {}
             }
