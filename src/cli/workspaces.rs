@@ -174,6 +174,9 @@ async fn show(client: &Client, workspace: String, terminal: &Terminal) -> Result
         return terminal.message(&workspace);
     }
     terminal.table(&["WORKSPACE", "FOLDER", "OPENED", "CODE", "STATE"], &[row(&workspace)])?;
+    if let Some(source) = workspace.source.as_ref().and_then(|source| source.source.as_ref()) {
+        terminal.line(&format!("created from {}", visible(&origin(source))))?;
+    }
     let agents: Vec<_> = workspace.agents.iter().map(|agent| visible(&agent.name)).collect();
     terminal.line(&format!("agents: {}", agents.join(", ")))?;
     for source in &workspace.tool_sources {
@@ -183,6 +186,17 @@ async fn show(client: &Client, workspace: String, terminal: &Terminal) -> Result
     }
     tell_problems(&workspace, terminal);
     Ok(())
+}
+
+/// Says what a workspace was created from.
+fn origin(source: &Source) -> String {
+    match source {
+        Source::Empty(_) => "nothing".to_owned(),
+        Source::Template(name) => format!("the template {name}"),
+        Source::Git(git) if git.reference.is_empty() => git.url.clone(),
+        Source::Git(git) => format!("{} ({})", git.url, git.reference),
+        Source::Archive(archive) => archive.url.clone(),
+    }
 }
 
 async fn open(
@@ -258,8 +272,12 @@ async fn create(client: &Client, args: CreateArgs, terminal: &Terminal) -> Resul
             (WorkspaceState::Failed, _) => "could not create",
             (_, _) => "there already:",
         };
-        let folder = visible(&workspace.directory);
-        terminal.line(&format!("{what} {} at {folder}; {}", workspace.name, state(&workspace)))?;
+        // Where it is, is known once its worker has it.
+        let folder = match visible(&workspace.directory) {
+            folder if folder.is_empty() => String::new(),
+            folder => format!(" at {folder}"),
+        };
+        terminal.line(&format!("{what} {}{folder}; {}", workspace.name, state(&workspace)))?;
         tell_problems(&workspace, terminal);
     }
     Ok(exit_of(&workspace))

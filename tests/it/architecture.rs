@@ -23,9 +23,9 @@ const MAX_CIRCLE: usize = 3;
 /// services with its doors for what is no gRPC, workers that register themselves there, what the Rust library and the commands do
 /// with all that, what is told of changes: the outbox, its sequencer, and who hears of other processes, a second store, on
 /// PostgreSQL, the gateways that answer from it for workers that keep nothing, what bounds those workers, also over time, and tells of
-/// outages and of what is lost, workspaces that clients create, workers that wait in a pool, and pods
-/// that a cluster is asked for.
-const MAX_LINES: usize = 114_000;
+/// outages and of what is lost, workspaces that clients create, workers that wait in a pool, what gateways keep of workspaces that
+/// somebody makes for them, and pods that a cluster is asked for.
+const MAX_LINES: usize = 118_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -15,6 +15,8 @@ mod dice;
 mod imported;
 mod line;
 mod long_outputs;
+mod machines;
+mod made;
 mod many;
 mod rolled;
 #[allow(dead_code)] // the tests of the store itself use all of it

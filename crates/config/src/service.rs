@@ -17,6 +17,7 @@ mod keys;
 mod kinds;
 mod layers;
 mod parse;
+mod provisioner;
 mod resolve;
 mod roles;
 mod sandbox;

@@ -23,7 +23,7 @@ use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode, V
 use toolgate_contract::OpenPortResponse;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{
-    MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, end_to_end, guarded, named, parts_of, plain, refused,
+    MCP_PATH, MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, end_to_end, guarded, named, parts_of, plain, refused,
 };
 use toolgate_server::grpc::status;
 
@@ -58,7 +58,12 @@ async fn passed_to_mcp(parts: &Parts, mut request: Request<Body>, arrived: Insta
         Some((_, workspace)) if by_request.is_empty() => workspace.clone(),
         Some(_) | None => by_request.clone(),
     };
-    let (worker, workspace) = parts.registry.place(&caller, &wanted).await?;
+    let path = match *request.method() {
+        Method::POST => MCP_PATH,
+        // Who only listens wakes nobody.
+        _ => "",
+    };
+    let (worker, workspace) = parts.place(&caller, &wanted, path).await?;
     if by_request.is_empty() {
         // Which one an empty name means is told differently by each worker. Its characters may stand in a query.
         let path = request.uri().path();

@@ -34,6 +34,7 @@ use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
 use tower::Service;
 
+use crate::created::Created;
 use crate::directory::Directory;
 use crate::parts::{Facts, Parts};
 use crate::pool::Pool;
@@ -62,11 +63,12 @@ impl Front {
         (traffic, tunnels, metrics): (Arc<Traffic>, TaskTracker, Arc<Metrics>),
         instance: &InstanceId,
         (store, closing): (Option<StoreFront>, Closing),
-        pool: Option<Pool>,
+        (pool, created): (Option<Arc<Pool>>, Option<Arc<Created>>),
     ) -> Self {
         Self(Arc::new(Parts {
             store,
             pool,
+            created,
             registry,
             directory: Directory::new(metrics.clone()),
             facts: Facts::new(config, traffic.limits(), instance),
@@ -125,6 +127,11 @@ impl Parts {
         }
         let has_message = first.is_some();
         let first = first.unwrap_or_default();
+        if let Some(created) = &self.created
+            && let Some(answer) = created.answer(&self.tenants, &caller, (&path, &first)).await
+        {
+            return answer;
+        }
         let about = (path.as_str(), &first[..], arrived);
         let whole = |messages: Messages, added: &[u8]| {
             let body = match has_message {
@@ -204,7 +211,7 @@ impl Parts {
                     return Ok(store.answer(whole(messages, &[])).await);
                 }
                 let found = match &self.store {
-                    Some(store) => self.worker_by(store, &caller, (kind, &id)).await,
+                    Some(store) => self.worker_by(store, &caller, (kind, &id), &path).await,
                     None => self.directory.find(&self.registry, &caller, kind, &id).await,
                 };
                 let worker = match found {
@@ -224,12 +231,29 @@ impl Parts {
     }
 
     /// Finds the worker of a workspace; a call may get one for it.
-    async fn place(&self, caller: &OnBehalf, named: &str, path: &str) -> Result<(Arc<Worker>, String), Status> {
+    pub(crate) async fn place(
+        &self,
+        caller: &OnBehalf,
+        named: &str,
+        path: &str,
+    ) -> Result<(Arc<Worker>, String), Status> {
+        if let Some(created) = &self.created
+            && let Some(worker) = created.for_call(caller, (named, path)).await?
+        {
+            return Ok((worker, named.to_owned()));
+        }
         let missing = match self.registry.place(caller, named).await {
             Ok(found) => return Ok(found),
             Err(missing) => missing,
         };
-        let pool = self.pool.as_ref().filter(|_| !named.is_empty() && makes_call(path));
+        let may_get_one = !named.is_empty() && makes_call(path);
+        if let Some(created) = self.created.as_ref().filter(|_| may_get_one)
+            && missing.code() == Code::NotFound
+            && let Some(worker) = created.for_first_call(&self.tenants, caller, named).await?
+        {
+            return Ok((worker, named.to_owned()));
+        }
+        let pool = self.pool.as_ref().filter(|_| may_get_one);
         match pool {
             Some(pool) => match pool.for_call(caller, &self.tenants, named).await? {
                 Some(worker) => Ok((worker, named.to_owned())),

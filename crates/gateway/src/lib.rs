@@ -26,11 +26,14 @@
 //! - [`agent_sandbox`]: pods for workspaces in a Kubernetes cluster;
 //! - [`store`], `stored`: the database of a gateway that has one, and what is answered from it;
 //! - `reattach`: streams of calls that go on after a connection broke;
+//! - `created`, with its parts in `created/`, `webhook`: workspaces that clients create, and a server of the operator's that makes their
+//!   places;
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
 
 pub mod agent_sandbox;
 mod beside;
 mod bindings;
+mod created;
 mod directory;
 mod doors;
 mod events;
@@ -60,6 +63,7 @@ mod streams;
 mod table;
 mod tenants;
 mod versions;
+mod webhook;
 mod wire;
 mod worker;
 
@@ -68,28 +72,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_config::Config;
+use toolgate_config::service::ProvisionerKind;
 use toolgate_contract::cluster::cluster_service_server::ClusterServiceServer;
 use toolgate_model::InstanceId;
 use toolgate_server::app::entrance::{self, Addresses, Entrance};
 use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::{Closing, ServeError, Services};
+use toolgate_server::provision::Provisioner;
+use toolgate_store::created::CreatedWorkspaces;
 use toolgate_store::ledger::Ledger;
 use toolgate_telemetry::{Snapshot, Watched};
+use toolgate_web::{Network, Url};
 
+use self::agent_sandbox::AgentSandbox;
 use self::beside::Beside;
 use self::bindings::Bindings;
+use self::created::{Created, Means};
 use self::front::Front;
 use self::ledger::LedgerDoor;
 use self::ledger_rate::StoreRate;
 use self::pool::Pool;
 use self::register::Cluster;
 use self::registry::Registry;
+use self::webhook::Webhook;
 use self::worker::Worker;
 
 /// How long streams may take to deliver what they have.
@@ -100,6 +112,9 @@ const NOTICE: Duration = Duration::from_millis(100);
 
 /// How long after a stream the next one ends when the gateway stops: its client comes to another gateway then.
 const BETWEEN_ENDS: Duration = Duration::from_millis(2);
+
+/// The database of a gateway that has one: what runs there, and the workspaces that were created.
+type Stores = (Option<Arc<dyn Ledger>>, Option<Arc<dyn CreatedWorkspaces>>);
 
 /// A gateway that listens.
 pub struct Gateway {
@@ -158,6 +173,35 @@ impl Watched for Ready {
     }
 }
 
+/// Returns who makes the places of workspaces that clients create, if anybody does.
+async fn provisioner(config: &Config) -> anyhow::Result<Option<Arc<dyn Provisioner>>> {
+    let settings = &config.provisioner;
+    let Some(kind) = settings.kind else {
+        return Ok(None);
+    };
+    Ok(Some(match kind {
+        ProvisionerKind::Webhook => {
+            let url = settings.url.as_deref().context("cluster.provisioner.url is not set")?;
+            let url = Url::parse(url).context("cluster.provisioner.url")?;
+            let token = settings.token_file.clone();
+            let token = token.context("cluster.provisioner.token_file is not set")?;
+            Arc::new(Webhook::new(Network::new(config.network.clone()), url, token))
+        }
+        ProvisionerKind::AgentSandbox => {
+            let template = settings.template.clone();
+            let token_file = settings.token_file.clone();
+            let settings = agent_sandbox::Settings {
+                api: settings.api.clone(),
+                namespace: settings.namespace.clone(),
+                template: template.context("cluster.provisioner.template is not set")?,
+                ca_file: settings.ca_file.clone(),
+                token_file: token_file.context("cluster.provisioner.token_file is not set")?,
+            };
+            Arc::new(AgentSandbox::open(settings).await?)
+        }
+    }))
+}
+
 impl Gateway {
     /// Reads the credentials, asks the workers once, and listens.
     ///
@@ -165,8 +209,10 @@ impl Gateway {
     /// A file, an address or a socket cannot be used; the text names it.
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
         let instance = InstanceId::generate();
-        let ledger = store::open(config, &instance).await?;
-        Self::start_as(config, instance, ledger).await
+        let store = store::open(config, &instance).await?;
+        let created = store.clone().map(|store| store as Arc<dyn CreatedWorkspaces>);
+        let ledger = store.map(|store| store as Arc<dyn Ledger>);
+        Self::start_as(config, instance, (ledger, created)).await
     }
 
     /// As [`Self::start`], with a store that is open already, whatever the configuration says of one.
@@ -174,10 +220,10 @@ impl Gateway {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_with(config: &Config, ledger: Option<Arc<dyn Ledger>>) -> anyhow::Result<Self> {
-        Self::start_as(config, InstanceId::generate(), ledger).await
+        Self::start_as(config, InstanceId::generate(), (ledger, None)).await
     }
 
-    async fn start_as(config: &Config, instance: InstanceId, ledger: Option<Arc<dyn Ledger>>) -> anyhow::Result<Self> {
+    async fn start_as(config: &Config, instance: InstanceId, (ledger, created): Stores) -> anyhow::Result<Self> {
         let entrance = Entrance::open(config).await?;
         let limit = usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX);
         let workers = config.cluster.workers.clone();
@@ -215,9 +261,31 @@ impl Gateway {
         let carries = (entrance.traffic.clone(), tunnels.clone(), metrics);
         let bindings = ledger.clone().map(|ledger| Arc::new(Bindings::new(ledger)));
         let uses = config.cluster.pool;
-        let pool = bindings
-            .clone()
-            .map(|bindings| Pool::new(registry.clone(), bindings, entrance.authenticator.clone(), uses));
+        let pool = bindings.clone().map(|bindings| {
+            Arc::new(Pool::new(
+                registry.clone(),
+                bindings,
+                entrance.authenticator.clone(),
+                uses,
+            ))
+        });
+        let created = match (created, &ledger, &store, &pool) {
+            (Some(created), Some(ledger), Some(front), Some(pool)) => provisioner(config).await?.map(|provisioner| {
+                let means = Means {
+                    store: created,
+                    ledger: ledger.clone(),
+                    provisioner,
+                    registry: registry.clone(),
+                    front: front.clone(),
+                    pool: pool.clone(),
+                };
+                Created::new(means, &config.provisioner, closing.at_once().clone())
+            }),
+            _ => None,
+        };
+        if let Some(created) = created.clone() {
+            entrance.telemetry.metrics.watch_created(move || created.counts());
+        }
         let ledger = ledger
             .zip(bindings.clone())
             .map(|(ledger, bindings)| LedgerDoor::new(ledger, bindings, closing.clone()));
@@ -233,7 +301,7 @@ impl Gateway {
                 carries,
                 &instance,
                 (store.clone(), closing.clone()),
-                pool,
+                (pool, created.clone()),
             )),
             cluster: ClusterServiceServer::new(Cluster::new(
                 config,
@@ -269,6 +337,13 @@ impl Gateway {
             let working = ledger.work(stop.clone());
             servers.spawn(async move {
                 working.await;
+                Ok(())
+            });
+        }
+        if let Some(created) = created {
+            let until = stop.clone();
+            servers.spawn(async move {
+                created.work(until).await;
                 Ok(())
             });
         }

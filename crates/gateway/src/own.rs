@@ -95,6 +95,9 @@ pub(crate) async fn info(parts: &Parts, caller: &OnBehalf) -> Result<Response<Bo
         info.sandbox_info = None;
     }
     let own = [(Feature::Console, facts.console), (Feature::Jwt, facts.takes_jwt)];
+    if parts.created.is_some() {
+        info.features.push(Feature::CreateWorkspaces.into());
+    }
     info.features
         .retain(|feature| own.iter().all(|(own, _)| i32::from(*own) != *feature));
     info.features.extend(
@@ -143,6 +146,9 @@ pub(crate) async fn workspaces(
     let (mut found, mut roots, mut templates) = (Vec::new(), Vec::new(), BTreeSet::new());
     for worker in parts.registry.workers_for(caller) {
         let facts = worker.facts.read().clone();
+        if !facts.is_there && facts.workspaces.is_empty() && worker.was_never_bound() {
+            continue;
+        }
         if !facts.is_there && facts.workspaces.is_empty() {
             return Err(gone(&worker.name));
         }
@@ -159,8 +165,12 @@ pub(crate) async fn workspaces(
         roots.extend(facts.roots.iter().cloned());
         templates.extend(facts.templates.iter().cloned());
     }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
     found.retain(|one| one.name > question.page_token);
+    if let Some(created) = &parts.created {
+        let among = created.put_among(caller, &mut found, (&question.page_token, size));
+        among.await.map_err(status::store)?;
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
     let has_more = found.len() > size;
     found.truncate(size);
     let last = found.last().filter(|_| has_more).map(|one| one.name.clone());

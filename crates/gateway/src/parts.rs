@@ -17,6 +17,7 @@ use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
 
+use crate::created::Created;
 use crate::directory::Directory;
 use crate::pool::Pool;
 use crate::registry::Registry;
@@ -28,7 +29,9 @@ pub(crate) struct Parts {
     /// What is answered from a store, if the gateway has one.
     pub(crate) store: Option<StoreFront>,
     /// Workers that wait for a workspace, at a gateway with a store.
-    pub(crate) pool: Option<Pool>,
+    pub(crate) pool: Option<Arc<Pool>>,
+    /// Workspaces that clients create, at a gateway that has them made.
+    pub(crate) created: Option<Arc<Created>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) directory: Directory,
     pub(crate) facts: Facts,

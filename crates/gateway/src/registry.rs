@@ -340,6 +340,14 @@ impl Registry {
         self.owners.read().keys().cloned().collect()
     }
 
+    /// Forgets who had a workspace that was deleted.
+    pub(crate) fn let_go(&self, workspace: &str) {
+        self.owners.write().remove(workspace);
+        for worker in self.workers().iter() {
+            worker.facts.write().lose(workspace);
+        }
+    }
+
     /// Says whether a worker has a workspace now, and nobody else counts for it.
     pub(crate) fn has(&self, worker: &Worker, workspace: &str) -> bool {
         self.owners.read().get(workspace) == Some(&worker.name)

@@ -20,7 +20,6 @@ pub use toolgate_postgres::{Imported, SchemaState};
 use toolgate_server::app::outgoing;
 use toolgate_store::StoreError;
 use toolgate_store::audit::Recorder;
-use toolgate_store::ledger::Ledger;
 use toolgate_store::local::export::Export;
 
 /// How long a gateway that starts waits for its database.
@@ -33,7 +32,7 @@ const TOLD: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens the database of a gateway for one run of it; waits for it if it is away.
-pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<dyn Ledger>>> {
+pub(crate) async fn open(config: &Config, instance: &InstanceId) -> anyhow::Result<Option<Arc<PostgresStore>>> {
     let Some(address) = config.cluster.database() else {
         return Ok(None);
     };
@@ -184,6 +183,18 @@ fn agreed(config: &Config) -> BTreeMap<String, String> {
         ("retention.outputs", seconds(config.retention.outputs)),
         ("retention.journal", seconds(config.retention.journal)),
         ("auth.workers", config.auth.workers.join(", ")),
+        (
+            "cluster.provisioner.kind",
+            config.provisioner.kind.map_or("none", |kind| kind.as_str()).to_owned(),
+        ),
+        (
+            "cluster.provisioner.on_first_call",
+            config.provisioner.on_first_call.to_string(),
+        ),
+        (
+            "cluster.provisioner.idle_suspend",
+            seconds(config.provisioner.idle_suspend),
+        ),
         (
             "cluster.jwt.issuer",
             config

@@ -164,8 +164,14 @@ impl Parts {
         store: &StoreFront,
         caller: &OnBehalf,
         (kind, id): (Kind, &str),
+        path: &str,
     ) -> Result<Arc<Worker>, Status> {
         let Found { workspace, .. } = find(store, caller, kind, id).await?;
+        if let Some(created) = &self.created
+            && let Some(worker) = created.for_call(caller, (&workspace, path)).await?
+        {
+            return Ok(worker);
+        }
         match self.registry.place(caller, &workspace).await {
             Ok((worker, _)) => Ok(worker),
             // It is there, and its worker is not.

@@ -16,6 +16,7 @@ use tonic::codegen::http::Response;
 use toolgate_config::service::TenantConfig;
 use toolgate_contract::ErrorReason;
 use toolgate_server::grpc::status;
+use toolgate_store::created::Quota;
 
 use crate::registry::Registry;
 use crate::wire::Passed;
@@ -124,6 +125,24 @@ impl Tenants {
         Ok(counted)
     }
 
+    /// Returns how many workspaces there may be where one of a name is to be one of them.
+    pub(crate) fn quotas(&self, workspace: &str) -> Vec<Quota> {
+        let quota = |(tenant, _): &(TenantConfig, Arc<AtomicU32>)| Quota {
+            of: tenant.workspaces.entries(),
+            most: tenant.max_workspaces.map_or(u64::MAX, u64::from),
+        };
+        self.of(workspace).map(quota).collect()
+    }
+
+    /// Says that there are so many workspaces already as one of the quotas of a name allows.
+    pub(crate) fn are_too_many(&self, workspace: &str, quota: usize, open: u64) -> Status {
+        let found = self.of(workspace).nth(quota).map(|(tenant, _)| tenant);
+        let (name, most) = found.map_or(("", 0), |tenant| {
+            (tenant.name.as_str(), tenant.max_workspaces.unwrap_or_default())
+        });
+        too_many(name, open, most)
+    }
+
     /// Refuses to open another workspace if there are too many. Until what is returned is dropped, it counts.
     pub(crate) fn open(&self, registry: &Registry, workspace: &str) -> Result<Opening, Status> {
         self.open_beside(|| registry.served(), workspace)
@@ -139,18 +158,7 @@ impl Tenants {
             let open = open.iter().filter(|one| tenant.workspaces.contains(one)).count();
             let most = tenant.max_workspaces.unwrap_or(u32::MAX);
             if open >= most as usize {
-                let key = format!("tenants.{}.max_workspaces", tenant.name);
-                let problem = format!(
-                    "{open} workspaces of the tenant {} are open ({key} is {most})",
-                    tenant.name
-                );
-                return Err(status::exhausted(
-                    ErrorReason::TooManyWorkspaces,
-                    &key,
-                    most.into(),
-                    RETRY_DELAY,
-                    problem,
-                ));
+                return Err(too_many(&tenant.name, open as u64, most));
             }
         }
         *coming.entry(workspace.to_owned()).or_default() += 1;
@@ -159,6 +167,12 @@ impl Tenants {
             coming: self.coming.clone(),
         })
     }
+}
+
+fn too_many(tenant: &str, open: u64, most: u32) -> Status {
+    let key = format!("tenants.{tenant}.max_workspaces");
+    let problem = format!("{open} workspaces of the tenant {tenant} are open ({key} is {most})");
+    status::exhausted(ErrorReason::TooManyWorkspaces, &key, most.into(), RETRY_DELAY, problem)
 }
 
 #[cfg(test)]

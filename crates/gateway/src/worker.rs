@@ -97,6 +97,21 @@ pub(crate) struct Facts {
     pub(crate) calls: (i32, i32),
 }
 
+impl Facts {
+    /// Returns the names of its workspaces.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.workspaces.iter().map(|one| one.name.clone())
+    }
+
+    /// Forgets a workspace of one that is away.
+    pub(crate) fn lose(&mut self, workspace: &str) {
+        if !self.is_there && self.names().any(|name| name == workspace) {
+            let left = self.workspaces.iter().filter(|one| one.name != workspace);
+            self.workspaces = left.cloned().collect();
+        }
+    }
+}
+
 /// A worker that has registered itself.
 #[derive(Clone)]
 pub(crate) struct Registration {
@@ -306,6 +321,13 @@ impl Worker {
         let registration = self.registration.read();
         let pool = registration.as_ref().and_then(|one| one.pool.as_ref());
         pool.is_some_and(|pool| pool.may_be.contains(workspace))
+    }
+
+    /// Says whether it has only what it is bound to, and was bound to nothing.
+    pub(crate) fn was_never_bound(&self) -> bool {
+        let registration = self.registration.read();
+        let pool = registration.as_ref().and_then(|one| one.pool.as_ref());
+        pool.is_some_and(|pool| pool.bound.is_none())
     }
 
     /// Says whether it is bound to a workspace.

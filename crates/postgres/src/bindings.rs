@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* a binding is for good, and of one worker and one workspace. A principal that stands for one machine is one worker, which
 //! has no name here. A workspace that somebody has had before is nobody's to be bound to: whoever has it in its configuration may only
-//! be away; and nobody else has one that is bound.
+//! be away; and nobody else has one that is bound. One that was created belongs to whatever worker stands at its place.
 
 use toolgate_store::StoreError;
 use toolgate_store::ledger::Binding;
@@ -43,7 +43,8 @@ async fn bind_in(session: &mut Session, principal: &str, worker: &str, workspace
         });
     }
     let sql = "INSERT INTO bindings (principal, worker, workspace)
-               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3)
+               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3 AND NOT is_free)
+                   OR EXISTS (SELECT FROM created_workspaces WHERE name = $3 AND stage IN ('creating', 'resuming', 'ready'))
                ON CONFLICT DO NOTHING";
     if session.run(sql, values![principal, worker, workspace]).await? > 0 {
         return Ok(Binding::Now);

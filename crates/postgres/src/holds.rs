@@ -199,7 +199,17 @@ async fn bind_in(
             retry: left.clamp(DOUBT.min(shared.instances.lease()), shared.instances.lease()),
         });
     }
-    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE, principal = $4,
+    // Those that rest, or are about to, nobody gets, whoever starts there meanwhile.
+    let sql = "SELECT name FROM created_workspaces WHERE name = ANY ($1)
+                   AND stage IN ('suspending', 'suspended', 'deleting') ORDER BY name LIMIT 1";
+    if let Some(row) = session.row(sql, values![workspaces.to_vec()]).await? {
+        return Ok(Found::Held {
+            id: row.get(0),
+            by: "none".to_owned(),
+            retry: DOUBT.min(shared.instances.lease()),
+        });
+    }
+    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE, is_free = FALSE, principal = $4,
                    epoch = epoch + CASE WHEN owner = $2 AND principal = $4 THEN 0 ELSE 1 END
                WHERE id = ANY ($1) RETURNING id, epoch";
     let rows = session
@@ -308,9 +318,9 @@ pub(crate) async fn holders(shared: &Shared, workspaces: &[String]) -> Result<Ha
     Ok(rows.iter().filter_map(holder).collect())
 }
 
-/// Says whether a run has ever had a workspace: its row stays.
+/// Says whether a run has ever had a workspace, since it was last deleted: its row stays.
 pub(crate) async fn was_held(shared: &Shared, workspace: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT FROM workspaces WHERE id = $1";
+    let sql = "SELECT FROM workspaces WHERE id = $1 AND NOT is_free";
     let row = shared
         .db
         .row("look for a workspace", sql, values![key(workspace)])

@@ -21,7 +21,7 @@ const LOCKS_PER_DAY: u64 = 14;
 
 /// What an empty database has nothing of, and how it is called. An audit that only has its beginning is empty: to look at the
 /// database as a gateway does begins it.
-const TABLES: [(&str, &str); 13] = [
+const TABLES: [(&str, &str); 14] = [
     ("call_days", "calls"),
     ("prompts", "prompts"),
     ("grants", "grants"),
@@ -34,6 +34,7 @@ const TABLES: [(&str, &str); 13] = [
     ("outbox", "things to be told"),
     ("workspaces", "workspaces of workers"),
     ("opened_workspaces", "opened workspaces"),
+    ("created_workspaces", "created workspaces"),
     ("audit WHERE sequence > 1", "records of the audit"),
 ];
 

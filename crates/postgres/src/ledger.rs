@@ -283,6 +283,8 @@ fn audited(hold: &Hold, fact: Fact) -> Result<Fact, StoreError> {
         | Kind::Decided
         | Kind::Revoked
         | Kind::Ended
+        | Kind::WorkspaceSuspended
+        | Kind::WorkspaceResumed
         | Kind::Checkpoint => {
             let kind = fact.kind.as_str();
             return Err(StoreError::Conflict(format!(

@@ -21,6 +21,7 @@
 //!   how others may put it there;
 //! - `ledger`: what runs without a database write; `holds`: which workspaces they have; `bindings`: what those may have that came without
 //!   one; `outputs_for`: their outputs; `reaper`: what the dead among them left; `lost_output`: what is missing of that;
+//! - `created`, `created_steps`: workspaces that clients create: what is wanted of each, and what gateways do about it;
 //! - `query`, `retention`: listings by pages, and how old calls go;
 //! - `import` with `import_rows` and `import_check`: the history of a data directory, brought into an empty database.
 
@@ -36,6 +37,8 @@ mod bucket_uploads;
 mod calls;
 mod changes;
 mod connection;
+mod created;
+mod created_steps;
 mod doubts;
 mod error;
 mod facts;

@@ -23,7 +23,10 @@ use crate::options::PostgresOptions;
 pub(crate) const NOTIFYING: &str =
     "INSERT INTO outbox (entries) VALUES ($1) RETURNING pg_notify('toolgate_prompts', '')";
 
-const LISTEN: &str = "LISTEN toolgate_prompts";
+const LISTEN: &str = "LISTEN toolgate_prompts; LISTEN toolgate_created";
+
+/// Where it is said that created workspaces have changed, which prompts do not.
+const CREATED: &str = "toolgate_created";
 
 /// How long to leave a database alone that has ended the connection.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,6 +39,7 @@ pub(crate) struct Listener {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     changed: Arc<Notify>,
+    created: Arc<Notify>,
 }
 
 impl Listener {
@@ -50,12 +54,18 @@ impl Listener {
             config,
             tls: options.tls.clone().map(MakeRustlsConnect::new),
             changed: Arc::default(),
+            created: Arc::default(),
         })
     }
 
     /// Returns what is notified.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
+    }
+
+    /// Returns what is notified of created workspaces, and of prompts: some of them wait for a reply.
+    pub(crate) fn created(&self) -> Arc<Notify> {
+        Arc::clone(&self.created)
     }
 
     /// Listens until it is to stop, with a new connection whenever one is lost.
@@ -89,7 +99,7 @@ impl Listener {
             client.batch_execute(LISTEN).await.map_err(|error| doing(what, error))?;
             *has_failed = false;
             // Something may have changed while nobody listened.
-            self.tell();
+            self.tell(None);
             // The connection ends with its client.
             std::future::pending::<Result<(), StoreError>>().await
         };
@@ -105,16 +115,19 @@ impl Listener {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(_) = message? {
-                self.tell();
+            if let AsyncMessage::Notification(told) = message? {
+                self.tell(Some(told.channel()));
             }
         }
         Ok(())
     }
 
-    /// Wakes all who wait, and if there is none, the next one.
-    fn tell(&self) {
-        self.changed.notify_one();
-        self.changed.notify_waiters();
+    /// Wakes all who wait for what was told, and if there is none, the next one.
+    fn tell(&self, channel: Option<&str>) {
+        let of_prompts = Some(&self.changed).filter(|_| channel != Some(CREATED));
+        for told in of_prompts.into_iter().chain([&self.created]) {
+            told.notify_one();
+            told.notify_waiters();
+        }
     }
 }

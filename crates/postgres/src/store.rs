@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) unsure: Unsure,
     /// Notified when another process may have changed prompts or grants; none if nobody says so.
     pub(crate) changed: Option<Arc<Notify>>,
+    /// The same of created workspaces, or of prompts.
+    pub(crate) created: Option<Arc<Notify>>,
     /// As [`PostgresOptions::clock_difference`].
     pub(crate) clock_difference: Duration,
     /// What the bucket has, if there is one.
@@ -288,6 +290,7 @@ impl PostgresStore {
             names: Names::default(),
             unsure: Unsure::default(),
             changed: listener.as_ref().map(Listener::changed),
+            created: listener.as_ref().map(Listener::created),
             clock_difference: options.clock_difference,
             objects,
             failure: Mutex::default(),

@@ -63,6 +63,10 @@ pub enum Kind {
     WorkspaceOpened,
     /// It was closed.
     WorkspaceClosed,
+    /// Nothing of one that was created runs any more, and its files are kept.
+    WorkspaceSuspended,
+    /// One that was suspended takes calls again.
+    WorkspaceResumed,
     /// Old records were removed; the rest goes on from the hash that is named.
     Checkpoint,
 }
@@ -83,6 +87,8 @@ impl Kind {
             Self::Ended => "ended",
             Self::WorkspaceOpened => "workspace_opened",
             Self::WorkspaceClosed => "workspace_closed",
+            Self::WorkspaceSuspended => "workspace_suspended",
+            Self::WorkspaceResumed => "workspace_resumed",
             Self::Checkpoint => "checkpoint",
         }
     }

@@ -15,6 +15,7 @@
 //! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
 //! - `interest`: what approvers listen to, as processes tell each other;
 //! - [`ledger`]: a store that others write to who have none; [`lost`]: the end of a call whose run died;
+//! - [`created`]: workspaces that clients create where several processes share a store;
 //! - [`outage`]: how often it is said that a store is away;
 //! - [`change`], [`overlay`], [`output`], [`codec`]: what every store does alike with calls, facts, outputs, JSON and pages;
 //! - [`local`]: the embedded store. Its files in `local/`:
@@ -34,6 +35,7 @@
 pub mod audit;
 pub mod change;
 pub mod codec;
+pub mod created;
 pub mod events;
 mod interest;
 pub mod ledger;

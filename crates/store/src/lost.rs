@@ -43,9 +43,22 @@ pub fn end_as(record: &mut CallRecord, text: &str, now: Timestamp) -> CallEvent 
     end_told(record, text, now, 0)
 }
 
+/// Says why an open prompt is withdrawn whose call is cancelled by [`cancel_without`].
+pub const CANCELLED: &str = "the workspace of the call was suspended or deleted";
+
+/// Ends a call as cancelled whose workspace was taken from its run, as [`end_without`] does.
+pub fn cancel_without(record: &mut CallRecord, now: Timestamp, missing: u64) -> CallEvent {
+    let now = now.max(record.started.unwrap_or(record.created));
+    let text = "The call was cancelled because its workspace was suspended or deleted.";
+    end_with(record, Ending::failed(EndReason::Cancelled, text), now, missing)
+}
+
 fn end_told(record: &mut CallRecord, text: &str, now: Timestamp, missing: u64) -> CallEvent {
+    end_with(record, Ending::failed(EndReason::Lost, text), now, missing)
+}
+
+fn end_with(record: &mut CallRecord, mut ending: Ending, now: Timestamp, missing: u64) -> CallEvent {
     let has_started = record.started.is_some() || record.state != CallState::Pending;
-    let mut ending = Ending::failed(EndReason::Lost, text);
     ending.title.clone_from(&record.title);
     ending.metadata.insert("interrupted".to_owned(), json!(true));
     if !has_started {

@@ -303,6 +303,19 @@ impl Metrics {
             .build();
     }
 
+    /// Has the workspaces that were created at a gateway's database counted, by their stages.
+    pub fn watch_created(&self, look: impl Fn() -> Vec<(&'static str, u64)> + Send + Sync + 'static) {
+        let gauge = self.meter.u64_observable_gauge("toolgate.gateway.workspaces.created");
+        gauge
+            .with_description("Workspaces that clients have created, by how far they are")
+            .with_callback(move |observer| {
+                for (stage, count) in look() {
+                    observer.observe(count, &[KeyValue::new("state", stage)]);
+                }
+            })
+            .build();
+    }
+
     /// Has the store of a gateway looked at whenever somebody asks for the metrics.
     pub fn watch_store(&self, is_there: impl Fn() -> bool + Send + Sync + 'static) {
         let gauge = self.meter.u64_observable_gauge("toolgate.gateway.store.up");

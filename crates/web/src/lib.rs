@@ -97,7 +97,16 @@ struct Inner {
     listed: OnceCell<Client>,
     proxied: OnceCell<Client>,
     /// By the origin of their server. Never held across an await.
-    named: Mutex<BTreeMap<String, Client>>,
+    named: Mutex<BTreeMap<(String, Redirects), Client>>,
+}
+
+/// What becomes of a redirect that stays at the same server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Redirects {
+    /// It is followed.
+    Follow,
+    /// It is an answer like others.
+    Answer,
 }
 
 /// By which client a URL is asked for.
@@ -199,6 +208,16 @@ impl Network {
         send(&client, method_of(&request), request).await
     }
 
+    /// As [`Self::request_named`], of a server that must answer itself: no redirect is followed, also not to the same server.
+    ///
+    /// # Errors
+    /// As [`Self::request_named`].
+    pub async fn request_named_itself(&self, request: Request) -> Result<Reply, RequestError> {
+        check_form(&request.url)?;
+        let client = self.named_client(&request.url, Redirects::Answer).await?;
+        send(&client, method_of(&request), request).await
+    }
+
     /// As [`Self::request_named`], by PUT: for bytes that have their place at a server which the operator named, or who the operator named
     /// did. A URL with a permission in it is no more than that: it is repeated in no error.
     ///
@@ -216,7 +235,11 @@ impl Network {
     /// # Errors
     /// The machine's root certificates cannot be used.
     pub async fn client_to(&self, server: &Url) -> Result<Client, ClientError> {
-        let origin = server.origin().ascii_serialization();
+        self.named_client(server, Redirects::Follow).await
+    }
+
+    async fn named_client(&self, server: &Url, redirects: Redirects) -> Result<Client, ClientError> {
+        let origin = (server.origin().ascii_serialization(), redirects);
         let made_before = self.0.named.lock().get(&origin).cloned();
         if let Some(client) = made_before {
             return Ok(client);
@@ -227,7 +250,11 @@ impl Network {
             Some(host) => Scope::Names(vec![host]),
             None => Scope::Names(Vec::new()),
         };
-        let client = self.build(scope, is_proxied, Policy::custom(follow)).await?;
+        let policy = match redirects {
+            Redirects::Follow => Policy::custom(follow),
+            Redirects::Answer => Policy::none(),
+        };
+        let client = self.build(scope, is_proxied, policy).await?;
         let mut named = self.0.named.lock();
         Ok(named.entry(origin).or_insert(client).clone())
     }

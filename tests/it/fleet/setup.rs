@@ -37,6 +37,12 @@ pub(super) struct Fleet {
     worker: Option<PathBuf>,
 }
 
+/// The principal of the workers at places that are made, and what gateways show to whoever makes them.
+pub(super) const MACHINES: &str = "machines";
+/// The principal of those that wait there to be bound.
+pub(super) const PODS: &str = "pods";
+pub(super) const MACHINES_TOKEN: &str = "machines-of-the-gateway";
+
 pub(super) fn token_of(worker: &str) -> String {
     format!("worker-{worker}-worker-{worker}-worker-{worker}")
 }
@@ -53,6 +59,8 @@ pub(super) struct Plan {
     pub(super) settings: &'static str,
     /// What workers run, if it is another program.
     pub(super) worker: Option<PathBuf>,
+    /// Who makes places for created workspaces, whose workers show a token of their own: what the configuration says of that.
+    pub(super) provisioner: Option<String>,
 }
 
 impl Default for Plan {
@@ -63,6 +71,7 @@ impl Default for Plan {
             bucket: None,
             settings: "",
             worker: None,
+            provisioner: None,
         }
     }
 }
@@ -164,6 +173,12 @@ impl Fleet {
         let all = "scopes = [\"*\"]";
         let mut text = entry("anna", ANNA, all) + &entry("carl", CARL, all);
         text += &entry("ben", BEN, "scopes = [\"*\"]\nworkspaces = [\"wb\"]");
+        text += &entry(PODS, &token_of(PODS), "scopes = []\nworkspaces = [\"pods/*\"]");
+        text += &entry(
+            MACHINES,
+            &token_of(MACHINES),
+            "scopes = []\nworkspaces = [\"made/*\", \"kept/*\"]",
+        );
         for name in &self.names {
             let rest = format!("scopes = []\nworkspaces = [\"w{name}\"]");
             text += &entry(&format!("worker-{name}"), &token_of(name), &rest);
@@ -172,7 +187,7 @@ impl Fleet {
         text
     }
 
-    fn gateway_addresses(&self) -> Vec<String> {
+    pub(super) fn gateway_addresses(&self) -> Vec<String> {
         self.gateways.iter().map(|gateway| gateway.address.clone()).collect()
     }
 
@@ -200,8 +215,9 @@ impl Fleet {
         fs::create_dir_all(&place).unwrap();
         put(&place.join("tokens"), &self.tokens());
         put(&place.join("database"), &self.database_address());
-        let own = self.names.iter().map(|name| format!("\"token:worker-{name}\""));
-        let workers: Vec<String> = own.chain(["\"token:crowd\"".to_owned()]).collect();
+        let workers = self.names.iter().map(|name| format!("worker-{name}"));
+        let workers = workers.chain([MACHINES.to_owned(), "crowd".to_owned()]);
+        let workers: Vec<String> = workers.map(|name| format!("\"token:{name}\"")).collect();
         let (workers, lease, settings) = (workers.join(", "), LEASE.as_secs(), plan.settings);
         let bucket = plan.bucket.as_ref().map_or_else(String::new, |endpoint| {
             put(&place.join("bucket-keys"), "key:secret\n");
@@ -211,8 +227,14 @@ impl Fleet {
             )
         });
         let text = format!(
-            "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\n\
-             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}"
+            "telemetry.admin = \"127.0.0.1:0\"\n{settings}\n[auth]\ntokens_file = \"tokens\"\nworkers = [{workers}]\nworkers_file = \"rules\"\n\
+             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nlease = \"{lease}s\"\nmigrate = \"start\"\n{bucket}{}",
+            plan.provisioner.as_deref().unwrap_or_default()
+        );
+        put(&place.join("machines"), MACHINES_TOKEN);
+        put(
+            &place.join("rules"),
+            "[[workers]]\nprincipal = \"token:pods\"\npool = true\nworkspaces = [\"pods/*\"]\n",
         );
         put(&place.join("toolgate.toml"), &text);
         place

@@ -95,6 +95,7 @@ fn metrics_follow_what_passes() {
             "toolgate_gateway_sequencer_lag_seconds",
             "toolgate_gateway_leases_expired_total",
             "toolgate_gateway_calls_lost_total",
+            "toolgate_gateway_workspaces_created",
         ];
         for name in of_fleets {
             listed.remove(name);

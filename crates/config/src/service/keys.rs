@@ -21,6 +21,7 @@ use super::cluster;
 use super::kinds::*;
 use super::layers::{Key, Layers};
 use super::parse;
+use super::provisioner;
 use super::sandbox;
 use super::secrets::{self, Secrets};
 use super::values::*;
@@ -477,6 +478,31 @@ keys! { |layers|
         /// On a gateway: an address and a port for workers alone, such as `0.0.0.0:50552`, or `none`. Then they do not come to
         /// `listen.tcp` any more, and nobody else comes here.
         listen: Option<SocketAddr> = parse::address("127.0.0.1:50552"), None;
+    }
+
+    /// Who makes the places of workspaces that clients create at gateways with a store.
+    pub provisioner: ProvisionerConfig in "cluster.provisioner." {
+        /// On a gateway with a store: who makes machines or pods for workspaces that clients create: `webhook`, a server of yours, or
+        /// `agent-sandbox` in a Kubernetes cluster. Without it, workspaces come only with workers that register themselves; see
+        /// [Created workspaces in a fleet](../operate/workspaces.md#created-workspaces-in-a-fleet).
+        kind: Option<ProvisionerKind> = word(ProvisionerKind::WORDS).optional(), None;
+        /// Whether the first call of a workspace that nobody has makes it, with nothing in it.
+        on_first_call: bool = switch(), false;
+        /// A workspace in which nothing has run for so long is suspended; `0s` for never.
+        idle_suspend: Duration = duration(), Duration::ZERO;
+        /// With `webhook`: where it is asked, `https://`, or on this machine `http://`.
+        url: Option<String> = text(provisioner::url).optional(), None;
+        /// The file with the bearer token that is shown there, read anew for each request. With `agent-sandbox` the default is that of the
+        /// pod's service account.
+        token_file: Option<PathBuf> = path().optional(), provisioner::file_of_pod(kind, "token");
+        /// With `agent-sandbox`: the namespace of the pods; by default that of the gateway.
+        namespace: Option<String> = text(provisioner::object).optional(), None;
+        /// With `agent-sandbox`: the name of the template, and of its warm pool.
+        template: Option<String> = text(provisioner::object).optional(), None;
+        /// With `agent-sandbox`: where the API of the cluster is.
+        api: String = text(provisioner::url), provisioner::API.to_owned();
+        /// With `agent-sandbox`: the authorities that sign the certificate of `api`, PEM; by default those of the pod's service account.
+        ca_file: Option<PathBuf> = path().optional(), provisioner::file_of_pod(kind, "ca.crt");
     }
 
     /// Encryption of the listener for workers. A path that is empty is not set.

@@ -76,6 +76,8 @@ pub struct Config {
     pub lsp: LspConfig,
     /// What the service is for others.
     pub cluster: ClusterConfig,
+    /// Who makes the places of workspaces that clients create, at a gateway.
+    pub provisioner: ProvisionerConfig,
     /// Groups of workspaces with limits of their own, at a gateway.
     pub tenants: Vec<TenantConfig>,
     /// What operators see of the service.
@@ -197,6 +199,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     if is_gateway && layers.has("data_dir") {
         layers.warn("data_dir has no meaning for a gateway, which keeps nothing: leave it out".to_owned());
     }
+    roles::check_provisioner(&layers, &keys.cluster, &keys.provisioner)?;
     check_reach(&layers, &listen, [tls.as_ref(), worker_tls.as_ref()], &auth)?;
     roles::check_listener(&layers, &keys.cluster, &listen, worker_tls.as_ref().or(tls.as_ref()))?;
     check_limits(&layers, &keys.limits)?;
@@ -237,6 +240,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             .flat_map(|worker| worker.token_file.iter().chain(&worker.key).cloned())
             .collect(),
         keys.cluster.identity.iter().chain(&keys.cluster.key).cloned().collect(),
+        roles::files_of(&keys.provisioner),
         auth.jwt
             .iter()
             .chain(&auth.worker_jwt)
@@ -284,6 +288,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         javascript_runtime: keys.extensions.runtime,
         lsp: keys.lsp,
         cluster: keys.cluster,
+        provisioner: keys.provisioner,
         tenants: general.tenants,
         telemetry: TelemetryConfig {
             admin: keys.telemetry.admin,

@@ -2,11 +2,13 @@
 //!
 //! *Invariant:* what has no meaning in a role is refused with what to do instead, never passed over.
 
+use std::path::PathBuf;
+
 use super::TlsConfig;
-use super::keys::{ClusterConfig, ListenConfig};
+use super::keys::{ClusterConfig, ListenConfig, ProvisionerConfig};
 use super::layers::Layers;
 use super::resolve::AuthConfig;
-use super::values::{ClusterRole, StoreAddress, WorkspaceConfig};
+use super::values::{ClusterRole, ProvisionerKind, StoreAddress, WorkspaceConfig};
 use crate::error::ConfigError;
 
 /// What a gateway with a database has.
@@ -289,6 +291,69 @@ fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), Conf
         let message =
             "a certificate says who the worker is at gateways with https:// only: set cluster.identity as well";
         return Err(layers.conflict("cluster.gateways", message));
+    }
+    Ok(())
+}
+
+/// What is about one kind of those who make workspaces, or the other, or both.
+const WEBHOOK_KEYS: [&str; 1] = ["url"];
+const SANDBOX_KEYS: [&str; 4] = ["namespace", "template", "api", "ca_file"];
+const COMMON_KEYS: [&str; 3] = ["on_first_call", "idle_suspend", "token_file"];
+
+fn whole(key: &str) -> String {
+    format!("cluster.provisioner.{key}")
+}
+
+/// Returns the files with secrets of who makes workspaces.
+pub(super) fn files_of(provisioner: &ProvisionerConfig) -> Vec<PathBuf> {
+    let file = provisioner.token_file.iter().filter(|_| provisioner.kind.is_some());
+    file.cloned().collect()
+}
+
+/// Checks that it is a gateway with a database that has one, and that nothing of it is missing.
+pub(super) fn check_provisioner(
+    layers: &Layers<'_>,
+    cluster: &ClusterConfig,
+    provisioner: &ProvisionerConfig,
+) -> Result<(), ConfigError> {
+    let kind_key = whole("kind");
+    let others = WEBHOOK_KEYS.iter().chain(&SANDBOX_KEYS).chain(&COMMON_KEYS);
+    let Some(kind) = provisioner.kind else {
+        return match others.map(|key| whole(key)).find(|key| layers.has(key)) {
+            Some(key) => Err(layers.conflict(
+                &key,
+                "it is not said who makes workspaces: set cluster.provisioner.kind",
+            )),
+            None => Ok(()),
+        };
+    };
+    let has_database = match cluster.role {
+        ClusterRole::Gateway => cluster.database().is_some(),
+        ClusterRole::All | ClusterRole::Worker => false,
+    };
+    if !has_database {
+        let message = "only a gateway with a database keeps track of workspaces that are made: set cluster.role to \"gateway\" and \
+                       cluster.store there; on one machine set created_workspaces.directory instead";
+        return Err(layers.conflict(&kind_key, message));
+    }
+    let (foreign, needed, missing): (&[&str], _, _) = match kind {
+        ProvisionerKind::Webhook => (&SANDBOX_KEYS, "url", provisioner.url.is_none()),
+        ProvisionerKind::AgentSandbox => (&WEBHOOK_KEYS, "template", provisioner.template.is_none()),
+    };
+    if let Some(key) = foreign.iter().map(|key| whole(key)).find(|key| layers.has(key)) {
+        let message = format!(
+            "this means nothing with cluster.provisioner.kind = {:?}: leave it out",
+            kind.as_str()
+        );
+        return Err(layers.conflict(&key, &message));
+    }
+    if missing {
+        let message = format!("{:?} needs more: set {}", kind.as_str(), whole(needed));
+        return Err(layers.conflict(&kind_key, &message));
+    }
+    if kind == ProvisionerKind::Webhook && provisioner.token_file.is_none() {
+        let message = "the gateway must say who it is: set cluster.provisioner.token_file";
+        return Err(layers.conflict(&kind_key, message));
     }
     Ok(())
 }

@@ -56,6 +56,13 @@ words! {
         /// When a call names a workspace that nobody has had.
         FirstCall = "first-call",
     }
+    /// Who makes the places of workspaces that clients create at a gateway.
+    ProvisionerKind {
+        /// A server of the operator's that is asked by HTTP.
+        Webhook = "webhook",
+        /// The controllers of agent-sandbox in a Kubernetes cluster.
+        AgentSandbox = "agent-sandbox",
+    }
     /// Who of this machine may connect by TCP where nobody is asked who they are.
     LocalUsers {
         /// The user that the service runs as, from processes that it did not start.

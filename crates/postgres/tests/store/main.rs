@@ -13,6 +13,7 @@ mod bucket;
 mod clocks;
 mod content;
 mod crash;
+mod created;
 mod days;
 mod doubtful;
 mod fixture;

@@ -21,7 +21,7 @@ use crate::store::{create, grow, prompt, record};
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Has a call of a run wait for a prompt, which is opened.
-async fn waiting(store: &PostgresStore, hold: &Hold, id: &str, by_call: bool) -> CallRecord {
+pub(crate) async fn waiting(store: &PostgresStore, hold: &Hold, id: &str, by_call: bool) -> CallRecord {
     let mut call = created(store, hold, id).await;
     (call.state, call.made_by_call) = (CallState::Waiting, by_call);
     let name = format!("p-{id}");
@@ -37,7 +37,7 @@ async fn waiting(store: &PostgresStore, hold: &Hold, id: &str, by_call: bool) ->
 }
 
 /// How often each kind of record is in the audit, and each event in the journal.
-async fn told(store: &PostgresStore, kind: &str) -> usize {
+pub(crate) async fn told(store: &PostgresStore, kind: &str) -> usize {
     let kind = format!(r#""kind":"{kind}""#);
     let lines = store.audit_lines(1, usize::MAX).await.unwrap();
     lines.iter().filter(|line| line.json.contains(&kind)).count()

@@ -184,6 +184,14 @@ impl StoreFront {
         self.answer(request).await
     }
 
+    /// Takes the standing approvals of a workspace back, in the name of a principal if one is known.
+    ///
+    /// # Errors
+    /// The store failed; some may stand.
+    pub async fn end_workspace(&self, workspace: &str, by: &str) -> Result<(), StoreError> {
+        self.engine.inbox().end_workspace(workspace, by).await
+    }
+
     /// Says whether the gateway is about to stop.
     pub fn is_draining(&self) -> bool {
         self.engine.calls().is_draining()

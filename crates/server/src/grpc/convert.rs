@@ -95,7 +95,7 @@ same_values!(WorkspaceChange => WorkspaceChange { Opened Closed Changed });
 same_values!(Source => ToolSource { Builtin Custom Plugin Mcp Hosted });
 
 /// Reads what a workspace is to be created from; without anything it is empty.
-pub(crate) fn workspace_source(source: Option<proto::WorkspaceSource>) -> call::WorkspaceSource {
+pub fn workspace_source(source: Option<proto::WorkspaceSource>) -> call::WorkspaceSource {
     use proto::workspace_source::Source;
     match source.and_then(|source| source.source) {
         None | Some(Source::Empty(_)) => call::WorkspaceSource::Empty,
@@ -109,7 +109,7 @@ pub(crate) fn workspace_source(source: Option<proto::WorkspaceSource>) -> call::
 }
 
 /// The same, back.
-pub(crate) fn shown_source(source: &call::WorkspaceSource) -> proto::WorkspaceSource {
+pub fn shown_source(source: &call::WorkspaceSource) -> proto::WorkspaceSource {
     use proto::workspace_source::Source;
     let source = match source.clone() {
         call::WorkspaceSource::Empty => Source::Empty(proto::EmptySource {}),
@@ -121,7 +121,10 @@ pub(crate) fn shown_source(source: &call::WorkspaceSource) -> proto::WorkspaceSo
 }
 
 /// Reads how long somebody waits; absent for not at all.
-pub(crate) fn wait(wait: Option<&prost_types::Duration>) -> Result<Duration, Status> {
+///
+/// # Errors
+/// It is negative.
+pub fn wait(wait: Option<&prost_types::Duration>) -> Result<Duration, Status> {
     match wait.map(|wait| Duration::try_from(*wait)) {
         None => Ok(Duration::ZERO),
         Some(Ok(wait)) => Ok(wait),

@@ -105,6 +105,12 @@ pub mod doors {
     pub use super::ports::{OF_ADDRESS, PATH as PORTS_PATH, Upgrade, end_to_end, guarded, parts_of};
 }
 
+/// What a gateway needs that keeps track of created workspaces itself.
+pub mod created {
+    pub use super::convert::{shown_source, wait, workspace_source};
+    pub use toolgate_engine::Held;
+}
+
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;

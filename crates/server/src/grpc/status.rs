@@ -203,7 +203,7 @@ pub(crate) fn of_a_call(names: &str) -> Status {
 }
 
 /// What is about all workspaces is not for a caller who may see only some.
-pub(crate) fn limited(problem: &str) -> Status {
+pub fn limited(problem: &str) -> Status {
     let problem = format!("{problem}, and the caller is limited to some");
     Status::with_error_details(Code::PermissionDenied, problem, details(ErrorReason::WorkspacesLimited))
 }
@@ -474,7 +474,7 @@ fn held_workspace(name: &str, held: &Held, message: String) -> Status {
 }
 
 /// A workspace was not created, suspended, resumed or deleted.
-pub(crate) fn created_workspace(error: CreatedError) -> Status {
+pub fn created_workspace(error: CreatedError) -> Status {
     let message = error.to_string();
     match error {
         CreatedError::Fixed => precondition(ErrorReason::WorkspacesFixed, "created_workspaces.directory", message),

@@ -205,7 +205,10 @@ impl Fact {
         Self {
             by: by.to_owned(),
             workspace: name.to_owned(),
-            patterns: vec![directory.to_owned()],
+            patterns: Some(directory.to_owned())
+                .filter(|directory| !directory.is_empty())
+                .into_iter()
+                .collect(),
             ..Self::new(Kind::WorkspaceOpened)
         }
     }
@@ -216,6 +219,24 @@ impl Fact {
             by: by.to_owned(),
             workspace: name.to_owned(),
             ..Self::new(Kind::WorkspaceClosed)
+        }
+    }
+
+    /// A created workspace was suspended, by a principal, or by itself.
+    pub fn workspace_suspended(name: &str, by: &str) -> Self {
+        Self {
+            by: by.to_owned(),
+            workspace: name.to_owned(),
+            ..Self::new(Kind::WorkspaceSuspended)
+        }
+    }
+
+    /// It was resumed, by a principal, or by itself.
+    pub fn workspace_resumed(name: &str, by: &str) -> Self {
+        Self {
+            by: by.to_owned(),
+            workspace: name.to_owned(),
+            ..Self::new(Kind::WorkspaceResumed)
         }
     }
 

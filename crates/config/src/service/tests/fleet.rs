@@ -91,3 +91,57 @@ fn a_port_for_workers_is_encrypted_beyond_this_machine() {
     check(&format!("{gateway}{tls}"), "set cluster.listen");
     check(&format!("{WORKER}listen = \"127.0.0.1:1\""), "only a gateway");
 }
+
+#[test]
+fn who_makes_workspaces_is_said_at_gateways_with_a_database() {
+    let gateway = format!("{GATEWAY}auth.workers = [\"token:a\"]\n");
+    let fleet = format!("{gateway}cluster.store = \"postgres://h/d\"\n");
+    let webhook = "[cluster.provisioner]\nkind = \"webhook\"\nurl = \"https://m.example/t\"\ntoken_file = \"/t\"\n";
+    let config = load(&format!("{fleet}{webhook}")).unwrap().provisioner;
+    assert_eq!(config.kind, Some(ProvisionerKind::Webhook));
+    assert_eq!(
+        (config.on_first_call, config.idle_suspend),
+        (false, std::time::Duration::ZERO)
+    );
+    let sandbox = "[cluster.provisioner]\nkind = \"agent-sandbox\"\ntemplate = \"worker\"\n";
+    let config = load(&format!("{fleet}{sandbox}")).unwrap().provisioner;
+    let account = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
+    assert_eq!(config.token_file.as_deref(), Some(&*account.join("token")));
+    assert_eq!(config.ca_file.as_deref(), Some(&*account.join("ca.crt")));
+    assert_eq!(
+        (config.api.as_str(), config.namespace),
+        ("https://kubernetes.default.svc", None)
+    );
+
+    let check = |text: &str, expected: &str| {
+        let error = load(text).unwrap_err();
+        assert!(error.contains(expected), "{expected:?} is not in {error:?}");
+    };
+    check(&format!("{gateway}{webhook}"), "only a gateway with a database");
+    check(webhook, "only a gateway with a database");
+    check(
+        &format!("{WORKER}[cluster.provisioner]\non_first_call = true\n"),
+        "set cluster.provisioner.kind",
+    );
+    check(
+        &format!("{fleet}{}", webhook.replace("url = \"https://m.example/t\"\n", "")),
+        "set cluster.provisioner.url",
+    );
+    check(
+        &format!("{fleet}{}", webhook.replace("token_file = \"/t\"\n", "")),
+        "set cluster.provisioner.token_file",
+    );
+    check(&format!("{fleet}{webhook}template = \"a\"\n"), "means nothing");
+    check(&format!("{fleet}{sandbox}url = \"https://a/\"\n"), "means nothing");
+    check(
+        &format!("{fleet}{}", webhook.replace("https://m", "http://m")),
+        "not encrypted",
+    );
+    assert!(
+        load(&format!(
+            "{fleet}{}",
+            webhook.replace("https://m.example", "http://127.0.0.1:1")
+        ))
+        .is_ok()
+    );
+}

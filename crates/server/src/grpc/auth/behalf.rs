@@ -135,6 +135,13 @@ impl OnBehalf {
         Self(Arc::new(Caller::new(nobody, Scopes::default(), WorkspaceSet::ALL))).entry_to_look()
     }
 
+    /// Returns the entry for ending calls of a workspace that is suspended or deleted. Who wanted that may have asked another gateway.
+    pub fn entry_to_end_calls(workspace: &str) -> HeaderValue {
+        let nobody = Principal::new(PrincipalKind::Token, "toolgate-gateway");
+        let scopes = Scopes::of_two(Scope::CallsExecute, Scope::CallsRead);
+        Self(Arc::new(Caller::new(nobody, scopes, WorkspaceSet::one(workspace)))).entry()
+    }
+
     fn entry_with(&self, scopes: Scopes, looks: bool) -> HeaderValue {
         let caller = &self.0;
         let left = caller.expires.map(|end| end.saturating_duration_since(Instant::now()));
