@@ -125,6 +125,10 @@ func podOf(object manifest) (*corev1.PodTemplateSpec, error) {
 		var set appsv1.StatefulSet
 		err := yaml.UnmarshalStrict(object.text, &set)
 		return &set.Spec.Template, err
+	case "Deployment":
+		var deployment appsv1.Deployment
+		err := yaml.UnmarshalStrict(object.text, &deployment)
+		return &deployment.Spec.Template, err
 	case "Job":
 		var job batchv1.Job
 		err := yaml.UnmarshalStrict(object.text, &job)

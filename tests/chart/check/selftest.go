@@ -67,8 +67,10 @@ func (at paths) checkChecks(report *report, schemas []schemaSet) {
 				{"SandboxTemplate", "networkPolicyManagement: Unmanaged", "networkPolicyManagement: Nobody"},
 				{"SandboxTemplate", "volumeClaimTemplates:", "volumeClaims:"},
 				{"SandboxTemplate", "enableServiceLinks: false", "enableServiceLinks: perhaps"},
-				{"SandboxClaim", "additionalPodMetadata:", "podMetadata:"},
-				{"SandboxWarmPool", "replicas: 0", "replicas: -1"},
+				{"SandboxWarmPool", "replicas: 2", "replicas: -1"},
+				{"SandboxWarmPool", "type: Recreate", "type: Always"},
+				{"Deployment", "minReadySeconds:", "minimumReadySeconds:"},
+				{"Role", "verbs:", "verb:"},
 				{"Job", "backoffLimit: 5", "backoffLimits: 5"},
 			} {
 				if object.Kind == spoil[0] {
