@@ -331,7 +331,8 @@ func (f *fleet) ask(gateway int, arguments ...string) (string, error) {
 
 func (f *fleet) runsCall() error {
 	return f.told(until(func() error {
-		said, err := f.ask(1, "call", "--workspace", f.workspace, "read", "filePath=README.md")
+		// The whole input, because the command would ask for the tools of the workspace otherwise, and it may be nobody's yet.
+		said, err := f.ask(1, "call", "--workspace", f.workspace, "read", "--input", `{"filePath": "README.md"}`)
 		return when(!strings.Contains(said, "as it is in the workspace"), fmt.Errorf("it said %q", said), err)
 	}))
 }
