@@ -32,7 +32,7 @@ func (at paths) checkQueries(report *report) {
 	report.check("the metrics can be read", err)
 	runbooks, err := at.runbooks()
 	report.check("the runbooks can be read", err)
-	for _, file := range at.files(report, "alerts*.yaml", 4) {
+	for _, file := range at.files(report, "alerts*.yaml", 5) {
 		at.checkAlerts(report, file, runbooks, metrics)
 	}
 	for _, file := range at.files(report, "dashboard*.json", 2) {
