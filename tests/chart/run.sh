@@ -22,8 +22,8 @@ KUBERNETES=(1.30.14 1.36.3)
 PROMETHEUS_OPERATOR=0.85.0
 GATEWAY_API=1.6.3
 CERT_MANAGER=1.21.2
-# The oldest whose sandboxes the chart's workers can be, and the newest.
-AGENT_SANDBOX=(0.4.6 0.5.6)
+# Definitions of agent-sandbox, a folder for each of its releases.
+AGENT_SANDBOX=tests/chart/crds
 
 log() { echo "setup: $*" >&2; }
 
@@ -60,7 +60,8 @@ module() {
 }
 
 schemas() {
-    local version folder stamp="${KUBERNETES[*]} $PROMETHEUS_OPERATOR $GATEWAY_API $CERT_MANAGER ${AGENT_SANDBOX[*]}"
+    local version folder stamp="${KUBERNETES[*]} $PROMETHEUS_OPERATOR $GATEWAY_API $CERT_MANAGER"
+    stamp+=" $(cat tests/chart/check/schemas.go "$AGENT_SANDBOX"/*/*.yaml | sha256sum)"
     [[ "$(cat "$tools/schemas/stamp" 2>/dev/null)" == "$stamp" ]] && return 0
     rm -rf "$tools/schemas"
     for version in "${KUBERNETES[@]}"; do
@@ -76,10 +77,8 @@ schemas() {
     "$bin/check" schemas "$tools/schemas" crds "$operator"/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml \
         "$gateway"/gateway.networking.k8s.io_{grpcroutes,backendtlspolicies}.yaml \
         "$manager"/cert-manager.io_certificates.yaml || return 1
-    for version in "${AGENT_SANDBOX[@]}"; do
-        folder="$(module sigs.k8s.io/agent-sandbox "$version")" && [[ -n "$folder" ]] || return 1
-        "$bin/check" schemas "$tools/schemas" "agent-sandbox-$version" \
-            "$folder"/k8s/crds/extensions.agents.x-k8s.io_sandbox{claims,templates,warmpools}.yaml || return 1
+    for folder in "$AGENT_SANDBOX"/*/; do
+        "$bin/check" schemas "$tools/schemas" "agent-sandbox-$(basename "$folder")" "$folder"/*.yaml || return 1
     done
     echo "$stamp" >"$tools/schemas/stamp"
 }

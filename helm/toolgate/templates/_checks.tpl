@@ -16,10 +16,8 @@
 {{- $tokens := .Values.auth.tokens.secretName }}
 {{- $jwks := include "toolgate.hasJwks" . }}
 {{- with .Values }}
-{{- /* Tokens of service accounts are workers', who may do nothing else. */}}
-{{- $asksAccounts := and (eq .mode "cluster") (eq .workers.identity "serviceAccount") }}
 {{- if .listen.tcp }}
-{{- if not (or $tokens (and $jwks (not $asksAccounts)) .auth.certificates) }}
+{{- if not (or $tokens $jwks .auth.certificates) }}
 {{- $problems = append $problems "nobody would be asked who they are: set auth.tokens.secretName, auth.jwt or auth.certificates" }}
 {{- end }}
 {{- if and (eq .tls.mode "secret") (not .tls.secretName) }}
@@ -31,14 +29,13 @@
 {{- if and (eq .tls.mode "insecure") (has .service.type (list "LoadBalancer" "NodePort")) }}
 {{- $problems = append $problems (printf "service.type=%s with tls.mode=insecure puts tokens on the network in the clear" .service.type) }}
 {{- end }}
-{{- $asksWorkers := and (eq .mode "cluster") (eq .workers.identity "certificate") (ne .workers.kind "external") }}
-{{- if and .auth.certificates (not (and (or .tls.clientCA.secretName $asksWorkers) (ne .tls.mode "insecure"))) }}
+{{- if and .auth.certificates (not (and .tls.clientCA.secretName (ne .tls.mode "insecure"))) }}
 {{- $problems = append $problems "auth.certificates needs TLS and tls.clientCA.secretName: nobody could show a certificate" }}
 {{- end }}
 {{- else if has .mode (list "server" "cluster") }}
 {{- $problems = append $problems "listen.tcp=false leaves a server that nobody can call" }}
 {{- end }}
-{{- if and $jwks (not $asksAccounts) (not (and .auth.jwt.issuer .auth.jwt.audience)) }}
+{{- if and $jwks (not (and .auth.jwt.issuer .auth.jwt.audience)) }}
 {{- $problems = append $problems "auth.jwt needs issuer and audience: a token must name both" }}
 {{- end }}
 {{- if and (not $jwks) (or .auth.jwt.issuer .auth.jwt.audience) }}
@@ -230,7 +227,7 @@
 {{- $problems = append $problems "networkPolicy.enabled=false lets commands reach the whole cluster: set unsafe.noNetworkPolicy" }}
 {{- end }}
 {{- $named := list }}
-{{- with .networkPolicy.egress }}{{ $named = concat .otlp .database .outputs }}{{ end }}
+{{- with .networkPolicy.egress }}{{ $named = concat .otlp .database .outputs .kubernetes .webhook }}{{ end }}
 {{- range $rule := concat .networkPolicy.egress.extra (list (dict "to" $named "named" true)) }}
 {{- if not (or $rule.to $rule.named) }}
 {{- $problems = append $problems "networkPolicy.egress.extra: a rule without \"to\" reaches everything, the metadata service included" }}

@@ -3,6 +3,7 @@ Gateways with a database and the workers behind them: their names, and the conte
 (`_pod.tpl`) are made for them. A context has the values as that pod would have them, and beside them
 
   component, worker, isSpread      by what its pods are selected, and whether they are spread over nodes
+  workersPort                      where workers come, beside `listen.port`
   command, environment             what the program is started with
   configMap, checksum              where its configuration is
   secrets                          volumes beside those that the values name
@@ -17,23 +18,19 @@ Gateways with a database and the workers behind them: their names, and the conte
 {{ include "toolgate.fullname" . }}-worker
 {{- end }}
 
-{{/* How many gateways there may be, each of which workers name. */}}
-{{- define "toolgate.gateway.count" -}}
-{{- with .Values.gateway }}{{ ternary .autoscaling.maxReplicas .replicas .autoscaling.enabled | int64 }}{{ end }}
+{{/* Says `yes` where each gateway has a service of its own, and so a name that stays. */}}
+{{- define "toolgate.gateway.isNamed" -}}
+{{- if .Values.gateway.podServices.type }}yes{{ end }}
 {{- end }}
 
-{{- define "toolgate.gateway.addresses" -}}
-{{- $name := include "toolgate.gateway.name" . }}
-{{- $addresses := list }}
-{{- range until (include "toolgate.gateway.count" . | int) }}
-{{- $addresses = append $addresses (printf "https://%s-%d.%s.%s.svc:%d" $name . $name $.Release.Namespace (int64 $.Values.listen.port)) }}
-{{- end }}
-{{- toJson $addresses }}
+{{/* Where workers in the cluster find gateways: a name that stands for all of them. */}}
+{{- define "toolgate.gateway.address" -}}
+{{- printf "https://%s.%s.svc:%d" (include "toolgate.gateway.name" .) .Release.Namespace (int64 .Values.gateway.workersPort) }}
 {{- end }}
 
 {{/*
-The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or its claim), `host` (where gateways reach it),
-`volume` and `tlsSecretName`.
+The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet), `host` (where gateways reach it), `volume` and
+`tlsSecretName`.
 */}}
 {{- define "toolgate.workers" -}}
 {{- $workers := list }}
@@ -41,10 +38,6 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{- range .Values.workers.list }}
 {{- $object := printf "%s-%s" $all .name }}
 {{- $host := printf "%s-0.%s.%s.svc" $object $all $.Release.Namespace }}
-{{- if eq $.Values.workers.kind "agentSandbox" }}
-{{- /* The service of a sandbox has its name, and the sandbox that of its claim. */}}
-{{- $host = printf "%s.%s.svc" $object $.Release.Namespace }}
-{{- end }}
 {{- $workers = append $workers (dict
   "name" .name
   "workspace" (.workspace | default .name)
@@ -57,9 +50,36 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{- toJson $workers }}
 {{- end }}
 
+{{/*
+What the workers are that have no workspace yet, which differ in their name only: `name`, `object`, `domain` (what is behind the
+name of a pod where gateways reach it) and `pods` (what the names of their pods begin with); nothing if there are none.
+*/}}
+{{- define "toolgate.waiting" -}}
+{{- $all := include "toolgate.worker.name" . }}
+{{- if eq .Values.workers.kind "agentSandbox" }}
+{{- /* The service of a sandbox has its name, and so has its pod. One that waited is called after the pool, another one after its claim,
+       whose name begins as gateways have it. */}}
+{{- toJson (dict "name" "" "object" $all "domain" (printf "%s.svc" .Release.Namespace) "pods" (list (printf "%s-" $all) "ws-")) }}
+{{- else if .Values.workers.pool.replicas }}
+{{- $object := printf "%s-pool" $all }}
+{{- toJson (dict "name" "pool" "object" $object "domain" (printf "%s.%s.svc" $all .Release.Namespace) "pods" (list (printf "%s-" $object)) "volume" .Values.workers.volume) }}
+{{- else }}
+{{- toJson dict }}
+{{- end }}
+{{- end }}
+
 {{/* Says `yes` where workers are known by their certificates. */}}
 {{- define "toolgate.worker.showsCertificate" -}}
-{{- if eq .Values.workers.identity "certificate" }}yes{{ end }}
+{{- with .Values.workers }}
+{{- if eq (.identity | default (ternary "serviceAccount" "certificate" (eq .kind "agentSandbox"))) "certificate" }}yes{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* What the API server of Kubernetes knows gateways by, and they it: a token for it alone, in a folder of the program's. */}}
+{{- define "toolgate.gateway.kubernetes" -}}
+{{- $token := dict "serviceAccountToken" (dict "path" "token" "expirationSeconds" 3600) }}
+{{- $authority := dict "configMap" (dict "name" "kube-root-ca.crt" "items" (list (dict "key" "ca.crt" "path" "ca.crt"))) }}
+{{- toJson (dict "projected" (dict "defaultMode" 288 "sources" (list $token $authority))) }}
 {{- end }}
 
 {{/* The authority that signs certificates of gateways and workers: takes `root` and `own`, a secret that has it, too. */}}
@@ -81,19 +101,6 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{- $_ := set $values "state" (dict "existingClaim" "" "ephemeral" false "size" "1Gi") }}
 {{- $_ := set $values "secretFiles" (omit .Values.secretFiles "searchKey") }}
 {{- $_ := set $values.secretFiles "searchKey" dict }}
-{{- $auth := $values.auth }}
-{{- if include "toolgate.worker.showsCertificate" . }}
-{{- range include "toolgate.workers" . | fromJsonArray }}
-{{- $entry := dict "name" .name "san" .host "scopes" list "workspaces" (list .workspace) }}
-{{- $_ := set $auth "certificates" (append $auth.certificates $entry) }}
-{{- end }}
-{{- if and (not .Values.tls.clientCA.secretName) (ne .Values.workers.kind "external") }}
-{{- $authority := include "toolgate.clusterAuthority" (dict "root" . "own" (include "toolgate.tlsSecretName" .)) | fromJson }}
-{{- $_ := set $values.tls "clientCA" (dict "secretName" $authority.secret "key" .Values.workers.ca.key "mode" "optional") }}
-{{- end }}
-{{- else }}
-{{- $_ := set $auth.jwt "audience" "toolgate-gateway" }}
-{{- end }}
 {{- toJson $values }}
 {{- end }}
 
@@ -106,9 +113,24 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{- $_ := set $secrets "outputs" (dict "secret" .secretName "items" (dict .key "keys")) }}
 {{- end }}
 {{- end }}
+{{- with .Values.workers }}
+{{- if or .jwt.jwks.secretName .jwt.jwks.configMapName }}
+{{- $_ := set $secrets "worker-jwks" (dict "secret" .jwt.jwks.secretName "configMap" .jwt.jwks.configMapName "items" (dict .jwt.jwks.key "jwks.json")) }}
+{{- end }}
+{{- if eq .kind "agentSandbox" }}
+{{- $_ := set $secrets "kubernetes" (dict "source" (include "toolgate.gateway.kubernetes" $ | fromJson)) }}
+{{- end }}
+{{- if .webhook.url }}
+{{- $_ := set $secrets "webhook" (dict "secret" .webhook.tokenSecretName "items" (dict .webhook.tokenKey "token")) }}
+{{- if .webhook.caSecretName }}
+{{- $_ := set $secrets "webhook-ca" (dict "secret" .webhook.caSecretName "items" (dict .webhook.caKey "ca.crt")) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- toJson (dict
   "component" "gateway"
   "isSpread" true
+  "workersPort" .Values.gateway.workersPort
   "command" "gateway"
   "configMap" (include "toolgate.gateway.name" .)
   "checksum" (include "toolgate.config.gateway" . | sha256sum)
@@ -144,12 +166,15 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{- toJson $values }}
 {{- end }}
 
-{{/* The context of a worker, but for what an `include` cannot give back: takes `root` and `worker`, one of `toolgate.workers`. */}}
+{{/*
+The context of a worker, but for what an `include` cannot give back: takes `root` and `worker`, one of `toolgate.workers` or
+`toolgate.waiting`.
+*/}}
 {{- define "toolgate.worker.extras" -}}
 {{- $secrets := dict }}
 {{- with .root.Values }}
-{{- if eq .workers.kind "agentSandbox" }}
-{{- $_ := set $secrets "tls" (dict "source" (include "toolgate.sandbox.certificate" $.root | fromJson)) }}
+{{- if $.worker.domain }}
+{{- $_ := set $secrets "tls" (dict "source" (include "toolgate.waiting.certificate" $ | fromJson)) }}
 {{- if .workers.ca.secretName }}
 {{- $_ := set $secrets "cluster-ca" (include "toolgate.clusterAuthority" (dict "root" $.root "own" "") | fromJson) }}
 {{- end }}
@@ -177,34 +202,39 @@ The workers of `workers.list`: `name`, `workspace`, `object` (its StatefulSet or
 {{/* What differs from worker to worker, so that all have one configuration. */}}
 {{- define "toolgate.worker.environment" -}}
 {{- $environment := list }}
-{{- if eq .root.Values.workers.kind "agentSandbox" }}
+{{- $host := .worker.host }}
+{{- if .worker.domain }}
 {{- $field := dict "apiVersion" "v1" "fieldPath" "metadata.name" }}
 {{- $environment = append $environment (dict "name" "TOOLGATE_CLUSTER_NAME" "valueFrom" (dict "fieldRef" $field)) }}
-{{- $field := dict "apiVersion" "v1" "fieldPath" "metadata.annotations['toolgate.dev/workspace']" }}
-{{- $environment = append $environment (dict "name" "WORKSPACE" "valueFrom" (dict "fieldRef" $field)) }}
+{{- $host = printf "$(TOOLGATE_CLUSTER_NAME).%s" .worker.domain }}
 {{- else }}
 {{- $environment = append $environment (dict "name" "TOOLGATE_CLUSTER_NAME" "value" .worker.name) }}
 {{- $environment = append $environment (dict "name" "WORKSPACE" "value" .worker.workspace) }}
 {{- end }}
-{{- $host := ternary (printf "$(TOOLGATE_CLUSTER_NAME).%s.svc" .root.Release.Namespace) .worker.host (eq .root.Values.workers.kind "agentSandbox") }}
 {{- $environment = append $environment (dict "name" "TOOLGATE_CLUSTER_ADVERTISE" "value" (printf "https://%s:%d" $host (int64 .root.Values.workers.port))) }}
-{{- $environment = append $environment (dict "name" "TOOLGATE_WORKSPACES" "value" "$(WORKSPACE)=/workspaces/main") }}
+{{- /* One without a name is given a workspace by a gateway. */}}
+{{- $environment = append $environment (dict "name" "TOOLGATE_WORKSPACES" "value" (ternary "=/workspaces/main" "$(WORKSPACE)=/workspaces/main" (hasKey .worker "domain"))) }}
+{{- if and .worker.domain (not .root.Values.workers.ca.secretName) }}
+{{- $environment = append $environment (dict "name" "TOOLGATE_CLUSTER_CA" "value" "/etc/toolgate/tls/ca.crt") }}
+{{- end }}
 {{- toJson $environment }}
 {{- end }}
 
-{{/* A certificate that is made for each sandbox on its node: nobody else ever has its key. */}}
-{{- define "toolgate.sandbox.certificate" -}}
+{{/* A certificate that is made for each pod on its node: nobody else ever has its key. */}}
+{{- define "toolgate.waiting.certificate" -}}
 {{- $of := "csi.cert-manager.io" }}
-{{- with .Values.tls.certManager }}
+{{- $domain := .worker.domain | replace (printf "%s.svc" .root.Release.Namespace) "${POD_NAMESPACE}.svc" }}
+{{- $group := .root.Values.security.fsGroup }}
+{{- with .root.Values.tls.certManager }}
 {{- $attributes := dict
   (printf "%s/issuer-name" $of) .issuerRef.name
   (printf "%s/issuer-kind" $of) .issuerRef.kind
   (printf "%s/issuer-group" $of) .issuerRef.group
-  (printf "%s/dns-names" $of) "${POD_NAME}.${POD_NAMESPACE}.svc"
+  (printf "%s/dns-names" $of) (printf "${POD_NAME}.%s" $domain)
   (printf "%s/key-usages" $of) "digital signature,server auth,client auth"
   (printf "%s/duration" $of) .duration
   (printf "%s/renew-before" $of) .renewBefore
-  (printf "%s/fs-group" $of) ($.Values.security.fsGroup | int64 | toString)
+  (printf "%s/fs-group" $of) ($group | int64 | toString)
 }}
 {{- toJson (dict "csi" (dict "driver" $of "readOnly" true "volumeAttributes" $attributes)) }}
 {{- end }}

@@ -6,7 +6,11 @@
 {{- $config := omit (deepCopy .Values.config) "trust" "state" "sandbox" "shell" "extensions" "lsp" "network" "search" }}
 {{- $_ := set $config "listen" (include "toolgate.config.listen" $context | fromJson) }}
 {{- $auth := include "toolgate.config.auth" $context | fromJson }}
-{{- $_ := set $auth "workers" (include "toolgate.config.principals" . | fromJsonArray) }}
+{{- with .Values.workers.external.principals }}{{ $_ := set $auth "workers" . }}{{ end }}
+{{- if (include "toolgate.config.rules" . | fromJson).workers }}
+{{- /* Beside this file, and read again when it changes: a new worker restarts no gateway. */}}
+{{- $_ := set $auth "workers_file" "/etc/toolgate/config/workers.toml" }}
+{{- end }}
 {{- $_ := set $config "auth" $auth }}
 {{- $_ := set $config "telemetry" (include "toolgate.config.telemetry" . | fromJson) }}
 {{- $_ := set $config "cluster" (include "toolgate.config.fleet" . | fromJson) }}
@@ -24,17 +28,26 @@
 {{- include "toolgate.toml.table" (dict "path" list "table" $config) | trim }}
 {{- end }}
 
-{{/* Who may register as a worker. */}}
-{{- define "toolgate.config.principals" -}}
-{{- $principals := .Values.workers.external.principals }}
-{{- if ne .Values.workers.kind "external" }}
-{{- if include "toolgate.worker.showsCertificate" . }}
-{{- range .Values.workers.list }}{{ $principals = append $principals (printf "certificate:%s" .name) }}{{ end }}
+{{/* Who may register as a worker, and what each may have: a rule for each worker, and one for those that wait for a workspace. */}}
+{{- define "toolgate.config.rules" -}}
+{{- $rules := list }}
+{{- $subject := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "toolgate.worker.name" .) }}
+{{- $showsCertificate := include "toolgate.worker.showsCertificate" . }}
+{{- range include "toolgate.workers" . | fromJsonArray }}
+{{- if $showsCertificate }}
+{{- $rules = append $rules (dict "san" .host "workspaces" (list .workspace)) }}
 {{- else }}
-{{- $principals = append $principals (printf "jwt:system:serviceaccount:%s:%s" .Release.Namespace (include "toolgate.worker.name" .)) }}
+{{- $rules = append $rules (dict "subject" $subject "pod" (printf "%s-0" .object) "workspaces" (list .workspace) "hosts" (list .host)) }}
 {{- end }}
 {{- end }}
-{{- toJson (uniq $principals) }}
+{{- with include "toolgate.waiting" . | fromJson }}
+{{- $waiting := . }}
+{{- range .pods }}
+{{- $host := printf "%s{pod}.%s" . $waiting.domain }}
+{{- $rules = append $rules (dict "subject" $subject "pod" (printf "%s*" .) "pool" true "workspaces" $.Values.workers.workspaces "hosts" (list $host)) }}
+{{- end }}
+{{- end }}
+{{- toJson (dict "workers" (concat $rules .Values.workers.external.rules)) }}
 {{- end }}
 
 {{- define "toolgate.config.fleet" -}}
@@ -42,11 +55,20 @@
 {{- $_ := set $part "lease" .Values.workers.lease }}
 {{- $_ := set $part "migrate" "never" }}
 {{- $_ := set $part "ca" "/etc/toolgate/cluster-ca/ca.crt" }}
-{{- $reach := .Values.workers.external.reach }}
-{{- range include "toolgate.workers" . | fromJsonArray }}
-{{- $reach = append $reach (printf "%s:%d" .host (int64 $.Values.workers.port)) }}
+{{- $_ := set $part "listen" (printf "0.0.0.0:%d" (int64 .Values.gateway.workersPort)) }}
+{{- $tls := dict "certificate" "/etc/toolgate/tls/tls.crt" "key" "/etc/toolgate/tls/tls.key" }}
+{{- with .Values.workers }}
+{{- if or (include "toolgate.worker.showsCertificate" $) (eq .kind "external") }}
+{{- $_ := set $tls "client_ca" "/etc/toolgate/cluster-ca/ca.crt" }}
 {{- end }}
-{{- if $reach }}{{ $_ := set $part "reach" $reach }}{{ end }}
+{{- if or .jwt.jwks.secretName .jwt.jwks.configMapName }}
+{{- $_ := set $part "jwt" (dict "jwks_file" "/etc/toolgate/worker-jwks/jwks.json" "issuer" .jwt.issuer "audience" "toolgate-gateway") }}
+{{- end }}
+{{- with .external.reach }}{{ $_ := set $part "reach" . }}{{ end }}
+{{- if .pool.replicas }}{{ $_ := set $part "pool" "first-call" }}{{ end }}
+{{- end }}
+{{- $_ := set $part "tls" $tls }}
+{{- with include "toolgate.config.provisioner" . | fromJson }}{{ $_ := set $part "provisioner" . }}{{ end }}
 {{- with .Values.outputs }}
 {{- if .bucket }}
 {{- $_ := set $part "outputs" (printf "s3://%s" (list .bucket .prefix | compact | join "/")) }}
@@ -54,6 +76,30 @@
 {{- if .region }}{{ $_ := set $part "outputs_region" .region }}{{ end }}
 {{- if .pathStyle }}{{ $_ := set $part "outputs_path_style" true }}{{ end }}
 {{- if .secretName }}{{ $_ := set $part "outputs_keys_file" "/etc/toolgate/outputs/keys" }}{{ end }}
+{{- end }}
+{{- end }}
+{{- toJson $part }}
+{{- end }}
+
+{{/* What makes a place for a workspace that is asked for; nothing where workspaces come with their workers. */}}
+{{- define "toolgate.config.provisioner" -}}
+{{- $part := dict }}
+{{- with .Values.workers }}
+{{- if eq .kind "agentSandbox" }}
+{{- $part = dict
+  "kind" "agent-sandbox"
+  "namespace" $.Release.Namespace
+  "template" (include "toolgate.worker.name" $)
+  "ca_file" "/etc/toolgate/kubernetes/ca.crt"
+  "token_file" "/etc/toolgate/kubernetes/token"
+}}
+{{- else if .webhook.url }}
+{{- $part = dict "kind" "webhook" "url" .webhook.url "token_file" "/etc/toolgate/webhook/token" }}
+{{- if .webhook.caSecretName }}{{ $_ := set $part "ca_file" "/etc/toolgate/webhook-ca/ca.crt" }}{{ end }}
+{{- end }}
+{{- if $part }}
+{{- if .onFirstCall }}{{ $_ := set $part "on_first_call" true }}{{ end }}
+{{- if .idleSuspend }}{{ $_ := set $part "idle_suspend" .idleSuspend }}{{ end }}
 {{- end }}
 {{- end }}
 {{- toJson $part }}
@@ -84,9 +130,8 @@
 {{- $sandbox := $config.sandbox | default dict }}
 {{- $_ := set $sandbox "hidden" (include "toolgate.config.hidden" . | fromJson).hidden }}
 {{- $_ := set $config "sandbox" $sandbox }}
-{{- $cluster := dict "role" "worker" "gateways" (include "toolgate.gateway.addresses" . | fromJsonArray) }}
-{{- $withCertificate := and (eq .Values.workers.kind "agentSandbox") (not .Values.workers.ca.secretName) }}
-{{- $_ := set $cluster "ca" (ternary "/etc/toolgate/tls/ca.crt" "/etc/toolgate/cluster-ca/ca.crt" $withCertificate) }}
+{{- $cluster := dict "role" "worker" "gateways" (list (include "toolgate.gateway.address" .)) "resolve" true }}
+{{- $_ := set $cluster "ca" "/etc/toolgate/cluster-ca/ca.crt" }}
 {{- if include "toolgate.worker.showsCertificate" . }}
 {{- $_ := set $cluster "certificate" "/etc/toolgate/tls/tls.crt" }}
 {{- $_ := set $cluster "key" "/etc/toolgate/tls/tls.key" }}

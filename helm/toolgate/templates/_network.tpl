@@ -88,6 +88,28 @@
 {{- end }}
 {{- end }}
 
+{{- define "toolgate.egress.kubernetes" -}}
+{{- with .egress.kubernetes }}
+- to:
+    {{- toYaml . | nindent 4 }}
+  ports:
+    {{- range $.egress.kubernetesPorts }}
+    - port: {{ int64 . }}
+      protocol: TCP
+    {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "toolgate.egress.webhook" -}}
+{{- with .egress.webhook }}
+- to:
+    {{- toYaml . | nindent 4 }}
+  ports:
+    - port: {{ int64 $.egress.webhookPort }}
+      protocol: TCP
+{{- end }}
+{{- end }}
+
 {{- define "toolgate.ingress.monitoring" -}}
 {{- if and .Values.networkPolicy.monitoring .Values.telemetry.admin.enabled }}
 - from:

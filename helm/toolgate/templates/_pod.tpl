@@ -77,6 +77,10 @@ ports:
   - name: grpc
     containerPort: {{ int64 .Values.listen.port }}
   {{- end }}
+  {{- with .workersPort }}
+  - name: workers
+    containerPort: {{ int64 . }}
+  {{- end }}
   {{- if .Values.telemetry.admin.enabled }}
   - name: admin
     containerPort: {{ int64 .Values.telemetry.admin.port }}

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,22 +24,26 @@ const glance = 100 * time.Millisecond
 
 const token = "a-token-of-the-test"
 
+var provisioner = regexp.MustCompile(`(?s)\[cluster\.provisioner\].*?\n\n`)
+
 // fleet is what a file of values makes, as processes of this machine: hosts of the cluster are addresses of its own on loopback.
 type fleet struct {
 	at        paths
 	values    string
-	name      string // of all that is made
-	worker    string // one of its workers
-	workspace string // the one that this worker has
+	name      string    // of all that is made
+	worker    string    // what makes one of its workers
+	pods      [2]string // that one's, and the one of an intruder
+	workspace string    // the one that this worker has, or gets
+	other     string    // one that it may not have
 
 	folder   string
 	network  string
 	configs  map[string]manifest
 	pod      *corev1.PodTemplateSpec // of the worker
-	host     string                  // where gateways reach it
 	database string
 	ca       authority
 	issuer   issuer
+	people   issuer // who signs tokens of people
 	stops    []func()
 }
 
@@ -47,18 +53,28 @@ func (at paths) checkFleet(report *report) {
 		report.check("a fleet is started", errors.Join(errNoProgram, errors.New("or no PostgreSQL: run tests/setup/tools.sh")))
 		return
 	}
-	// Workers are known by their certificates, or by their service account.
+	// Workers are known by their certificates, or by their pods; and they have a workspace, or wait for one.
 	for _, one := range []fleet{
-		{values: "cluster", name: "tg-toolgate", worker: "web", workspace: "acme/web"},
-		{values: "cluster-sandbox", name: "tg-toolgate", worker: "web-17", workspace: "acme/web-17"},
-		{values: "cluster-accounts", name: "tg-tools", worker: "scratch", workspace: "try/scratch"},
+		{values: "cluster", name: "tg-toolgate", worker: "StatefulSet/tg-toolgate-worker-web",
+			pods:      [2]string{"tg-toolgate-worker-web-0", "tg-toolgate-worker-web-0"},
+			workspace: "acme/web", other: "acme/api"},
+		{values: "cluster-accounts", name: "tg-tools", worker: "StatefulSet/tg-tools-worker-scratch",
+			pods:      [2]string{"tg-tools-worker-scratch-0", "tg-tools-worker-scratch-0"},
+			workspace: "try/scratch", other: "main"},
+		{values: "cluster-pool", name: "tg-toolgate", worker: "StatefulSet/tg-toolgate-worker-pool",
+			pods:      [2]string{"tg-toolgate-worker-pool-0", "tg-toolgate-worker-pool-1"},
+			workspace: "acme/new", other: "shared/docs"},
+		// One of a pool, and one that was made for a claim.
+		{values: "cluster-sandbox", name: "tg-toolgate", worker: "SandboxTemplate/tg-toolgate-worker",
+			pods:      [2]string{"tg-toolgate-worker-x7k2p", "ws-acme-other-0123456789abcdef0123"},
+			workspace: "acme/new", other: "acme/other"},
 	} {
 		one.at = at
-		one.check(report, one.values != "cluster-accounts")
+		one.check(report)
 	}
 }
 
-func (f *fleet) check(report *report, isBound bool) {
+func (f *fleet) check(report *report) {
 	name := "a fleet of " + f.values
 	folder, err := os.MkdirTemp("", "chart-fleet-")
 	if err != nil {
@@ -80,9 +96,7 @@ func (f *fleet) check(report *report, isBound bool) {
 	report.check(name+" runs a call", f.runsCall())
 	report.check(name+" knows at the other gateway what happened", f.isKnownAt(2))
 	report.check(name+" has gateways that are ready", errors.Join(f.isReady(1), f.isReady(2)))
-	if isBound {
-		report.check(name+" keeps a worker from the workspace of another one", f.isKeptApart())
-	}
+	report.check(name+" keeps a worker from what it may not have", f.isKeptApart())
 }
 
 func (f *fleet) begin() error {
@@ -99,12 +113,15 @@ func (f *fleet) begin() error {
 	if f.issuer, err = newIssuer(); err != nil {
 		return err
 	}
+	if f.people, err = newIssuer(); err != nil {
+		return err
+	}
 	// Where no job does it, somebody does it with the configuration of a gateway.
 	config, isThere := f.configs[f.name+"-migration"]
 	if !isThere {
 		config = f.configs[f.name+"-gateway"]
 	}
-	migration, err := f.place("migration", config, nil, 0)
+	migration, err := f.place("migration", withoutKubernetes(config), "", 0)
 	if err != nil {
 		return err
 	}
@@ -112,7 +129,7 @@ func (f *fleet) begin() error {
 		return fmt.Errorf("the tables are not made: %s", said)
 	}
 	for number := range 2 {
-		place, err := f.place(fmt.Sprintf("gateway-%d", number), f.configs[f.name+"-gateway"], nil, number+1)
+		place, err := f.place(fmt.Sprintf("gateway-%d", number), withoutKubernetes(f.configs[f.name+"-gateway"]), "", number+1)
 		if err != nil {
 			return err
 		}
@@ -120,7 +137,18 @@ func (f *fleet) begin() error {
 			return err
 		}
 	}
-	return f.startWorker("worker", f.workspace, 3)
+	return f.startWorker("worker", f.workspace, f.pods[0], 3)
+}
+
+// withoutKubernetes has gateways give a workspace to a worker that waits when it is first called, where there is nobody to claim one from.
+func withoutKubernetes(config manifest) manifest {
+	text := config.Data["toolgate.toml"]
+	if whole := provisioner.ReplaceAllString(text, ""); whole != text {
+		text = strings.Replace(whole, "[cluster]\n", "[cluster]\npool = \"first-call\"\n", 1)
+	}
+	config.Data = maps.Clone(config.Data)
+	config.Data["toolgate.toml"] = text
+	return config
 }
 
 func (f *fleet) render() error {
@@ -134,18 +162,12 @@ func (f *fleet) render() error {
 	if err != nil {
 		return err
 	}
-	object := f.name + "-worker-" + f.worker
 	f.configs = map[string]manifest{}
 	for _, one := range manifests {
 		if one.Data["toolgate.toml"] != "" {
 			f.configs[one.Name] = one
 		}
-		switch one.String() {
-		case "StatefulSet/" + object:
-			f.host = fmt.Sprintf("%s-0.%s-worker.agents.svc", object, f.name)
-		case "SandboxTemplate/" + f.name + "-worker":
-			f.host = object + ".agents.svc"
-		default:
+		if one.String() != f.worker {
 			continue
 		}
 		if f.pod, err = podOf(one); err != nil {
@@ -193,19 +215,27 @@ func (f *fleet) startDatabase() error {
 	})
 }
 
-// place puts what a pod has into a folder: its configuration and, if it serves, a certificate for its names.
-func (f *fleet) place(name string, config manifest, names []string, address int) (string, error) {
+// host returns where gateways reach a pod.
+func (f *fleet) host(pod string) string {
+	if strings.HasPrefix(f.worker, "SandboxTemplate/") {
+		return pod + ".agents.svc"
+	}
+	return fmt.Sprintf("%s.%s-worker.agents.svc", pod, f.name)
+}
+
+// place puts what a pod has into a folder: its configuration and, if it is a worker's, a certificate and a token of its own.
+func (f *fleet) place(name string, config manifest, pod string, address int) (string, error) {
 	folder := filepath.Join(f.folder, name)
 	own := fmt.Sprintf("%s.%d:", f.network, address)
-	hosts := []string{"0.0.0.0:", own, f.host + ":", f.network + ".3:"}
-	for number := range 3 {
-		// The third one does not run.
-		host := fmt.Sprintf("%[1]s-gateway-%[2]d.%[1]s-gateway.agents.svc:", f.name, number)
-		hosts = append(hosts, host, fmt.Sprintf("%s.%d:", f.network, []int{1, 2, 9}[number]))
-	}
-	config.Data = map[string]string{
-		"toolgate.toml": strings.NewReplacer(hosts...).Replace(config.Data["toolgate.toml"]),
-		"opencode.json": config.Data["opencode.json"],
+	// The name of all gateways stands for their addresses.
+	gateways := fmt.Sprintf(`"https://%[1]s.1:50552", "https://%[1]s.2:50552"`, f.network)
+	config.Data = maps.Clone(config.Data)
+	config.Data["toolgate.toml"] = strings.NewReplacer(
+		"0.0.0.0:", own, fmt.Sprintf(`"https://%s-gateway.agents.svc:50552"`, f.name), gateways,
+	).Replace(config.Data["toolgate.toml"])
+	var names []string
+	if pod != "" {
+		names = []string{f.host(pod)}
 	}
 	if err := put(config, folder); err != nil {
 		return "", err
@@ -214,7 +244,7 @@ func (f *fleet) place(name string, config manifest, names []string, address int)
 	if err != nil {
 		return "", err
 	}
-	account, err := f.issuer.issue("system:serviceaccount:agents:" + f.name + "-worker")
+	account, err := f.issuer.issue("system:serviceaccount:agents:"+f.name+"-worker", pod)
 	if err != nil {
 		return "", err
 	}
@@ -222,23 +252,27 @@ func (f *fleet) place(name string, config manifest, names []string, address int)
 	return folder, mount(filepath.Join(folder, "etc"), map[string][]byte{
 		"tls/tls.crt": certificate, "tls/tls.key": key, "tls/ca.crt": f.ca.pem, "cluster-ca/ca.crt": f.ca.pem, "client-ca/ca.crt": f.ca.pem,
 		"tokens/tokens": []byte(fmt.Sprintf("anna sha256:%x %s\n", sha256.Sum256([]byte(token)), scopes)),
-		"database/url":  []byte(f.database), "jwks/jwks.json": f.issuer.keys, "identity/token": account,
+		"database/url":  []byte(f.database), "jwks/jwks.json": f.people.keys, "worker-jwks/jwks.json": f.issuer.keys, "identity/token": account,
 	})
 }
 
-// startWorker starts a worker with the certificate of the one that has the workspace.
-func (f *fleet) startWorker(name, workspace string, address int) error {
-	place, err := f.place(name, f.configs[f.name+"-worker"], []string{f.host}, address)
+// startWorker starts a worker in one of the pods.
+func (f *fleet) startWorker(name, workspace, pod string, address int) error {
+	place, err := f.place(name, f.configs[f.name+"-worker"], pod, address)
 	if err != nil {
 		return err
 	}
 	environment := variables(f.pod.Spec.Containers[0].Env, map[string]string{
-		"metadata.name": f.name + "-worker-" + f.worker,
-		"metadata.annotations['toolgate.dev/workspace']": f.workspace,
+		"metadata.name": pod,
 	})
 	for index, variable := range environment {
+		isOther := workspace != f.workspace
+		if name, folder, _ := strings.Cut(strings.TrimPrefix(variable, "TOOLGATE_WORKSPACES="), "=/workspaces/"); folder != "" {
+			environment[index] = fmt.Sprintf("TOOLGATE_WORKSPACES=%s=%s/workspaces/%s", either(isOther, workspace, name), place, folder)
+			continue
+		}
 		environment[index] = strings.NewReplacer(
-			f.host, fmt.Sprintf("%s.%d", f.network, address), f.workspace+"=/", workspace+"="+place+"/",
+			f.host(pod), fmt.Sprintf("%s.%d", f.network, address), "=/etc/toolgate/", "="+place+"/etc/",
 		).Replace(variable)
 	}
 	return f.start(place, environment, "serve")
@@ -297,7 +331,8 @@ func (f *fleet) ask(gateway int, arguments ...string) (string, error) {
 
 func (f *fleet) runsCall() error {
 	return f.told(until(func() error {
-		said, err := f.ask(1, "call", "--workspace", f.workspace, "read", "filePath=README.md")
+		// The whole input, because the command would ask for the tools of the workspace otherwise, and it may be nobody's yet.
+		said, err := f.ask(1, "call", "--workspace", f.workspace, "read", "--input", `{"filePath": "README.md"}`)
 		return when(!strings.Contains(said, "as it is in the workspace"), fmt.Errorf("it said %q", said), err)
 	}))
 }
@@ -322,14 +357,14 @@ func (f *fleet) isReady(gateway int) error {
 	})
 }
 
-// isKeptApart has the owner of one worker's certificate ask for the workspace of another one.
+// isKeptApart has a worker say that it has a workspace which it may not have.
 func (f *fleet) isKeptApart() error {
-	if err := f.startWorker("intruder", "acme/api", 4); err != nil {
+	if err := f.startWorker("intruder", f.other, f.pods[1], 4); err != nil {
 		return err
 	}
 	return f.told(until(func() error {
 		log, err := os.ReadFile(filepath.Join(f.folder, "intruder", "log"))
-		refused := strings.Contains(string(log), "acme/api") && strings.Contains(string(log), "may not")
+		refused := strings.Contains(string(log), f.other) && strings.Contains(string(log), "may not")
 		return when(!refused, errors.New("it was not refused"), err)
 	}))
 }
@@ -346,6 +381,13 @@ func (f *fleet) told(err error) error {
 		err = fmt.Errorf("%w\n%s: %s", err, filepath.Base(filepath.Dir(path)), strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
 	return err
+}
+
+func either(condition bool, one, other string) string {
+	if condition {
+		return one
+	}
+	return other
 }
 
 // until tries something until it works, or for as long as a busy machine may take.

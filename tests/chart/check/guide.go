@@ -20,7 +20,7 @@ var (
 // checkGuide holds the guides to what is there: files that they lead to, headings, examples, and YAML that can be read. What are values
 // for the chart is rendered.
 func (at paths) checkGuide(report *report) {
-	for _, page := range []string{"operations.md", "kubernetes.md"} {
+	for _, page := range []string{"operations.md", "kubernetes.md", "runbooks.md"} {
 		at.checkPage(report, filepath.Join(at.tests, "..", "..", "docs", "operate", page))
 	}
 }

@@ -125,6 +125,10 @@ func podOf(object manifest) (*corev1.PodTemplateSpec, error) {
 		var set appsv1.StatefulSet
 		err := yaml.UnmarshalStrict(object.text, &set)
 		return &set.Spec.Template, err
+	case "Deployment":
+		var deployment appsv1.Deployment
+		err := yaml.UnmarshalStrict(object.text, &deployment)
+		return &deployment.Spec.Template, err
 	case "Job":
 		var job batchv1.Job
 		err := yaml.UnmarshalStrict(object.text, &job)
@@ -172,6 +176,17 @@ func closed(pod *corev1.PodTemplateSpec) error {
 	problem(spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken, "a service-account token")
 	problem(spec.EnableServiceLinks == nil || *spec.EnableServiceLinks, "variables of services")
 	problem(spec.HostNetwork || spec.HostPID || spec.HostIPC, "namespaces of the node")
+	isGateway := pod.Labels["app.kubernetes.io/component"] == "gateway"
+	for _, volume := range spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			// One without an audience is for the API server.
+			token := source.ServiceAccountToken
+			problem(token != nil && token.Audience == "" && !isGateway, "a token for the API server, in %s", volume.Name)
+		}
+	}
 	for _, container := range append(append([]corev1.Container{}, spec.InitContainers...), spec.Containers...) {
 		context := container.SecurityContext
 		readOnly := context != nil && context.ReadOnlyRootFilesystem != nil && *context.ReadOnlyRootFilesystem

@@ -19,6 +19,9 @@ var decided = []string{
 	"data_dir", "listen.", "auth.", "workspaces", "workspace_roots", "created_workspaces.", "tenants", "audit.key_file", "search.key_file", "redact.files", "telemetry.", "cluster.",
 }
 
+// What a worker is told that waits for a workspace: its folder, which has no name yet.
+const waiting = "TOOLGATE_WORKSPACES==/"
+
 // understood gives a rendered configuration to the program, once for each of the environments of its pods. What it would find in a pod
 // is put into a folder.
 func (at paths) understood(config manifest, environments [][]string) error {
@@ -55,7 +58,8 @@ func (at paths) taken(config manifest, environment []string) error {
 			problems = append(problems, fmt.Errorf("workspace %s has no opencode.json", workspace.Name))
 		}
 	}
-	if len(shown.Workspaces) == 0 {
+	waits := slices.ContainsFunc(environment, func(variable string) bool { return strings.HasPrefix(variable, waiting) })
+	if len(shown.Workspaces) == 0 && !waits {
 		problems = append(problems, errors.New("there is no workspace"))
 	}
 	return errors.Join(problems...)
@@ -121,7 +125,9 @@ func (at paths) configuration(config manifest, folder string, environment []stri
 	}
 	environment = slices.Clone(environment)
 	for index, variable := range environment {
-		environment[index] = strings.Replace(variable, "=/workspaces/", "="+folder+"/workspaces/", 1)
+		environment[index] = strings.NewReplacer(
+			"=/workspaces/", "="+folder+"/workspaces/", "=/etc/toolgate/", "="+folder+"/etc/",
+		).Replace(variable)
 	}
 	command := exec.Command(at.toolgate, "--json", "--config", filepath.Join(folder, "toolgate.toml"), "config")
 	command.Dir = folder
@@ -150,6 +156,7 @@ func put(config manifest, folder string) error {
 		"toolgate.toml": text, "etc/audit-key/key": strings.Repeat("k", 32), "etc/search-key/key": "search-key",
 		"etc/redact-0/secret": "a-secret-0", "etc/redact-1/secret": "a-secret-1",
 		"etc/database/url": "postgres://toolgate:a-password@db.example:5432/toolgate", "etc/outputs/keys": "an-id:a-secret-key",
+		"etc/config/workers.toml": config.Data["workers.toml"], "etc/kubernetes/token": "a-token", "etc/webhook/token": "a-token",
 		"workspaces/main/README.md": "as it is in the workspace\n", "opencode.json": config.Data["opencode.json"],
 	}
 	for name, content := range files {

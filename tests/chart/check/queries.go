@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// As Grafana has it.
+var values = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+
 var language = parser.NewParser(parser.Options{})
 
 // Labels that scraping adds.
@@ -26,14 +30,32 @@ var scraped = []string{labels.MetricName, "namespace", "pod", "job", "instance"}
 func (at paths) checkQueries(report *report) {
 	metrics, err := at.metrics()
 	report.check("the metrics can be read", err)
-	at.checkAlerts(report, "alerts.yaml", "operations.md", metrics)
-	at.checkAlerts(report, "alerts-cluster.yaml", "kubernetes.md", metrics)
-	at.checkDashboard(report, "dashboard.json", metrics)
-	at.checkDashboard(report, "dashboard-cluster.json", metrics)
+	runbooks, err := at.runbooks()
+	report.check("the runbooks can be read", err)
+	for _, file := range at.files(report, "alerts*.yaml", 5) {
+		at.checkAlerts(report, file, runbooks, metrics)
+	}
+	for _, file := range at.files(report, "dashboard*.json", 2) {
+		at.checkDashboard(report, file, metrics)
+	}
+	for alert, book := range runbooks {
+		report.check("the runbook "+alert+" is of an alert", when(!book.isUsed, errors.New("there is no such alert"), nil))
+		report.check("the runbook "+alert, at.checkRunbook(book.text, metrics))
+	}
 }
 
-// checkAlerts looks at the alerts of a file, each of which a page must name.
-func (at paths) checkAlerts(report *report, file, page string, metrics map[string][]string) {
+// files returns the names of the chart's files that look so.
+func (at paths) files(report *report, pattern string, least int) []string {
+	found, err := filepath.Glob(filepath.Join(at.chart, "files", pattern))
+	report.check("there are files "+pattern, when(len(found) < least, fmt.Errorf("found %d", len(found)), err))
+	for index, file := range found {
+		found[index] = filepath.Base(file)
+	}
+	return found
+}
+
+// checkAlerts looks at the alerts of a file, each of which has a runbook.
+func (at paths) checkAlerts(report *report, file string, runbooks map[string]*runbook, metrics map[string][]string) {
 	var alerts struct {
 		Groups []struct {
 			Rules []struct {
@@ -50,13 +72,17 @@ func (at paths) checkAlerts(report *report, file, page string, metrics map[strin
 	report.check(file+" can be read", when(len(alerts.Groups) == 0, errors.New("there are none"), err))
 	_, problems := rulefmt.Parse(text, false, model.UTF8Validation, language, slog.Default())
 	report.check("Prometheus takes "+file+", and what it says", errors.Join(problems...))
-	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operate", page))
-	report.check("the guide can be read", err)
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {
 			report.check("alert "+rule.Alert, checkQuery(rule.Expr, metrics))
-			named := strings.Contains(string(guide), "`"+rule.Alert+"`")
-			report.check("alert "+rule.Alert+" is in the guide", when(!named, errors.New("it is not"), nil))
+			book := runbooks[rule.Alert]
+			report.check("alert "+rule.Alert+" has a runbook", when(book == nil, errors.New("it has not"), nil))
+			if book != nil {
+				book.isUsed = true
+			}
+			named := rule.Annotations["runbook"]
+			wrong := named != "" && named != runbookPage+"#"+anchor(rule.Alert)
+			report.check("alert "+rule.Alert+" leads to its runbook", when(wrong, errors.New(named), nil))
 			complete := rule.Labels["severity"] != "" && rule.Annotations["summary"] != "" && rule.Annotations["description"] != ""
 			report.check("alert "+rule.Alert+" says what to do", when(!complete, errors.New("severity, summary or description is missing"), nil))
 		}
@@ -64,10 +90,15 @@ func (at paths) checkAlerts(report *report, file, page string, metrics map[strin
 }
 
 func (at paths) checkDashboard(report *report, file string, metrics map[string][]string) {
+	type panel struct {
+		Title   string
+		Targets []struct{ Expr string }
+		Panels  []panel
+	}
 	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
+		Panels     []panel
+		Templating struct {
+			List []struct{ Name, Definition string }
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(at.chart, "files", file))
@@ -75,12 +106,29 @@ func (at paths) checkDashboard(report *report, file string, metrics map[string][
 		err = json.Unmarshal(text, &board)
 	}
 	report.check(file+" can be read", when(len(board.Panels) == 0, errors.New("it is empty"), err))
-	for _, panel := range board.Panels {
+	for _, variable := range board.Templating.List {
+		if variable.Definition != "" {
+			report.check("variable "+variable.Name, checkVariable(variable.Definition, metrics))
+		}
+	}
+	for len(board.Panels) > 0 {
+		panel := board.Panels[0]
+		// A row that is closed has panels of its own.
+		board.Panels = append(board.Panels[1:], panel.Panels...)
 		for _, target := range panel.Targets {
 			expression := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
 			report.check("panel "+panel.Title, checkQuery(expression, metrics))
 		}
 	}
+}
+
+// checkVariable holds the values that a dashboard can be limited to to the metrics that there are.
+func checkVariable(text string, metrics map[string][]string) error {
+	parts := values.FindStringSubmatch(text)
+	if parts == nil {
+		return fmt.Errorf("%q is not label_values(QUERY, LABEL)", text)
+	}
+	return checkQuery("count by ("+parts[2]+") ("+parts[1]+")", metrics)
 }
 
 // metrics returns the labels of each metric, of services and of gateways.

@@ -18,9 +18,9 @@ import (
 
 // kinds are those that the chart makes, as kubeconform names their files.
 var kinds = []string{
-	"apps/v1/StatefulSet", "/v1/Pod", "/v1/Service", "/v1/ConfigMap", "/v1/ServiceAccount", "policy/v1/PodDisruptionBudget",
+	"apps/v1/Deployment", "apps/v1/StatefulSet", "/v1/Pod", "/v1/Service", "/v1/ConfigMap", "/v1/ServiceAccount", "policy/v1/PodDisruptionBudget",
 	"networking.k8s.io/v1/NetworkPolicy", "networking.k8s.io/v1/Ingress", "batch/v1/Job",
-	"autoscaling/v2/HorizontalPodAutoscaler",
+	"autoscaling/v2/HorizontalPodAutoscaler", "rbac.authorization.k8s.io/v1/Role", "rbac.authorization.k8s.io/v1/RoleBinding",
 }
 
 type object = map[string]any

@@ -90,13 +90,13 @@ func newIssuer() (issuer, error) {
 	return issuer{key, keys}, err
 }
 
-// issue makes a token for the gateways.
-func (i issuer) issue(account string) ([]byte, error) {
+// issue makes a token for the gateways, of an account and one of its pods.
+func (i issuer) issue(account, pod string) ([]byte, error) {
 	now := time.Now()
 	claims := object{
 		"iss": "https://kubernetes.default.svc.cluster.local", "aud": []string{"toolgate-gateway"}, "sub": account,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": "7d0f9b7c-0a38-4c0e-9f1e-000000000000",
-		"kubernetes.io": object{"namespace": "agents", "pod": object{"name": "a-worker-0"}},
+		"kubernetes.io": object{"namespace": "agents", "pod": object{"name": pod}},
 	}
 	var parts []string
 	for _, part := range []object{{"alg": "RS256", "kid": "1"}, claims} {

@@ -56,6 +56,11 @@ func (at paths) checkChecks(report *report, schemas []schemaSet) {
 			notices(name, restricted(pod))
 		}
 		pod, _ := podOf(object)
+		pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+		}}
+		notices("a token for the API server", closed(pod))
+		pod, _ = podOf(object)
 		*pod.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem = false
 		notices("a root file system that can be written", closed(pod))
 	}
@@ -67,8 +72,10 @@ func (at paths) checkChecks(report *report, schemas []schemaSet) {
 				{"SandboxTemplate", "networkPolicyManagement: Unmanaged", "networkPolicyManagement: Nobody"},
 				{"SandboxTemplate", "volumeClaimTemplates:", "volumeClaims:"},
 				{"SandboxTemplate", "enableServiceLinks: false", "enableServiceLinks: perhaps"},
-				{"SandboxClaim", "additionalPodMetadata:", "podMetadata:"},
-				{"SandboxWarmPool", "replicas: 0", "replicas: -1"},
+				{"SandboxWarmPool", "replicas: 2", "replicas: -1"},
+				{"SandboxWarmPool", "type: Recreate", "type: Always"},
+				{"Deployment", "minReadySeconds:", "minimumReadySeconds:"},
+				{"Role", "verbs:", "verb:"},
 				{"Job", "backoffLimit: 5", "backoffLimits: 5"},
 			} {
 				if object.Kind == spoil[0] {
@@ -84,6 +91,14 @@ func (at paths) checkChecks(report *report, schemas []schemaSet) {
 	for _, query := range []string{"toolgate_call", "toolgate_calls_running{tol=\"a\"}", "sum by (tol) (toolgate_calls_running)", "rate("} {
 		notices(query, checkQuery(query, metrics))
 	}
+	book := "**It means** that. **Users notice** it. **Look at** `toolgate calls --state running`. **Do** what `toolgate_calls_running` says."
+	report.check("a runbook that is right", at.checkRunbook(book, metrics))
+	for before, after := range map[string]string{
+		"**Users notice** it.": "", "toolgate calls": "toolgate prompts", "--state": "--status", "calls_running": "calls_run",
+	} {
+		notices(after+" in a runbook", at.checkRunbook(strings.Replace(book, before, after, 1), metrics))
+	}
+	notices("a variable of nothing", checkVariable("label_values(toolgate_call, pod)", metrics))
 	spoilt := manifest{Data: map[string]string{"toolgate.toml": "[limits]\nmax_runing_calls = 1\n", "opencode.json": "{}"}}
 	notices("a key that the program does not know", at.understood(spoilt, [][]string{nil}))
 }
