@@ -205,10 +205,11 @@ impl CallArgs {
             None => Map::new(),
         };
         let tools = tools::list(&connection.client, &connection.workspace, &self.viewpoint, "cli").await;
-        let tools = if self.pairs.is_empty() {
-            tools.unwrap_or_default()
-        } else {
-            tools?
+        let tools = match tools {
+            // A workspace that is not there, or rests, may be there once something is called in it. The call says so if it is not.
+            Err(Failure::Client(error)) if is_not_there(&error) => Vec::new(),
+            Err(_) if self.pairs.is_empty() => Vec::new(),
+            tools => tools?,
         };
         let schema = self.schema(&tools)?;
         let input = match text {
@@ -251,6 +252,11 @@ impl CallArgs {
         };
         Ok(serde_json::from_str(&tool.input_schema_json).unwrap_or_default())
     }
+}
+
+/// Says whether there is no such workspace now.
+fn is_not_there(error: &Error) -> bool {
+    error.code() == Code::NotFound || error.reason().as_deref() == Some("WORKSPACE_NOT_READY")
 }
 
 /// Says which argument a tool does not take, where its schema takes no others than it lists.
