@@ -27,7 +27,7 @@ use toolgate_telemetry::{FleetFacts, Metrics};
 
 use crate::bindings::Bindings;
 use crate::followers::Followers;
-use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, must_fit, read_notes};
+use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, last_of, must_fit, read_notes};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
@@ -207,12 +207,13 @@ impl LedgerService for LedgerDoor {
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = caller.change(&asked.record, &asked.events)?;
         let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
+        let noted = last_of(&notes);
         let created = self.ledger.create_call_with(&hold, notes, record, events, asked.again);
         let taken = match created.await.map_err(refused)? {
             Created::New => Vec::new(),
             Created::Taken(record) => write(&*record)?,
         };
-        Ok(Response::new(CreateCallResponse { taken }))
+        Ok(Response::new(CreateCallResponse { taken, noted }))
     }
 
     async fn append_events(&self, request: Request<AppendEventsRequest>) -> Answer<AppendEventsResponse> {
@@ -222,9 +223,10 @@ impl LedgerService for LedgerDoor {
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = caller.change(&asked.record, &asked.events)?;
         let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
+        let noted = last_of(&notes);
         let appended = self.ledger.append_with(&hold, notes, record, events, asked.again);
         appended.await.map_err(refused)?;
-        Ok(Response::new(AppendEventsResponse {}))
+        Ok(Response::new(AppendEventsResponse { noted }))
     }
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {

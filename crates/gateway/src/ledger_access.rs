@@ -169,6 +169,14 @@ pub(crate) fn must_fit(what: &str, json: &[u8]) -> Result<(), Status> {
     Err(wire::refusal(&StoreError::Full(problem)))
 }
 
+/// Returns the number of the last note of some that came with a change; 0 without any.
+pub(crate) fn last_of((first, notes): &(u64, Vec<Note>)) -> u64 {
+    match notes.len() as u64 {
+        0 => 0,
+        count => first.saturating_add(count - 1),
+    }
+}
+
 /// Reads notes that came together, if any did.
 pub(crate) fn read_notes(json: &[u8]) -> Result<Vec<Note>, Status> {
     if json.is_empty() {

@@ -15,13 +15,13 @@ use crate::uploads::blocking;
 use crate::wire;
 
 impl LedgerStore {
-    /// Creates a call, with notes that came before it.
+    /// Creates a call, with notes that came before it. Returns up to which notes are stored then, as far as the gateway says so.
     async fn create(
         &self,
         record: &CallRecord,
         events: &[CallEvent],
         riding: Option<&Riding<'_>>,
-    ) -> Result<Created, StoreError> {
+    ) -> Result<(Created, u64), StoreError> {
         let hold = self.holds.of(&record.origin.workspace).await?;
         let question = CreateCallRequest {
             holding: Some(wire::holding(&hold)),
@@ -36,23 +36,25 @@ impl LedgerStore {
             .begin(Doubtful::Call(question.clone(), Box::new(record.clone())));
         let answer = self.holds.change(question).await;
         doubt.end(&answer);
-        match wire::of_optional("a call", &answer?.taken)? {
-            Some(taken) => Ok(Created::Taken(Box::new(taken))),
+        let answer = answer?;
+        let created = match wire::of_optional("a call", &answer.taken)? {
+            Some(taken) => Created::Taken(Box::new(taken)),
             None => {
                 self.holds.note(record);
                 self.recorded.begin(&record.id, &self.holds);
-                Ok(Created::New)
+                Created::New
             }
-        }
+        };
+        Ok((created, answer.noted))
     }
 
-    /// Appends to a call, with notes that came before.
+    /// As [`Self::create`], to a call that there is.
     async fn append_noted(
         &self,
         record: &CallRecord,
         events: &[CallEvent],
         riding: Option<&Riding<'_>>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<((), u64), StoreError> {
         let hold = self.holds.of(&record.origin.workspace).await?;
         let again = self.doubts.begin_append(&record.id);
         let question = AppendEventsRequest {
@@ -65,9 +67,9 @@ impl LedgerStore {
         };
         let appended = self.holds.change(question).await;
         self.doubts.end_append(&record.id, again, &appended);
-        appended?;
+        let noted = appended?.noted;
         self.holds.note(record);
-        Ok(())
+        Ok(((), noted))
     }
 }
 
@@ -88,7 +90,7 @@ impl CallLog for LedgerStore {
             }
             self.notes.flush(&self.holds).await?;
         }
-        self.create(&record, &events, None).await
+        self.create(&record, &events, None).await.map(|(created, _)| created)
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
@@ -100,7 +102,7 @@ impl CallLog for LedgerStore {
             }
             self.notes.flush(&self.holds).await?;
         }
-        self.append_noted(&record, &events, None).await
+        self.append_noted(&record, &events, None).await.map(|((), _)| ())
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {

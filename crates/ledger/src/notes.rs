@@ -61,15 +61,25 @@ impl Riding<'_> {
         *self.stored + 1
     }
 
-    /// Takes in what came of the change, and returns it. None if it could not be made like this: one of the notes may not be taken, so
-    /// they have to be stored before it.
-    pub(crate) fn settle<A>(mut self, answer: Result<A, StoreError>, holds: &Holds) -> Option<Result<A, StoreError>> {
+    /// Takes in what came of the change and up to which notes are stored, and returns the former. None if it could not be made like this:
+    /// one of the notes may not be taken, so they have to be stored before it. A gateway of an earlier release may have stored the change
+    /// alone: then they stay here.
+    pub(crate) fn settle<A>(
+        mut self,
+        answer: Result<(A, u64), StoreError>,
+        holds: &Holds,
+    ) -> Option<Result<A, StoreError>> {
         match answer {
-            Ok(answer) => {
-                *self.stored += self.count as u64;
-                holds.has_noted(*self.stored);
-                let gone = self.notes.take(self.count);
-                gone.iter().for_each(|note| self.notes.leave(note));
+            Ok((answer, noted)) => {
+                let last = *self.stored + self.count as u64;
+                if noted >= last {
+                    *self.stored = last;
+                    holds.has_noted(last);
+                    let gone = self.notes.take(self.count);
+                    gone.iter().for_each(|note| self.notes.leave(note));
+                } else {
+                    self.notes.wake.notify_one();
+                }
                 Some(Ok(answer))
             }
             Err(
