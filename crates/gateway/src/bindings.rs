@@ -1,17 +1,23 @@
 //! What workers were bound to that came without a workspace, as far as it is known here.
 //!
-//! *Invariant:* a binding is for good, so what is remembered holds; what is not is asked for: another gateway may have made it a moment
-//! ago.
+//! *Invariant:* a worker keeps its binding, but a created workspace that is deleted, or gets another place, loses its own: so what is
+//! remembered is good for a moment, and nothing is taken by it. What is not remembered is asked for: another gateway may have made it a
+//! moment ago.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use toolgate_store::StoreError;
 use toolgate_store::ledger::{Binding, Ledger};
 
 /// Principals of which it is remembered. Beyond that all are forgotten.
 const MAX_PRINCIPALS: usize = 20_000;
+
+/// How long what was read is good for reading what is of a workspace.
+const GOOD: Duration = Duration::from_secs(10);
 
 /// The bindings of a principal: names of workers with their workspaces.
 type OfPrincipal = Arc<[(String, String)]>;
@@ -19,7 +25,7 @@ type OfPrincipal = Arc<[(String, String)]>;
 /// What is known of bindings.
 pub(crate) struct Bindings {
     ledger: Arc<dyn Ledger>,
-    known: Mutex<HashMap<String, OfPrincipal>>,
+    known: Mutex<HashMap<String, (OfPrincipal, Instant)>>,
 }
 
 impl Bindings {
@@ -32,17 +38,25 @@ impl Bindings {
 
     /// Returns which of these workspaces workers of a principal are bound to.
     pub(crate) async fn among(&self, principal: &str, wanted: &[String]) -> Result<Vec<String>, StoreError> {
-        let known = self.known.lock().get(principal).cloned().unwrap_or_default();
         let has = |bindings: &OfPrincipal, workspace: &String| bindings.iter().any(|(_, one)| one == workspace);
-        let bindings = match wanted.iter().all(|workspace| has(&known, workspace)) {
-            true => known,
-            false => self.read(principal).await?,
+        let known = self.known.lock().get(principal).cloned();
+        let known =
+            known.filter(|(known, read)| read.elapsed() < GOOD && wanted.iter().all(|workspace| has(known, workspace)));
+        let bindings = match known {
+            Some((known, _)) => known,
+            None => self.read(principal).await?,
         };
         Ok(wanted
             .iter()
             .filter(|workspace| has(&bindings, workspace))
             .cloned()
             .collect())
+    }
+
+    /// As [`Self::among`], by what is stored now.
+    pub(crate) async fn among_now(&self, principal: &str, wanted: &[String]) -> Result<Vec<String>, StoreError> {
+        self.known.lock().remove(principal);
+        self.among(principal, wanted).await
     }
 
     /// Returns what a worker is bound to, whatever its name is if it has none. While the store is away that is what is remembered of it.
@@ -54,8 +68,8 @@ impl Bindings {
         match self.read(principal).await {
             Ok(bindings) => Ok(own(&bindings)),
             Err(away) => {
-                let known = self.known.lock().get(principal).cloned().unwrap_or_default();
-                own(&known).map(Some).ok_or(away)
+                let known = self.known.lock().get(principal).cloned();
+                known.and_then(|(known, _)| own(&known)).map(Some).ok_or(away)
             }
         }
     }
@@ -66,7 +80,7 @@ impl Bindings {
         if known.len() >= MAX_PRINCIPALS {
             known.clear();
         }
-        known.insert(principal.to_owned(), Arc::clone(&bindings));
+        known.insert(principal.to_owned(), (Arc::clone(&bindings), Instant::now()));
         Ok(bindings)
     }
 

@@ -87,6 +87,11 @@ impl Caller {
         if let Some(problem) = names.iter().find_map(|name| workspace_name_problem(name)) {
             return Err(status::bad_field("workspaces", problem));
         }
+        if let Some(bindings) = &self.bindings {
+            // One that was taken back takes nothing.
+            let bound = bindings.among_now(&self.id(), &names).await;
+            bound.map_err(|error| wire::refusal(&error))?;
+        }
         let seen = self.seen(names.clone()).await?;
         match names.iter().find(|name| !seen.contains(name)) {
             Some(other) => Err(self.sees_not("workspaces", other)),

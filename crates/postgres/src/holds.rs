@@ -199,9 +199,9 @@ async fn bind_in(
             retry: left.clamp(DOUBT.min(shared.instances.lease()), shared.instances.lease()),
         });
     }
-    // Those that rest, or are about to, nobody gets, whoever starts there meanwhile.
+    // Those that rest, or are about to, and those that have failed nobody gets, whoever starts there meanwhile.
     let sql = "SELECT name FROM created_workspaces WHERE name = ANY ($1)
-                   AND stage IN ('suspending', 'suspended', 'deleting') ORDER BY name LIMIT 1";
+                   AND stage IN ('suspending', 'suspended', 'deleting', 'failed') ORDER BY name LIMIT 1";
     if let Some(row) = session.row(sql, values![workspaces.to_vec()]).await? {
         return Ok(Found::Held {
             id: row.get(0),

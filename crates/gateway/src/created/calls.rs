@@ -24,7 +24,8 @@ use crate::worker::Worker;
 const CALL_WAIT: Duration = Duration::from_secs(10);
 const ARRIVAL: Duration = Duration::from_millis(25);
 
-/// Says whether a request resumes a workspace that is suspended: not what only looks at it, which clients may do again and again.
+/// Says whether a request resumes a workspace that is suspended: what makes a call, or needs the tools that only its worker knows. What
+/// looks at calls, files and outputs does not, which clients may do again and again.
 fn resumes(path: &str) -> bool {
     let others = [
         "HostService/Host",

@@ -94,13 +94,15 @@ impl Created {
         })
     }
 
+    /// Ends all calls of a workspace, withdraws its prompts and takes its standing approvals back: the next place of its name is another one.
+    pub(super) async fn end_all(&self, workspace: &CreatedWorkspace) -> Result<(), StoreError> {
+        self.end_calls(workspace, true).await?;
+        self.front.end_workspace(&workspace.name, &workspace.asked_by).await
+    }
+
     /// Takes a workspace away. What of its calls is stored stays.
     pub(super) async fn delete(&self, workspace: &CreatedWorkspace) -> Option<Step> {
-        let ended = async {
-            self.end_calls(workspace, true).await?;
-            self.front.end_workspace(&workspace.name, &workspace.asked_by).await
-        };
-        if let Err(error) = ended.await {
+        if let Err(error) = self.end_all(workspace).await {
             return Some(in_vain(workspace, error.to_string(), false));
         }
         match self.provisioner.delete(&wanted(workspace)).await {

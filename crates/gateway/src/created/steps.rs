@@ -102,6 +102,15 @@ impl Created {
     async fn bring(&self, workspace: &CreatedWorkspace) -> Result<Step, StoreError> {
         let wanted = wanted(workspace);
         let is_new = workspace.stage == Stage::Creating;
+        if is_new && workspace.was_ready && !workspace.is_begun {
+            // It had a place before. What waits was asked about what was in that, unless it is still there.
+            match self.provisioner.observe(&wanted).await {
+                Ok(Observed::Absent) => self.end_all(workspace).await?,
+                Ok(Observed::Ready | Observed::Coming | Observed::Resting | Observed::Broken(_)) => {}
+                Err(ProvisionError::Refused(problem)) => return Ok(Step::Failed(problem)),
+                Err(ProvisionError::Failed(problem)) => return Ok(in_vain(workspace, problem, false)),
+            }
+        }
         let mut observed = match (workspace.is_begun, is_new) {
             (true, _) => self.provisioner.observe(&wanted).await,
             (false, true) => self.provisioner.ensure(&wanted).await,
