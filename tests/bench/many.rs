@@ -241,7 +241,9 @@ impl Many {
     }
 }
 
-/// A call that takes a moment.
+/// A call that takes a moment, at the real worker: the first workspace of all is one of a simulated worker, which runs nothing.
 pub(crate) fn read() -> ExecuteToolRequest {
-    request("fleet", "read", json!({"filePath": FILE}))
+    let mut asked = request("fleet", "read", json!({"filePath": FILE}));
+    "main".clone_into(&mut asked.context.get_or_insert_default().workspace);
+    asked
 }

@@ -12,6 +12,7 @@ use futures_util::Stream;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use toolgate_contract::cluster::follow_response::Message as Told;
 use toolgate_contract::cluster::{FollowChanged, FollowHeartbeat, FollowResponse};
@@ -24,11 +25,18 @@ use toolgate_store::ledger::Ledger;
 /// How often it is looked whether prompts have changed, should nobody say so.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// How long no look may have come to its end before all are told: what was opened and decided meanwhile was seen by none. Workers count
+/// on it.
+const BLIND: Duration = Duration::from_secs(2);
+
 /// After a look that took longer there is a pause.
 const QUICK: Duration = Duration::from_millis(10);
 
 /// Those who follow each workspace. None is empty.
 type ByWorkspace = HashMap<String, Vec<Arc<Notify>>>;
+
+/// Open prompts, each with the number of its state, and its workspace.
+type Known = HashMap<PromptId, (u64, String)>;
 
 /// Tells followers that prompts have changed in their workspaces.
 #[derive(Default)]
@@ -55,6 +63,11 @@ impl Drop for Following {
                     all.remove(workspace);
                 }
             }
+        }
+        let is_last = all.is_empty();
+        drop(all);
+        if is_last {
+            self.followers.look.notify_one();
         }
     }
 }
@@ -114,10 +127,18 @@ impl Followers {
         }
     }
 
-    /// Looks for changes until it is no longer polled.
-    pub(crate) async fn watch(&self, ledger: &dyn Ledger) {
+    fn tell_all(&self) {
+        let all = self.all.lock();
+        for follower in all.values().flatten() {
+            follower.notify_one();
+        }
+    }
+
+    /// Looks for changes until `stop`, and then for as long as somebody follows: streams end one after the other.
+    pub(crate) async fn watch(&self, ledger: &dyn Ledger, stop: &CancellationToken) {
         let elsewhere = ledger.changed_elsewhere();
-        let mut known: HashMap<PromptId, (u64, String)> = HashMap::new();
+        let mut known = Known::new();
+        let mut looked = Instant::now();
         loop {
             let hint = async {
                 match &elsewhere {
@@ -130,14 +151,27 @@ impl Followers {
                 () = self.look.notified() => {}
                 () = hint => {}
                 () = sleep(LOOK), if is_followed => {}
+                () = stop.cancelled(), if !is_followed => {}
             }
             if self.all.lock().is_empty() {
+                if stop.is_cancelled() {
+                    return;
+                }
                 known.clear();
+                looked = Instant::now();
                 continue;
             }
-            let begun = Instant::now();
-            match changes(ledger, &mut known).await {
-                Ok(changed) => self.tell(&changed),
+            let (begun, mut changed) = (Instant::now(), BTreeSet::new());
+            let seen = changes(ledger, &mut known, &mut changed).await;
+            // Also if the look was cut off: what is known by now is told by no later one.
+            self.tell(&changed);
+            match seen {
+                Ok(()) => {
+                    if begun.duration_since(looked) > BLIND {
+                        self.tell_all();
+                    }
+                    looked = begun;
+                }
                 Err(error) => tracing::debug!(%error, "it cannot be looked whether prompts have changed"),
             }
             // Where many prompts are open and more come all the time, each look finds what has come during the pause. A quick one costs
@@ -149,13 +183,26 @@ impl Followers {
     }
 }
 
-/// Finds the workspaces of the prompts that are other ones than those that are known.
-async fn changes(
-    ledger: &dyn Ledger,
-    known: &mut HashMap<PromptId, (u64, String)>,
-) -> Result<BTreeSet<String>, StoreError> {
-    let open: HashMap<PromptId, u64> = ledger.open_prompts().await?.into_iter().collect();
-    let mut changed = BTreeSet::new();
+/// Adds the workspaces of the prompts that are other ones than those that are known.
+async fn changes(ledger: &dyn Ledger, known: &mut Known, changed: &mut BTreeSet<String>) -> Result<(), StoreError> {
+    let open = ledger.open_prompts().await?.into_iter().collect();
+    for (id, revision) in new_ones(open, known, changed) {
+        match ledger.prompt(&id).await {
+            Ok(Some(prompt)) => {
+                changed.insert(prompt.workspace.clone());
+                known.insert(id, (revision, prompt.workspace));
+            }
+            Ok(None) => {}
+            Err(error @ StoreError::Unavailable(_)) => return Err(error),
+            // One that cannot be read, perhaps of a newer release, keeps back no other.
+            Err(error) => tracing::debug!(prompt = %id, %error, "a prompt cannot be read"),
+        }
+    }
+    Ok(())
+}
+
+/// Adds the workspaces of known prompts that have changed or are not open any more; returns those that are not known.
+fn new_ones(open: HashMap<PromptId, u64>, known: &mut Known, changed: &mut BTreeSet<String>) -> Vec<(PromptId, u64)> {
     known.retain(|id, (_, workspace)| {
         let stays = open.contains_key(id);
         if !stays {
@@ -163,6 +210,7 @@ async fn changes(
         }
         stays
     });
+    let mut new = Vec::new();
     for (id, revision) in open {
         match known.get_mut(&id) {
             Some((known, _)) if *known == revision => {}
@@ -170,14 +218,25 @@ async fn changes(
                 *known = revision;
                 changed.insert(workspace.clone());
             }
-            None => {
-                let Some(prompt) = ledger.prompt(&id).await? else {
-                    continue;
-                };
-                changed.insert(prompt.workspace.clone());
-                known.insert(id, (revision, prompt.workspace));
-            }
+            None => new.push((id, revision)),
         }
     }
-    Ok(changed)
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_told_whatever_becomes_of_new_prompts() {
+        let entry = |id: &str, revision, workspace: &str| (PromptId::new(id), (revision, workspace.to_owned()));
+        let mut known = Known::from([entry("same", 1, "a"), entry("other", 1, "b"), entry("gone", 1, "c")]);
+        let open = [("same", 1), ("other", 2), ("new", 1)].map(|(id, revision)| (PromptId::new(id), revision));
+        let mut changed = BTreeSet::new();
+        let new = new_ones(open.into(), &mut known, &mut changed);
+        assert_eq!(new, [(PromptId::new("new"), 1)]);
+        assert_eq!(changed, BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+        assert_eq!(known, Known::from([entry("same", 1, "a"), entry("other", 2, "b")]));
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* what a worker said last stays known when it does not answer; only that it is away is new then.
 
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use tokio::time::timeout;
@@ -26,9 +27,38 @@ const PAGE: i32 = 500;
 /// What a worker says of itself, and of its workspaces: these, its default one first, and the rest of the list.
 type Answer = (GetServerInfoResponse, Vec<WorkspaceInfo>, ListWorkspacesResponse);
 
+/// News of a worker that is asked for it. Whoever gives up before it has answered, or could have, leaves them to the next one.
+pub(crate) struct Taken<'a>(Option<&'a Worker>);
+
+impl<'a> Taken<'a> {
+    pub(crate) fn of(worker: &'a Worker) -> Self {
+        let has_news = worker.has_news.swap(false, Ordering::AcqRel);
+        Self(Some(worker).filter(|_| has_news))
+    }
+
+    /// Takes note that it was asked.
+    pub(crate) fn are_known(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(worker) = self.0 {
+            worker.is_news();
+        }
+    }
+}
+
 /// Asks a worker what it is and has.
 pub(crate) async fn learn(worker: &Worker) {
+    let news = Taken::of(worker);
     worker.is_asked();
+    ask(worker).await;
+    news.are_known();
+}
+
+async fn ask(worker: &Worker) {
     if worker.has_left() {
         return away(&mut worker.facts.write(), worker, "its registration has ended");
     }

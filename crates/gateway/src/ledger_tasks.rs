@@ -113,12 +113,11 @@ pub(crate) struct Seen {
     pub(crate) lag_millis: AtomicU64,
 }
 
-/// Does what is to be done until `stop`.
+/// Does what is to be done until `stop`; whoever follows then is told of changes until its stream ends.
 pub(crate) async fn run(ledger: Arc<dyn Ledger>, followers: Arc<Followers>, seen: Arc<Seen>, stop: CancellationToken) {
-    let reaping = reap(&*ledger, &seen);
-    let watching = followers.watch(&*ledger);
-    stop.run_until_cancelled(async { tokio::join!(reaping, watching) })
-        .await;
+    let reaping = stop.run_until_cancelled(reap(&*ledger, &seen));
+    let watching = followers.watch(&*ledger, &stop);
+    tokio::join!(reaping, watching);
 }
 
 async fn reap(ledger: &dyn Ledger, seen: &Seen) {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
@@ -193,7 +194,10 @@ impl Registry {
         if workers.len() <= ASKED_AGAIN {
             return workers.to_vec();
         }
-        let (mut due, others): (Vec<_>, Vec<_>) = workers.iter().cloned().partition(|worker| worker.has_news());
+        // One that has ended is not asked; that it is away is to be known at once.
+        let has_ended = |worker: &Worker| worker.has_left() && worker.facts.read().is_there;
+        let is_urgent = |worker: &Arc<Worker>| worker.has_news.load(Ordering::Acquire) || has_ended(worker);
+        let (mut due, others): (Vec<_>, Vec<_>) = workers.iter().cloned().partition(is_urgent);
         let (mut there, mut away): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.facts.read().is_there);
         for (some, most) in [(&mut away, ASKED_AGAIN / 2), (&mut there, ASKED_AGAIN / 2)] {
             some.sort_by_cached_key(|worker| worker.asked());
@@ -444,8 +448,10 @@ mod tests {
     use toolgate_config::service::WorkerConfig;
     use toolgate_contract::WorkspaceInfo;
     use toolgate_model::WorkspaceSet;
+    use toolgate_server::app::registration::GRACE;
 
     use super::*;
+    use crate::learn::Taken;
     use crate::worker::Registration;
 
     /// A worker that is there and has `main`.
@@ -480,6 +486,40 @@ mod tests {
             ..Facts::default()
         };
         worker
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_workers_those_with_news_are_asked_until_they_have_answered() {
+        let name = |number: usize| format!("worker-{number:03}");
+        let workers = (0..ASKED_AGAIN * 2).map(|number| worker(&name(number), "run"));
+        let registry = Registry::new(workers.collect(), None);
+        let one = registry.named(&name(0)).unwrap();
+        let is_due = || registry.due().iter().any(|worker| Arc::ptr_eq(worker, &one));
+        assert_eq!(registry.due().len(), ASKED_AGAIN * 2, "all are new");
+        for worker in registry.workers().iter() {
+            Taken::of(worker).are_known();
+        }
+        // It was asked last of all, so that it is not its turn.
+        one.is_asked();
+        assert_eq!((registry.due().len(), is_due()), (ASKED_AGAIN / 2, false));
+        one.is_news();
+        assert!(is_due() && is_due(), "to look is not to ask");
+        drop(Taken::of(&one));
+        assert!(is_due(), "whoever asked went away");
+        Taken::of(&one).are_known();
+        assert!(!is_due());
+        let asked = Taken::of(&one);
+        one.is_news();
+        asked.are_known();
+        assert!(is_due(), "what came meanwhile is new");
+        Taken::of(&one).are_known();
+
+        one.registration.write().as_mut().unwrap().left = Some(Instant::now());
+        assert!(!is_due(), "it may come back");
+        tokio::time::advance(GRACE + Duration::from_millis(1)).await;
+        assert!(is_due(), "it has ended");
+        learn(&one).await;
+        assert!(!one.facts.read().is_there);
     }
 
     #[tokio::test]

@@ -171,7 +171,7 @@ pub(crate) struct Worker {
     /// There is something to tell it.
     pub(crate) news: Notify,
     /// What it was asked last is not all that it may have to say by now.
-    has_news: AtomicBool,
+    pub(crate) has_news: AtomicBool,
     /// When it was asked last.
     asked: Mutex<Option<Instant>>,
     /// Requests to opened ports that it has not answered.
@@ -254,11 +254,6 @@ impl Worker {
     /// Takes note that it is to be asked in the next round.
     pub(crate) fn is_news(&self) {
         self.has_news.store(true, Ordering::Release);
-    }
-
-    /// Says whether there is something to ask it, which whoever asks this does.
-    pub(crate) fn has_news(&self) -> bool {
-        self.has_news.swap(false, Ordering::AcqRel)
     }
 
     /// Takes note that it is asked now.

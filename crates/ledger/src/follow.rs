@@ -28,13 +28,20 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How long is good what was read of prompts while a gateway says that nothing has changed, which may be wrong or cut off; and of approvers,
 /// of which it says nothing.
-pub(crate) const PROMPTS_ARE_GOOD: Duration = Duration::from_secs(5);
+const PROMPTS_ARE_GOOD: Duration = Duration::from_secs(5);
 pub(crate) const APPROVERS_ARE_GOOD: Duration = Duration::from_secs(2);
+
+/// The same of prompts, and for how long: a gateway says nothing of a prompt that was opened and decided elsewhere before it looked. Longer
+/// than the two seconds after which a gateway that could not look tells everybody.
+const UNSEEN_ARE_GOOD: Duration = Duration::from_millis(500);
+const UNSEEN: Duration = Duration::from_secs(3);
 
 /// How far a gateway was heard.
 #[derive(Default)]
 pub(crate) struct News {
     follows: AtomicBool,
+    /// When there was a prompt last that the gateway may not have seen.
+    unseen: Mutex<Option<Instant>>,
     /// Another one whenever there may have been a change.
     number: AtomicU64,
 }
@@ -45,9 +52,23 @@ impl News {
         self.number.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Takes note that there may be a prompt which the gateway has not seen.
+    pub(crate) fn is_unseen(&self) {
+        *self.unseen.lock() = Some(Instant::now());
+        self.come();
+    }
+
     fn follow(&self, follows: bool) {
         self.follows.store(follows, Ordering::Release);
-        self.come();
+        self.is_unseen();
+    }
+
+    /// Returns how long is good what was read of prompts.
+    pub(crate) fn prompts_are_good(&self) -> Duration {
+        match *self.unseen.lock() {
+            Some(since) if since.elapsed() < UNSEEN => UNSEEN_ARE_GOOD,
+            Some(_) | None => PROMPTS_ARE_GOOD,
+        }
     }
 
     /// Returns the number of the last change; none while no gateway would say that there is another one.
@@ -83,16 +104,34 @@ impl<T: Clone> Read<T> {
         workspaces: &[String],
         read: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let (last, begun) = (news.last(), Instant::now());
         if let Some(known) = &*self.0.lock()
-            && last == Some(known.number)
+            && news.last() == Some(known.number)
             && known.begun.elapsed() < good
             && known.workspaces == workspaces
         {
             return Ok(known.answer.clone());
         }
+        self.anew(news, workspaces, read).await
+    }
+
+    /// Reads it, whatever was read before.
+    pub(crate) async fn anew<E>(
+        &self,
+        news: &News,
+        workspaces: &[String],
+        read: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let (last, begun) = (news.last(), Instant::now());
         let answer = read.await?;
-        *self.0.lock() = last.map(|number| Known {
+        let mut known = self.0.lock();
+        // What was read from a later moment on is not forgotten for what is older.
+        if let Some(later) = &*known
+            && later.begun > begun
+            && later.workspaces == workspaces
+        {
+            return Ok(later.answer.clone());
+        }
+        *known = last.map(|number| Known {
             number,
             begun,
             workspaces: workspaces.to_vec(),
@@ -142,5 +181,53 @@ pub(crate) async fn changes(holds: &Holds, (news, changed): (&News, &Notify)) {
         };
         sleep(with_chance(pause.max(least))).await;
         pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::ready;
+
+    use super::*;
+
+    fn says(answer: u32) -> impl Future<Output = Result<u32, Infallible>> {
+        ready(Ok(answer))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_anew_is_what_is_remembered() {
+        let (news, read) = (News::default(), Read::default());
+        let here = ["main".to_owned()];
+        let remembered = async |answer| read.or_else((&news, APPROVERS_ARE_GOOD), &here, says(answer)).await;
+        let anew = async |answer| read.anew(&news, &here, says(answer)).await;
+        news.follow(true);
+        assert_eq!((remembered(1).await, remembered(2).await), (Ok(1), Ok(1)));
+        // A call that asks now counts on nothing that was read before it was there, and nobody goes back behind that.
+        assert_eq!((anew(3).await, remembered(4).await), (Ok(3), Ok(3)));
+        let older = async {
+            sleep(Duration::from_secs(1)).await;
+            Ok::<_, Infallible>(5)
+        };
+        let newer = async {
+            sleep(Duration::from_millis(500)).await;
+            anew(6).await
+        };
+        let both = tokio::join!(read.anew(&news, &here, older), newer);
+        assert_eq!((both, remembered(7).await), ((Ok(6), Ok(6)), Ok(6)));
+        sleep(APPROVERS_ARE_GOOD).await;
+        assert_eq!(remembered(8).await, Ok(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn prompts_that_the_gateway_may_not_have_seen_are_looked_at_often() {
+        let news = News::default();
+        assert_eq!(news.prompts_are_good(), PROMPTS_ARE_GOOD);
+        for unseen in [|news: &News| news.is_unseen(), |news: &News| news.follow(true)] {
+            unseen(&news);
+            assert_eq!(news.prompts_are_good(), UNSEEN_ARE_GOOD);
+            sleep(UNSEEN).await;
+            assert_eq!(news.prompts_are_good(), PROMPTS_ARE_GOOD);
+        }
     }
 }

@@ -15,7 +15,7 @@ use toolgate_model::{Approval, Grant, GrantId, InstanceId, Prompt, PromptId, Pro
 use toolgate_store::{AskedPrompt, Interest, PromptFilter, Prompts, Settled, Settlement, StoreError};
 
 use crate::doubts::{Doubtful, Key};
-use crate::follow::{APPROVERS_ARE_GOOD, PROMPTS_ARE_GOOD};
+use crate::follow::APPROVERS_ARE_GOOD;
 use crate::store::LedgerStore;
 use crate::wire;
 
@@ -62,6 +62,15 @@ impl LedgerStore {
         wire::of_json("the end of a prompt", &answer?.settled)
     }
 
+    /// Asks what approvers listen to that concerns the calls which go on now.
+    async fn interests(&self, workspaces: &[String]) -> Result<Vec<Interest>, StoreError> {
+        let question = ListInterestsRequest {
+            workspaces: workspaces.to_vec(),
+        };
+        let answer = self.holds.gateways.ask(question).await?;
+        wire::of_json("what approvers listen to", &answer.interests)
+    }
+
     fn saw(&self, grants: &[Grant]) {
         for grant in grants {
             self.places.saw_grant(&grant.id, &grant.workspace);
@@ -92,7 +101,7 @@ impl Prompts for LedgerStore {
         let doubt = self.doubts.begin(Doubtful::Prompt(question.clone(), prompt.id.clone()));
         let answer = self.holds.change(question).await;
         doubt.end(&answer);
-        self.news.come();
+        self.news.is_unseen();
         let answer = answer?;
         self.places.saw_prompt(&prompt.id, &prompt.workspace);
         let grants: Vec<Grant> = wire::of_json("grants", &answer.grants)?;
@@ -151,19 +160,19 @@ impl Prompts for LedgerStore {
             let prompts = answer.prompts.into_iter();
             Ok(prompts.map(|one| (PromptId::new(one.id), one.revision)).collect())
         };
-        let good = (&*self.news, PROMPTS_ARE_GOOD);
+        let good = (&*self.news, self.news.prompts_are_good());
         self.read_prompts.or_else(good, &workspaces, read).await
     }
 
     async fn attended_elsewhere(&self) -> Result<Vec<Interest>, StoreError> {
         let workspaces = self.holds.names();
-        let question = ListInterestsRequest {
-            workspaces: workspaces.clone(),
-        };
-        let read = async {
-            let answer = self.holds.gateways.ask(question).await?;
-            wire::of_json("what approvers listen to", &answer.interests)
-        };
+        let read = self.interests(&workspaces);
+        self.read_interests.anew(&self.news, &workspaces, read).await
+    }
+
+    async fn attended_lately(&self) -> Result<Vec<Interest>, StoreError> {
+        let workspaces = self.holds.names();
+        let read = self.interests(&workspaces);
         let good = (&*self.news, APPROVERS_ARE_GOOD);
         self.read_interests.or_else(good, &workspaces, read).await
     }

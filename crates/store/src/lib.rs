@@ -380,6 +380,11 @@ pub trait Prompts: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
+    /// The same, perhaps as it was a moment ago and without those whom only calls of since then concern: for whoever looks again and again.
+    async fn attended_lately(&self) -> Result<Vec<Interest>, StoreError> {
+        self.attended_elsewhere().await
+    }
+
     /// Returns what is notified when another process may have changed a prompt or a grant; none if the store cannot tell. It is a
     /// help only: whoever waits looks at the store now and then all the same.
     fn changed_elsewhere(&self) -> Option<Arc<Notify>> {

@@ -96,7 +96,6 @@ async fn much_is_not_read_of_who_holds_nothing() {
             holding: holding.clone(),
             record: nonsense(),
             events: Vec::new(),
-            again: false,
             ..AppendEventsRequest::default()
         };
         assert_eq!(code(client.append_events(shown(WORKER, asked)).await), expected);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
-use toolgate_store::StoreError;
 use toolgate_store::outage::{self, Outage};
+use toolgate_store::{Interest, StoreError};
 
 use super::Board;
 
@@ -83,7 +83,8 @@ impl Board {
                 let everything = board.what_to_look_at();
                 board.tell_who_listens(Duration::ZERO).await;
                 let Some(everything) = everything else { return };
-                board.look_for_approvers().await;
+                let found = board.store.attended_lately().await;
+                board.found_approvers(found);
                 let _gate = board.pass().await;
                 let what = "what other processes did to prompts could not be read";
                 brought(&board.outages.prompts, board.look(everything).await, what);
@@ -110,10 +111,14 @@ impl Board {
         }
     }
 
-    /// Finds out who listens at other processes.
+    /// Finds out who listens at other processes, also to calls that began a moment ago.
     pub(in crate::prompts) async fn look_for_approvers(&self) {
-        let what = "the approvers at other processes could not be found";
         let found = self.store.attended_elsewhere().await;
+        self.found_approvers(found);
+    }
+
+    fn found_approvers(&self, found: Result<Vec<Interest>, StoreError>) {
+        let what = "the approvers at other processes could not be found";
         if let Some(interests) = brought(&self.outages.listeners_elsewhere, found, what)
             && self.state().presence.found_elsewhere(interests, Instant::now())
         {
