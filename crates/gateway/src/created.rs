@@ -51,6 +51,7 @@ pub(crate) struct Created {
     held: RwLock<HashSet<String>>,
     /// In which workspaces something was called since that was noted last.
     called: Mutex<BTreeSet<String>>,
+    looks: calls::Looks,
     /// Tells those who wait here that something may have changed.
     changed: watch::Sender<()>,
     /// There is something to do.
@@ -84,6 +85,7 @@ impl Created {
             idle_suspend: Some(config.idle_suspend).filter(|idle| !idle.is_zero()),
             held: RwLock::default(),
             called: Mutex::default(),
+            looks: calls::Looks::default(),
             changed: watch::Sender::new(()),
             news: Notify::new(),
             counts: RwLock::default(),

@@ -22,5 +22,6 @@ CREATE TABLE created_workspaces (
 CREATE INDEX created_workspaces_due ON created_workspaces (due) WHERE due IS NOT NULL;
 CREATE INDEX created_workspaces_by_stage ON created_workspaces (stage, called);
 
--- Whose place was taken away when it was deleted: anybody may have a workspace of that name again.
-ALTER TABLE workspaces ADD COLUMN is_free boolean NOT NULL DEFAULT false;
+-- The epoch at which its place was taken away, when it was deleted: anybody may have a workspace of that name again. Whoever does raises
+-- the epoch, also a release that does not know this column.
+ALTER TABLE workspaces ADD COLUMN free_at bigint;

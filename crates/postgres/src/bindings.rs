@@ -8,6 +8,7 @@ use toolgate_store::StoreError;
 use toolgate_store::ledger::Binding;
 
 use crate::connection::{Session, retrying};
+use crate::holds::HOLD_STILL;
 use crate::store::Shared;
 use crate::text::{escaped, key, plain};
 use crate::values::values;
@@ -34,6 +35,8 @@ async fn bind_in(session: &mut Session, principal: &str, worker: &str, workspace
     session
         .rows("SELECT FROM forgotten_workspaces FOR UPDATE", values![])
         .await?;
+    // And for those that take one whose row is there.
+    session.rows(HOLD_STILL, values![workspace]).await?;
     let sql = "SELECT workspace FROM bindings WHERE principal = $1 AND (worker = $2 OR $2 = '')";
     if let Some(row) = session.row(sql, values![principal, worker]).await? {
         let other: String = row.get(0);
@@ -43,7 +46,7 @@ async fn bind_in(session: &mut Session, principal: &str, worker: &str, workspace
         });
     }
     let sql = "INSERT INTO bindings (principal, worker, workspace)
-               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3 AND NOT is_free)
+               SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM workspaces WHERE id = $3 AND free_at IS DISTINCT FROM epoch)
                    OR EXISTS (SELECT FROM created_workspaces WHERE name = $3 AND stage IN ('creating', 'resuming', 'ready'))
                ON CONFLICT DO NOTHING";
     if session.run(sql, values![principal, worker, workspace]).await? > 0 {

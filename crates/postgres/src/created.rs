@@ -16,6 +16,7 @@ use toolgate_store::created::{Asked, CreatedWorkspace, CreatedWorkspaces, NewWor
 
 use crate::connection::{Session, retrying};
 use crate::created_steps as steps;
+use crate::holds::HOLD_STILL;
 use crate::store::{PostgresStore, Shared};
 use crate::text::{escaped, key, plain};
 use crate::values::values;
@@ -60,6 +61,30 @@ pub(crate) fn read(row: &Row) -> Result<CreatedWorkspace, StoreError> {
     })
 }
 
+/// Reads what can be read, and returns the names of the others, as statements have them. They are of a later release, or broken, and no
+/// reason to do nothing for the rest.
+pub(crate) fn read_known(shared: &Shared, rows: &[Row]) -> (Vec<CreatedWorkspace>, Vec<String>) {
+    let (mut known, mut others) = (Vec::new(), Vec::new());
+    for row in rows {
+        match read(row) {
+            Ok(workspace) => known.push(workspace),
+            Err(error) => {
+                let name: String = row.get(0);
+                if shared.instances.is_to_be_told(&format!("created {name}")) {
+                    let workspace = plain(&name);
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        workspace,
+                        "a created workspace cannot be read: a gateway of the release that has written it has to bring it further"
+                    );
+                }
+                others.push(name);
+            }
+        }
+    }
+    (known, others)
+}
+
 async fn want_in(
     session: &mut Session,
     new: &NewWorkspace,
@@ -70,6 +95,8 @@ async fn want_in(
         .rows("SELECT FROM forgotten_workspaces FOR UPDATE", values![])
         .await?;
     let name = key(&new.name);
+    // Whoever takes one whose row is there does not wait for that.
+    session.rows(HOLD_STILL, values![name]).await?;
     let source = encode("the source of a workspace", &new.source)?;
     let by = escaped(&new.by);
     let sql = format!("SELECT {COLUMNS} FROM created_workspaces WHERE name = $1 FOR UPDATE");
@@ -89,7 +116,7 @@ async fn want_in(
         let row = session.row(&sql, values![name, source, by]).await?;
         return now(session, row).await;
     }
-    let sql = "SELECT WHERE EXISTS (SELECT FROM workspaces WHERE id = $1 AND NOT is_free)
+    let sql = "SELECT WHERE EXISTS (SELECT FROM workspaces WHERE id = $1 AND free_at IS DISTINCT FROM epoch)
                    OR EXISTS (SELECT FROM bindings WHERE workspace = $1)";
     if served.contains(&new.name) || session.row(sql, values![name]).await?.is_some() {
         return Ok(Asked::Foreign);
@@ -190,13 +217,22 @@ impl CreatedWorkspaces for PostgresStore {
 
     async fn created_after(&self, name: &str, most: usize) -> Result<Vec<CreatedWorkspace>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM created_workspaces WHERE name > $1 ORDER BY name LIMIT $2");
-        let most = signed(most as u64);
-        let rows = self
-            .shared
-            .db
-            .rows("list created workspaces", &sql, values![key(name), most])
-            .await?;
-        rows.iter().map(read).collect()
+        let (mut last, mut found) = (key(name), Vec::new());
+        // Fewer than were asked for are the last ones, so what cannot be read has to be made up for.
+        while found.len() < most {
+            let more = most - found.len();
+            let rows = self
+                .shared
+                .db
+                .rows("list created workspaces", &sql, values![last, signed(more as u64)])
+                .await?;
+            found.extend(read_known(&self.shared, &rows).0);
+            match rows.last() {
+                Some(row) if rows.len() == more => last = row.get(0),
+                Some(_) | None => break,
+            }
+        }
+        Ok(found)
     }
 
     async fn created_held(&self) -> Result<Vec<String>, StoreError> {
@@ -263,7 +299,7 @@ impl CreatedWorkspaces for PostgresStore {
 
     async fn which_are_free(&self, names: &[String]) -> Result<Vec<String>, StoreError> {
         let names: Vec<String> = names.iter().map(|name| key(name)).collect();
-        let sql = "SELECT id FROM workspaces WHERE id = ANY ($1) AND is_free";
+        let sql = "SELECT id FROM workspaces WHERE id = ANY ($1) AND free_at = epoch";
         let what = "look which workspaces were deleted";
         let rows = self.shared.db.rows(what, sql, values![names]).await?;
         Ok(rows.iter().map(|row| plain(row.get(0))).collect())

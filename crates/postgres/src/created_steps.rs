@@ -15,7 +15,7 @@ use toolgate_store::outbox::{Entry, Outbox};
 use toolgate_store::{StoreError, lost};
 
 use crate::connection::{Session, retrying};
-use crate::created::{AFRESH, COLUMNS, notify, read};
+use crate::created::{AFRESH, COLUMNS, notify, read_known};
 use crate::query::within_bytes;
 use crate::sequencer::entries;
 use crate::store::Shared;
@@ -29,7 +29,8 @@ const IDLE_AT_ONCE: i64 = 64;
 /// Calls that are ended in one transaction.
 const CALLS_PER_BATCH: i64 = 64;
 
-const MILLIS_PER_DAY: i64 = 86_400_000;
+/// How long nothing is done for a workspace that this release cannot read. Others may be able to.
+const LEFT_TO_OTHERS: Duration = Duration::from_secs(10);
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 1_000)
@@ -51,7 +52,18 @@ pub(crate) async fn claim(shared: &Shared, term: Duration, most: usize) -> Resul
             values![shared.instances.id, millis(term), signed(most as u64)],
         )
         .await?;
-    rows.iter().map(read).collect()
+    let (known, others) = read_known(shared, &rows);
+    if !others.is_empty() {
+        let sql = "UPDATE created_workspaces SET due = clock_timestamp() + $3 * interval '1 millisecond',
+                       claimant = NULL, claimed_until = NULL WHERE name = ANY ($1) AND claimant = $2";
+        let what = "leave created workspaces to others";
+        let time = millis(LEFT_TO_OTHERS);
+        shared
+            .db
+            .rows(what, sql, values![others, shared.instances.id, time])
+            .await?;
+    }
+    Ok(known)
 }
 
 /// Keeps a claim for another term.
@@ -267,8 +279,19 @@ pub(crate) async fn suspend_idle(shared: &Shared, idle: Duration) -> Result<Vec<
             let suspended = suspend_if_idle(&mut session, &name, millis(idle)).await;
             session.end(suspended).await
         });
-        if is_idle.await? {
-            suspended.push(plain(&name));
+        match is_idle.await {
+            Ok(true) => suspended.push(plain(&name)),
+            Ok(false) => {}
+            // It is the same with all others.
+            Err(error @ StoreError::Unavailable(_)) => return Err(error),
+            Err(error) => {
+                let workspace = plain(&name);
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    workspace,
+                    "an idle workspace cannot be suspended; it is tried again"
+                );
+            }
         }
     }
     Ok(suspended)
@@ -286,13 +309,15 @@ async fn suspend_if_idle(session: &mut Session, name: &str, idle: i64) -> Result
     let sql = "SELECT record FROM calls WHERE ended IS NULL AND workspace = $1";
     let mut is_used = false;
     for row in session.rows(sql, values![name]).await? {
-        is_used |= !lost::only_waits(&decode("a call", row.get(0))?);
+        // What cannot be read may do anything.
+        let record: Result<CallRecord, StoreError> = decode("a call", row.get(0));
+        is_used |= !record.is_ok_and(|record| lost::only_waits(&record));
     }
     if !is_used {
-        // What came by another gateway may not have been noted yet.
-        let sql = "SELECT FROM calls WHERE day >= $2 AND workspace = $1 AND ended > $3 LIMIT 1";
-        let day = since / MILLIS_PER_DAY - 1;
-        is_used = session.row(sql, values![name, day, since]).await?.is_some();
+        // What came by another gateway may not have been noted yet, and what has just ended may have run for days: of no day in
+        // particular. Few have ended since, and there is an index on when.
+        let sql = "SELECT FROM calls WHERE workspace = $1 AND ended > $2 LIMIT 1";
+        is_used = session.row(sql, values![name, since]).await?.is_some();
     }
     if is_used {
         let sql = "UPDATE created_workspaces SET called = clock_timestamp() WHERE name = $1";
@@ -395,7 +420,7 @@ pub(crate) async fn forget(shared: &Shared, workspace: &CreatedWorkspace) -> Res
             }
             take(&mut session, &name).await?;
             for sql in [
-                "UPDATE workspaces SET is_free = TRUE WHERE id = $1",
+                "UPDATE workspaces SET free_at = epoch WHERE id = $1",
                 "DELETE FROM bindings WHERE workspace = $1",
                 "DELETE FROM created_workspaces WHERE name = $1",
             ] {

@@ -86,6 +86,9 @@ async fn try_bind(
     })
 }
 
+/// Waits for whoever is taking a workspace that has a row, and lets none take it until the transaction ends.
+pub(crate) const HOLD_STILL: &str = "SELECT FROM workspaces WHERE id = $1 FOR SHARE";
+
 /// What was found of workspaces that a run wants.
 enum Found {
     /// It has them now, by these epochs.
@@ -167,6 +170,14 @@ async fn bind_in(
         return Err(not_of_this(name));
     }
     make(session, &principal, workspaces).await?;
+    // Waits for those that write.
+    let sql = "SELECT FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+    let there = session.rows(sql, values![workspaces.to_vec()]).await?;
+    if there.len() < workspaces.iter().collect::<HashSet<_>>().len() {
+        // One of them was just swept: it is made again the next time.
+        return Err(StoreError::Unavailable("a workspace was just forgotten".to_owned()));
+    }
+    // Statements of their own, so that they see what those have done, and those that bind workers.
     let sql =
         "SELECT workspace FROM bindings WHERE workspace = ANY ($1) AND principal <> $2 ORDER BY workspace LIMIT 1";
     if let Some(row) = session.row(sql, values![workspaces.to_vec(), principal]).await? {
@@ -175,14 +186,6 @@ async fn bind_in(
             plain(row.get(0))
         )));
     }
-    // Waits for those that write.
-    let sql = "SELECT FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
-    let there = session.rows(sql, values![workspaces.to_vec()]).await?;
-    if there.len() < workspaces.iter().collect::<HashSet<_>>().len() {
-        // One of them was just swept: it is made again the next time.
-        return Err(StoreError::Unavailable("a workspace was just forgotten".to_owned()));
-    }
-    // A statement of its own, so that it sees what those have done.
     let sql = format!(
         "SELECT id, owner, greatest(0, (extract(epoch FROM (SELECT lease_until FROM instances WHERE instances.id = owner)
                     - clock_timestamp()) * 1000)::bigint)
@@ -209,7 +212,7 @@ async fn bind_in(
             retry: DOUBT.min(shared.instances.lease()),
         });
     }
-    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE, is_free = FALSE, principal = $4,
+    let sql = "UPDATE workspaces SET owner = $2, address = $3, is_left = FALSE, principal = $4,
                    epoch = epoch + CASE WHEN owner = $2 AND principal = $4 THEN 0 ELSE 1 END
                WHERE id = ANY ($1) RETURNING id, epoch";
     let rows = session
@@ -320,7 +323,7 @@ pub(crate) async fn holders(shared: &Shared, workspaces: &[String]) -> Result<Ha
 
 /// Says whether a run has ever had a workspace, since it was last deleted: its row stays.
 pub(crate) async fn was_held(shared: &Shared, workspace: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT FROM workspaces WHERE id = $1 AND NOT is_free";
+    let sql = "SELECT FROM workspaces WHERE id = $1 AND free_at IS DISTINCT FROM epoch";
     let row = shared
         .db
         .row("look for a workspace", sql, values![key(workspace)])

@@ -1,11 +1,15 @@
 //! What becomes of calls of a created workspace that is not ready, and of those that make one.
 //!
 //! *Invariant:* a call waits for a bounded time, and is refused then with what is to be tried again, or is wrong. Nobody makes a workspace
-//! that it does not see, that a tenant has no room for, or that anybody has had.
+//! that it does not see, that a tenant has no room for, or that anybody has had. However many calls wait for one worker, it is looked for
+//! as if one did; what each does by itself is to look what is known here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tonic::Status;
 use toolgate_model::{Timestamp, WorkspaceSource, workspace_name_problem};
@@ -14,15 +18,41 @@ use toolgate_server::grpc::doors::MCP_PATH;
 use toolgate_server::grpc::status;
 use toolgate_store::created::{Asked, NewWorkspace, Stage};
 
-use super::Created;
 use super::requests::held;
+use super::{Created, LOOK};
 use crate::table::makes_call;
 use crate::tenants::Tenants;
 use crate::worker::Worker;
 
-/// How long a call waits for its workspace, and how often it is looked whether its worker is here.
+/// How long a call waits for its workspace, and how often it is looked whether its worker is known here.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 const ARRIVAL: Duration = Duration::from_millis(25);
+
+/// How often it is looked what has become of a worker that calls wait for, at most: a round of questions to
+/// workers seldom takes longer.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// When it was looked last for the workers that calls wait for.
+#[derive(Default)]
+pub(super) struct Looks(Mutex<HashMap<String, Instant>>);
+
+impl Looks {
+    /// Says whether it is to be looked now, which whoever asks this does.
+    fn is_due(&self, workspace: &str) -> bool {
+        let mut looks = self.0.lock();
+        let is_due = looks.get(workspace).is_none_or(|last| last.elapsed() >= LOOK_AGAIN);
+        if is_due {
+            looks.retain(|_, last| last.elapsed() < LOOK_AGAIN);
+            looks.insert(workspace.to_owned(), Instant::now());
+        }
+        is_due
+    }
+
+    /// Takes in that a worker is here: should it go, that is another matter.
+    fn are_over(&self, workspace: &str) {
+        self.0.lock().remove(workspace);
+    }
+}
 
 /// Says whether a request resumes a workspace that is suspended: what makes a call, or needs the tools that only its worker knows. What
 /// looks at calls, files and outputs does not, which clients may do again and again.
@@ -49,14 +79,54 @@ impl Created {
         if name.is_empty() || !caller.sees(name) {
             return Ok(None);
         }
-        let owner = self.registry.owner(name).filter(|worker| worker.facts.read().is_there);
-        if let Some(worker) = owner.filter(|_| !self.held.read().contains(name)) {
+        if let Some(worker) = self.here(name).filter(|_| !self.held.read().contains(name)) {
             if makes_call(path) {
                 self.is_called(name);
             }
             return Ok(Some(worker));
         }
         self.once_ready(name, resumes(path)).await
+    }
+
+    /// Returns the worker of a workspace if it is known to be there.
+    fn here(&self, name: &str) -> Option<Arc<Worker>> {
+        self.registry.owner(name).filter(|worker| worker.facts.read().is_there)
+    }
+
+    /// Waits for the worker of a workspace that is ready, until it is time to look again whether the workspace still is.
+    async fn wait_for_worker(
+        &self,
+        name: &str,
+        changed: &mut watch::Receiver<()>,
+        time: Duration,
+    ) -> Option<Arc<Worker>> {
+        let coming = async {
+            loop {
+                if let Some(worker) = self.here(name) {
+                    return worker;
+                }
+                sleep(ARRIVAL).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            worker = coming => Some(worker),
+            // The sender is kept here.
+            _ = changed.changed() => None,
+            () = sleep(LOOK.min(time)) => None,
+            () = self.closing.cancelled() => None,
+        }
+    }
+
+    /// Has it looked what has become of the worker of a workspace that is ready: it may be gone for good.
+    async fn look_for_worker(&self, name: &str) -> Result<(), Status> {
+        self.store.look_at(name).await.map_err(status::store)?;
+        self.news.notify_one();
+        if let Some(worker) = self.registry.owner(name) {
+            worker.is_news();
+        }
+        self.registry.refresh().await;
+        Ok(())
     }
 
     /// Notes that something is called in a workspace.
@@ -68,8 +138,10 @@ impl Created {
 
     async fn once_ready(&self, name: &str, resumes: bool) -> Result<Option<Arc<Worker>>, Status> {
         let begun = Instant::now();
-        let mut is_looked_at = false;
+        let mut changed = self.changed.subscribe();
         loop {
+            // What is told from here on may not be in what is read now.
+            changed.mark_unchanged();
             let left = CALL_WAIT.saturating_sub(begun.elapsed());
             let is_at_rest = |stage: Stage| !stage.is_under_way() || stage == Stage::Deleting;
             let settled = self.wait_for(name, left, |one| is_at_rest(one.stage)).await;
@@ -95,9 +167,16 @@ impl Created {
                     if resumes {
                         self.is_called(name);
                     }
-                    let owner = self.registry.owner(name);
-                    if let Some(worker) = owner.as_ref().filter(|worker| worker.facts.read().is_there) {
-                        return Ok(Some(worker.clone()));
+                    let mut worker = self.here(name);
+                    if worker.is_none() && !is_over {
+                        if self.looks.is_due(name) {
+                            self.look_for_worker(name).await?;
+                        }
+                        worker = self.wait_for_worker(name, &mut changed, left).await;
+                    }
+                    if worker.is_some() {
+                        self.looks.are_over(name);
+                        return Ok(worker);
                     }
                     if is_over {
                         let problem = match found.problem.is_empty() {
@@ -106,16 +185,6 @@ impl Created {
                         };
                         return Err(status::worker_gone(&problem));
                     }
-                    if !std::mem::replace(&mut is_looked_at, true) {
-                        // It may be gone for good.
-                        self.store.look_at(name).await.map_err(status::store)?;
-                        self.told();
-                        if let Some(worker) = owner {
-                            worker.is_news();
-                        }
-                        self.registry.refresh().await;
-                    }
-                    sleep(ARRIVAL).await;
                 }
                 Stage::Creating | Stage::Resuming | Stage::Suspending if !is_over => {}
                 Stage::Creating | Stage::Resuming | Stage::Suspending | Stage::Deleting | Stage::Failed => {
@@ -148,5 +217,23 @@ impl Created {
             Asked::Foreign => Ok(None),
             Asked::Full { quota, open } => Err(tenants.are_too_many(name, quota, open)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_call_of_many_looks_for_a_worker() {
+        let looks = Looks::default();
+        let due = |workspace| (0..100).filter(|_| looks.is_due(workspace)).count();
+        assert_eq!((due("a"), due("b"), due("a")), (1, 1, 0));
+        // Whoever did may have given up.
+        tokio::time::advance(LOOK_AGAIN).await;
+        assert_eq!(due("a"), 1);
+        assert_eq!(looks.0.lock().len(), 1, "what is over is not kept");
+        looks.are_over("a");
+        assert_eq!(due("a"), 1);
     }
 }

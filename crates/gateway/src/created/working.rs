@@ -108,8 +108,12 @@ impl Created {
         }
         *looked = Instant::now();
         let called: Vec<String> = std::mem::take(&mut *self.called.lock()).into_iter().collect();
-        if !called.is_empty() {
-            self.store.note_called(&called).await?;
+        if !called.is_empty()
+            && let Err(error) = self.store.note_called(&called).await
+        {
+            // The next time.
+            self.called.lock().extend(called);
+            return Err(error);
         }
         for workspace in self.store.suspend_idle(idle).await? {
             tracing::info!(workspace, "a workspace is suspended: nothing has run there for long");

@@ -287,6 +287,109 @@ async fn what_is_idle_rests_unless_a_call_comes() {
     assert!(matches!(called(store, &hold, "late").await, Err(StoreError::Fenced(_))));
 }
 
+#[tokio::test]
+async fn what_has_just_ended_was_use_however_long_ago_it_began() {
+    let scene = Scene::new(LEASE).await;
+    let store = &scene.store;
+    let run = ready(&scene, "a").await;
+    let hold = scene.bound(&run, "a").await;
+    let mut call = record("long", &hold.run);
+    call.origin.workspace.clone_from(&hold.workspace);
+    call.created = Timestamp(Timestamp::now().millis() - 3 * 86_400_000);
+    let events = grow(&mut call, 1);
+    store.create_call_for(&hold, call.clone(), events, false).await.unwrap();
+    let end = toolgate_store::lost::end(&mut call, Timestamp::now());
+    store.append_for(&hold, call, vec![end], false).await.unwrap();
+    let grow_old = "UPDATE created_workspaces SET called = clock_timestamp() - interval '1 hour'";
+    scene.server.run(&scene.name, grow_old).await;
+    assert!(store.suspend_idle(Duration::from_secs(60)).await.unwrap().is_empty());
+    assert_eq!(stage(store, "a").await, Some(Stage::Ready));
+}
+
+#[tokio::test]
+async fn what_a_later_release_has_written_is_in_nobodys_way() {
+    let scene = Scene::new(LEASE).await;
+    let store = &scene.store;
+    let run = ready(&scene, "b").await;
+    let hold = scene.bound(&run, "b").await;
+    ready(&scene, "d").await;
+    for name in ["a", "c", "e"] {
+        want(store, name).await;
+    }
+    let sql = async |sql: &str| scene.server.run(&scene.name, sql).await;
+    sql("UPDATE created_workspaces SET stage = 'moving' WHERE name = 'a'").await;
+    sql("UPDATE created_workspaces SET source = '{\"other\":1}' WHERE name = 'c'").await;
+
+    // A page is as long as if they were not there: a shorter one would be taken for the last.
+    let mut pages = Vec::new();
+    let mut last = String::new();
+    loop {
+        let page = store.created_after(&last, 2).await.unwrap();
+        let names: Vec<String> = page.into_iter().map(|one| one.name).collect();
+        let Some(name) = names.last() else { break };
+        last.clone_from(name);
+        pages.push(names);
+    }
+    assert_eq!(pages, [vec!["b".to_owned(), "d".to_owned()], vec!["e".to_owned()]]);
+
+    // They are not claimed, and come again in a moment, maybe to somebody who knows them.
+    assert_eq!(claimed(store).await.name, "e");
+    assert!(store.claim_created(TERM, 10).await.unwrap().is_empty());
+    let other = open(scene.server, &scene.name, LEASE).await;
+    assert!(other.claim_created(TERM, 10).await.unwrap().is_empty(), "not at once");
+    let again = "UPDATE created_workspaces SET due = clock_timestamp(), stage = 'creating'
+                 WHERE name = 'a' AND due < clock_timestamp() + interval '11 seconds' AND claimant IS NULL";
+    sql(again).await;
+    assert_eq!(claimed(&other).await.name, "a");
+
+    // A call that cannot be read may run.
+    created(store, &hold, "unknown").await;
+    sql("UPDATE calls SET record = '{}' WHERE id = 'unknown'").await;
+    sql("UPDATE created_workspaces SET called = clock_timestamp() - interval '1 hour'").await;
+    let suspended = store.suspend_idle(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(suspended, ["d"]);
+    assert_eq!(stage(store, "b").await, Some(Stage::Ready));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_free_again_is_one_persons() {
+    let scene = Scene::new(LEASE).await;
+    let store = &scene.store;
+    let other = open(scene.server, &scene.name, LEASE).await;
+    let forget = async |name: &str| {
+        ready(&scene, name).await;
+        let stage = store.want_stage(name, &[Stage::Ready], Stage::Deleting, "").await;
+        assert!(stage.unwrap().is_some());
+        store.forget_created(&claimed(store).await).await.unwrap();
+        assert!(!store.was_held(name).await.unwrap());
+    };
+    // A release that knows nothing of that has it, and has had it.
+    forget("old").await;
+    let old = "UPDATE workspaces SET owner = 'old', epoch = epoch + 1 WHERE id = 'old'";
+    scene.server.run(&scene.name, old).await;
+    assert_eq!(want(store, "old").await, Asked::Foreign);
+    scene
+        .server
+        .run(&scene.name, "UPDATE workspaces SET owner = NULL WHERE id = 'old'")
+        .await;
+    assert_eq!(want(store, "old").await, Asked::Foreign);
+    assert!(store.was_held("old").await.unwrap());
+    assert!(store.which_are_free(&["old".to_owned()]).await.unwrap().is_empty());
+
+    // A run that takes it and a worker that is bound to it at the same moment: one of them does.
+    for round in 0..20 {
+        let name = format!("w{round}");
+        forget(&name).await;
+        let (run, names) = (InstanceId::generate(), [name.clone()]);
+        let (taken, bound) = tokio::join!(
+            store.bind(&run, PRINCIPAL, "", &names),
+            other.bind_worker("worker:pods/p", &name, &name),
+        );
+        let (taken, bound) = (matches!(taken, Ok(Bound::Now(_))), bound.unwrap() == Binding::Now);
+        assert_ne!(taken, bound, "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_and_a_suspension_at_once_do_not_miss_each_other() {
     let scene = Scene::new(LEASE).await;
