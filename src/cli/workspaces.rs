@@ -51,8 +51,8 @@ enum Action {
         #[arg(value_name = "NAME")]
         workspace: String,
     },
-    /// Create a workspace with a folder of its own, where the operator allows that (`created_workspaces.directory`). It is empty
-    /// unless it is said what it is created from.
+    /// Create a workspace with a folder of its own, where the operator allows that (`created_workspaces.directory` or, at gateways with a
+    /// database, `cluster.provisioner`). It is empty unless it is said what it is created from.
     Create(CreateArgs),
     /// Suspend a workspace that was created: nothing of it runs, its files are kept, and its prompts can be answered.
     Suspend {

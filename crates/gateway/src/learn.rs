@@ -13,9 +13,10 @@ use toolgate_contract::{
 };
 use toolgate_server::grpc::auth::OnBehalf;
 
+use crate::facts::Facts;
 use crate::registry::{ASK_TIMEOUT, MAX_WORKSPACES};
 use crate::versions;
-use crate::worker::{Facts, Worker};
+use crate::worker::Worker;
 
 const GET_SERVER_INFO: &str = "/toolgate.v1.InfoService/GetServerInfo";
 const GET_WORKSPACE: &str = "/toolgate.v1.WorkspaceService/GetWorkspace";
@@ -81,6 +82,8 @@ async fn ask(worker: &Worker) {
             *facts = Facts {
                 is_there: true,
                 was_told: false,
+                has_lost_all: false,
+                is_excused: false,
                 workspaces: workspaces.into(),
                 roots: rest.roots.into(),
                 templates: rest.templates.into(),

@@ -10,8 +10,8 @@
 //! - `front`: the service, which follows the table;
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
-//! - `worker`, `learn`, `registry`, `directory`: one worker and the connections to it; what it says when it is asked; whose a workspace
-//!   is; whose an id is;
+//! - `facts`, `worker`, `learn`, `registry`, `directory`: what a worker said last; one worker and the connections to it; what it says when it is
+//!   asked; whose a workspace is; whose an id is;
 //! - `register`, `room`, `versions`, `beside`: workers that register themselves; how many may; which versions go together; the service for
 //!   them;
 //! - `bindings`, `pool`: workers that came without a workspace: what each was bound to, and when one is;
@@ -23,6 +23,7 @@
 //! - `own`: what the gateway answers itself;
 //! - `follow`: a stream of each worker, opened again when it breaks; `streams`, `events`: the prompts and the events of all workers as one
 //!   stream;
+//! - `trusted`: a server that is asked by authorities of its own;
 //! - [`agent_sandbox`]: pods for workspaces in a Kubernetes cluster;
 //! - [`store`], `stored`: the database of a gateway that has one, and what is answered from it;
 //! - `reattach`: streams of calls that go on after a connection broke;
@@ -37,6 +38,7 @@ mod created;
 mod directory;
 mod doors;
 mod events;
+mod facts;
 mod follow;
 mod followers;
 mod front;
@@ -62,6 +64,7 @@ mod stored;
 mod streams;
 mod table;
 mod tenants;
+mod trusted;
 mod versions;
 mod webhook;
 mod wire;
@@ -101,7 +104,8 @@ use self::ledger_rate::StoreRate;
 use self::pool::Pool;
 use self::register::Cluster;
 use self::registry::Registry;
-use self::webhook::Webhook;
+use self::trusted::Trusted;
+use self::webhook::{Way, Webhook};
 use self::worker::Worker;
 
 /// How long streams may take to deliver what they have.
@@ -185,7 +189,15 @@ async fn provisioner(config: &Config) -> anyhow::Result<Option<Arc<dyn Provision
             let url = Url::parse(url).context("cluster.provisioner.url")?;
             let token = settings.token_file.clone();
             let token = token.context("cluster.provisioner.token_file is not set")?;
-            Arc::new(Webhook::new(Network::new(config.network.clone()), url, token))
+            let way = match settings.ca_file.clone() {
+                Some(ca_file) => {
+                    let trusted = Trusted::new(url, Some(ca_file));
+                    trusted.server().await.context("cluster.provisioner")?;
+                    Way::Trusted(trusted)
+                }
+                None => Way::Network(Network::new(config.network.clone()), url),
+            };
+            Arc::new(Webhook::new(way, token))
         }
         ProvisionerKind::AgentSandbox => {
             let template = settings.template.clone();
@@ -255,6 +267,7 @@ impl Gateway {
             watched
                 .workers()
                 .iter()
+                .filter(|worker| watched.tells_of(worker))
                 .map(|worker| worker.told_to_operators())
                 .collect()
         });

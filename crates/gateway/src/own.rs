@@ -146,10 +146,10 @@ pub(crate) async fn workspaces(
     let (mut found, mut roots, mut templates) = (Vec::new(), Vec::new(), BTreeSet::new());
     for worker in parts.registry.workers_for(caller) {
         let facts = worker.facts.read().clone();
-        if !facts.is_there && facts.workspaces.is_empty() && worker.was_never_bound() {
-            continue;
-        }
         if !facts.is_there && facts.workspaces.is_empty() {
+            if facts.has_lost_all || worker.was_never_bound() {
+                continue;
+            }
             return Err(gone(&worker.name));
         }
         let seen = facts

@@ -21,9 +21,10 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::Ledger;
 
+use crate::facts::Facts;
 use crate::learn::learn;
 use crate::wire::gone;
-use crate::worker::{Facts, Worker};
+use crate::worker::Worker;
 
 /// Workspaces that a worker says to have.
 pub(crate) const MAX_WORKSPACES: usize = 10_000;
@@ -352,6 +353,18 @@ impl Registry {
         }
     }
 
+    /// Says whether operators are told of a worker: of one that is away only if somebody misses it.
+    pub(crate) fn tells_of(&self, worker: &Worker) -> bool {
+        let facts = worker.facts.read().clone();
+        if facts.is_there || worker.is_listed() {
+            return true;
+        }
+        let owners = self.owners.read();
+        let is_elsewhere = |name: String| owners.get(&name).is_some_and(|owner| *owner != worker.name);
+        let is_replaced = !facts.workspaces.is_empty() && facts.names().all(is_elsewhere);
+        !(facts.has_lost_all || facts.is_excused || is_replaced || worker.has_left_in_order())
+    }
+
     /// Says whether a worker has a workspace now, and nobody else counts for it.
     pub(crate) fn has(&self, worker: &Worker, workspace: &str) -> bool {
         self.owners.read().get(workspace) == Some(&worker.name)
@@ -432,14 +445,6 @@ impl Registry {
         let workers = self.workers_for(caller);
         let away = workers.iter().find(|worker| !worker.facts.read().is_there);
         away.map_or(Ok(()), |worker| Err(gone(&worker.name)))
-    }
-}
-
-impl Facts {
-    /// Says whether it has been away for so long.
-    fn is_away_for(&self, time: Duration) -> bool {
-        let since = self.away.as_ref().filter(|_| !self.is_there);
-        since.is_some_and(|(_, since)| since.elapsed().is_ok_and(|elapsed| elapsed > time))
     }
 }
 
@@ -549,5 +554,29 @@ mod tests {
         registry.named("b").unwrap().facts.write().is_there = false;
         registry.share_out(&held_by("run-b"));
         assert_eq!(owner(), None, "and nobody else has it");
+    }
+    #[tokio::test]
+    async fn operators_are_told_of_those_that_are_missed() {
+        let registry = Registry::new(vec![worker("a", "run-a"), worker("b", "run-b")], None);
+        registry.share_out(&HashMap::new());
+        let [a, b] = ["a", "b"].map(|name| registry.named(name).unwrap());
+        for worker in [&a, &b] {
+            worker.facts.write().is_there = false;
+        }
+        assert!(registry.tells_of(&a), "it has a workspace that is wanted");
+        assert!(!registry.tells_of(&b), "another one has it");
+        a.facts.write().excuse(|_| false);
+        assert!(registry.tells_of(&a));
+        a.registration.write().as_mut().unwrap().draining = true;
+        assert!(registry.tells_of(&a), "it is still registered");
+        a.registration.write().as_mut().unwrap().seat = None;
+        assert!(!registry.tells_of(&a), "it said that it stops");
+        a.registration.write().as_mut().unwrap().draining = false;
+        assert!(registry.tells_of(&a));
+        a.facts.write().excuse(|name| name == "main");
+        assert!(!registry.tells_of(&a), "its workspace rests");
+        a.facts.write().is_excused = false;
+        registry.let_go("main");
+        assert!(!registry.tells_of(&a), "its workspace was deleted");
     }
 }

@@ -13,7 +13,9 @@ use toolgate_model::WorkspaceSource;
 use toolgate_server::app::outgoing;
 use toolgate_server::provision::{Observed, ProvisionError, Provisioner, Wanted};
 use toolgate_web::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use toolgate_web::{Network, Request, Url};
+use toolgate_web::{Method, Network, Reply, Request, Url};
+
+use crate::trusted::Trusted;
 
 /// How long it may take to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -26,8 +28,9 @@ const MAX_TEXT: usize = 1_000;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What does not say that it will not be done: there was no time, something else is being done, it is too early, or too much.
-const PASSING: [u16; 4] = [408, 409, 425, 429];
+/// What does not say that it will not be done: whoever asks, or the way to who is asked, is not right yet (a token that was exchanged, a proxy, an
+/// address where nothing listens yet); there was no time, something else is being done, it is too early, or too much.
+const PASSING: [u16; 8] = [401, 403, 404, 407, 408, 409, 425, 429];
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -136,19 +139,41 @@ fn shown(text: &str) -> String {
     plain.take(MAX_TEXT).collect()
 }
 
+/// How it is reached.
+pub(crate) enum Way {
+    /// As all that the operator named.
+    Network(Network, Url),
+    /// By the authorities that the operator named for it, and directly.
+    Trusted(Trusted),
+}
+
+impl Way {
+    fn url(&self) -> &Url {
+        match self {
+            Self::Network(_, url) => url,
+            Self::Trusted(trusted) => trusted.base(),
+        }
+    }
+
+    async fn send(&self, request: Request) -> anyhow::Result<Reply> {
+        Ok(match self {
+            Self::Network(network, _) => network.request_named_itself(request).await?,
+            Self::Trusted(trusted) => trusted.server().await?.send(Method::POST, request).await?,
+        })
+    }
+}
+
 /// The server.
 pub(crate) struct Webhook {
-    network: Network,
-    url: Url,
+    way: Way,
     token_file: PathBuf,
     time_limit: Duration,
 }
 
 impl Webhook {
-    pub(crate) fn new(network: Network, url: Url, token_file: PathBuf) -> Self {
+    pub(crate) fn new(way: Way, token_file: PathBuf) -> Self {
         Self {
-            network,
-            url,
+            way,
             token_file,
             time_limit: TIME_LIMIT,
         }
@@ -181,10 +206,10 @@ impl Webhook {
         let request = Request {
             body: Some(body.into()),
             deadline: Instant::now() + self.time_limit,
-            ..Request::within(self.time_limit, self.url.clone(), headers)
+            ..Request::within(self.time_limit, self.way.url().clone(), headers)
         };
-        let reply = self.network.request_named_itself(request).await;
-        let reply = reply.map_err(|error| failed(error.to_string()))?;
+        let reply = self.way.send(request).await;
+        let reply = reply.map_err(|error| failed(format!("{error:#}")))?;
         let (status, is_success) = (reply.status(), reply.is_success());
         let body = reply.body(MAX_BYTES).await.map_err(|error| failed(error.to_string()));
         if is_success {
@@ -238,8 +263,15 @@ impl Provisioner for Webhook {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)] // the tests make the file of the token
 mod tests {
+    use std::sync::Arc;
+
+    use rcgen::generate_simple_self_signed;
+    use rustls::ServerConfig;
+    use rustls::crypto::aws_lc_rs::default_provider;
+    use rustls::pki_types::PrivateKeyDer;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
     use toolgate_web::Settings;
 
     use super::*;
@@ -254,7 +286,11 @@ mod tests {
     }
 
     /// Serves one request, and returns what was asked and what came of it.
-    async fn asked(answer: &'static str, limit: Duration) -> (String, Result<Observed, ProvisionError>) {
+    async fn asked(
+        answer: &'static str,
+        limit: Duration,
+        way: impl FnOnce(Url) -> Way,
+    ) -> (String, Result<Observed, ProvisionError>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -278,8 +314,7 @@ mod tests {
         let webhook = Webhook {
             time_limit: limit,
             ..Webhook::new(
-                Network::new(Settings::default()),
-                Url::parse(&format!("http://{address}/toolgate")).unwrap(),
+                way(Url::parse(&format!("http://{address}/toolgate")).unwrap()),
                 token_file,
             )
         };
@@ -289,6 +324,11 @@ mod tests {
 
     #[tokio::test]
     async fn answers_are_told_apart() {
+        let asked = |answer, limit| {
+            asked(answer, limit, |url| {
+                Way::Network(Network::new(Settings::default()), url)
+            })
+        };
         let long = Duration::from_secs(20);
         let ready = "HTTP/1.1 200 OK\r\ncontent-length: 32\r\n\r\n{\"state\": \"ready\", \"more\": true}";
         let (said, found) = asked(ready, long).await;
@@ -308,6 +348,10 @@ mod tests {
         );
         for passing in [
             "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 429 No\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\ngarbage",
             "HTTP/1.1 307 There\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n",
@@ -321,5 +365,48 @@ mod tests {
             matches!(&found, Err(ProvisionError::Failed(text)) if text.ends_with("the time was up")),
             "{found:?}"
         );
+    }
+    #[tokio::test]
+    async fn only_whom_the_named_authorities_vouch_for_is_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let [own, other] = [(); 2].map(|()| generate_simple_self_signed(["localhost".to_owned()]).unwrap());
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let serving = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // Whoever does not trust it hangs up.
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let _ = stream.read(&mut [0; 4096]).await.unwrap();
+                let ready = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 18\r\n\r\n{\"state\": \"ready\"}";
+                stream.write_all(ready).await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let [ca_file, token_file] = ["ca", "token"].map(|name| folder.path().join(name));
+        std::fs::write(&token_file, "the-token").unwrap();
+        let url = Url::parse(&format!("https://localhost:{port}/toolgate")).unwrap();
+        let webhook = Webhook::new(Way::Trusted(Trusted::new(url, Some(ca_file.clone()))), token_file);
+        let missing = webhook.ensure(&wanted()).await;
+        assert!(
+            matches!(&missing, Err(ProvisionError::Failed(text)) if text.contains("/ca")),
+            "{missing:?}"
+        );
+        for (certificate, is_own) in [(&own, true), (&other, false), (&own, true)] {
+            std::fs::write(&ca_file, certificate.cert.pem()).unwrap();
+            let found = webhook.ensure(&wanted()).await;
+            assert_eq!(found.ok(), is_own.then_some(Observed::Ready));
+        }
+        serving.abort();
     }
 }

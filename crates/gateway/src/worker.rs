@@ -6,7 +6,6 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::SystemTime;
 
 use anyhow::Context as _;
 use parking_lot::{Mutex, RwLock};
@@ -27,7 +26,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 use toolgate_config::service::WorkerConfig;
-use toolgate_contract::{ErrorReason, WorkspaceInfo};
+use toolgate_contract::ErrorReason;
 use toolgate_model::WorkspaceSet;
 use toolgate_server::app::outgoing::{self, Pems};
 use toolgate_server::app::registration::GRACE;
@@ -36,6 +35,7 @@ use toolgate_server::grpc::status;
 use toolgate_telemetry::WorkerFacts;
 use tower::ServiceExt as _;
 
+use crate::facts::Facts;
 use crate::wire::{Passed, gone};
 
 /// Streams on one connection, and the bytes of each that may wait for a slow client. Together they fit into the window of the
@@ -71,46 +71,6 @@ const NOT_HANDED_ON: [HeaderName; 4] = [
     ACCESS_CONTROL_EXPOSE_HEADERS,
     VARY,
 ];
-
-/// What a worker said last.
-#[derive(Clone, Default)]
-pub(crate) struct Facts {
-    /// Whether it answered the last time.
-    pub(crate) is_there: bool,
-    /// Whether it was told that it did not.
-    pub(crate) was_told: bool,
-    /// Its workspaces, in its own order.
-    pub(crate) workspaces: Arc<[WorkspaceInfo]>,
-    /// The folders below which it opens others.
-    pub(crate) roots: Arc<[String]>,
-    /// The templates that it creates others from.
-    pub(crate) templates: Arc<[String]>,
-    /// Whether it creates others.
-    pub(crate) creates: bool,
-    /// The version of its program.
-    pub(crate) version: Arc<str>,
-    /// Why the gateway does not use it although it is there.
-    pub(crate) refused: Option<Arc<str>>,
-    /// Why it cannot be used, and since when.
-    pub(crate) away: Option<(Arc<str>, SystemTime)>,
-    /// Calls that run or wait there, and those that wait for their turn.
-    pub(crate) calls: (i32, i32),
-}
-
-impl Facts {
-    /// Returns the names of its workspaces.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.workspaces.iter().map(|one| one.name.clone())
-    }
-
-    /// Forgets a workspace of one that is away.
-    pub(crate) fn lose(&mut self, workspace: &str) {
-        if !self.is_there && self.names().any(|name| name == workspace) {
-            let left = self.workspaces.iter().filter(|one| one.name != workspace);
-            self.workspaces = left.cloned().collect();
-        }
-    }
-}
 
 /// A worker that has registered itself.
 #[derive(Clone)]
@@ -351,6 +311,14 @@ impl Worker {
     /// Says whether it has said that it takes no more calls.
     pub(crate) fn is_draining(&self) -> bool {
         self.registration.read().as_ref().is_some_and(|one| one.draining)
+    }
+
+    /// Says whether it said that it stops, and has: nobody misses it.
+    pub(crate) fn has_left_in_order(&self) -> bool {
+        let registration = self.registration.read();
+        registration
+            .as_ref()
+            .is_some_and(|one| one.draining && one.seat.is_none())
     }
 
     /// Says whether it had registered itself, and has not come back.

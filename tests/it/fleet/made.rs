@@ -200,6 +200,16 @@ fn a_workspace_is_made_suspended_resumed_and_deleted() {
         let call = made.fleet.run(1, "made/a", "echo last").await.unwrap();
         assert_eq!(made.delete(0, "made/a").await.unwrap().cancelled_calls, 0);
         refused(made.delete(1, "made/a").await, Code::NotFound, "NOT_FOUND");
+        // The worker that is gone with it holds up no list, and nobody misses it.
+        for gateway in 0..2 {
+            let request = ListWorkspacesRequest::default;
+            let mut workspaces = made.workspaces(gateway, ANNA).await;
+            eventually("nothing is listed", async || {
+                let listed = workspaces.list_workspaces(request()).await.unwrap().into_inner();
+                listed.workspaces.is_empty()
+            })
+            .await;
+        }
         // What is kept of it can be read.
         assert_eq!(made.fleet.get(0, &call.call_id).await.unwrap(), call);
         let admin = made.fleet.gateways[0].admin.clone().unwrap();
@@ -276,7 +286,7 @@ fn a_server_that_fails_is_asked_again_and_one_that_refuses_is_not() {
         let made = Made::start("", "").await;
         for (name, mood) in [
             ("made/a", Mood::Status(500)),
-            ("made/b", Mood::Status(429)),
+            ("made/b", Mood::Status(401)),
             ("made/c", Mood::Garbage),
             ("made/d", Mood::Hangs),
         ] {
@@ -296,12 +306,21 @@ fn a_server_that_fails_is_asked_again_and_one_that_refuses_is_not() {
             let info = made.get(1, name).await.unwrap();
             assert_eq!(info.state(), WorkspaceState::Creating);
             assert!(info.problem.contains("the server that makes workspaces"), "{info:?}");
+            if mood == Mood::Status(401) {
+                let waits = made.fleet.run(0, name, "true").await.unwrap_err();
+                let why = "is being created, which does not succeed yet: the server that makes workspaces";
+                assert!(waits.message().contains(why), "{waits:?}");
+            }
             made.machines.is(Mood::Well).await;
             assert_eq!(
                 made.create(1, name).await.unwrap().workspace.unwrap().state(),
                 WorkspaceState::Ready
             );
         }
+        made.machines.is(Mood::Status(500)).await;
+        let still = made.suspend(1, "made/a").await.unwrap_err();
+        let why = "is being suspended, which does not succeed yet: the server that makes workspaces";
+        assert!(still.message().contains(why), "{still:?}");
         made.machines.is(Mood::Status(400)).await;
         let failed = made.create(0, "made/e").await.unwrap().workspace.unwrap();
         assert_eq!(failed.state(), WorkspaceState::Failed);

@@ -501,7 +501,8 @@ keys! { |layers|
         template: Option<String> = text(provisioner::object).optional(), None;
         /// With `agent-sandbox`: where the API of the cluster is.
         api: String = text(provisioner::url), provisioner::API.to_owned();
-        /// With `agent-sandbox`: the authorities that sign the certificate of `api`, PEM; by default those of the pod's service account.
+        /// The authorities that sign the certificate of `url` or `api`, PEM, read anew for each request; then no others count, and no proxy is
+        /// used. With `webhook` the default is what `network` says, with `agent-sandbox` those of the pod's service account.
         ca_file: Option<PathBuf> = path().optional(), provisioner::file_of_pod(kind, "ca.crt");
     }
 

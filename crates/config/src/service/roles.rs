@@ -8,7 +8,7 @@ use super::TlsConfig;
 use super::keys::{ClusterConfig, ListenConfig, ProvisionerConfig};
 use super::layers::Layers;
 use super::resolve::AuthConfig;
-use super::values::{ClusterRole, ProvisionerKind, StoreAddress, WorkspaceConfig};
+use super::values::{ClusterRole, PoolUse, ProvisionerKind, StoreAddress, WorkspaceConfig};
 use crate::error::ConfigError;
 
 /// What a gateway with a database has.
@@ -297,8 +297,8 @@ fn check_worker(layers: &Layers<'_>, cluster: &ClusterConfig) -> Result<(), Conf
 
 /// What is about one kind of those who make workspaces, or the other, or both.
 const WEBHOOK_KEYS: [&str; 1] = ["url"];
-const SANDBOX_KEYS: [&str; 4] = ["namespace", "template", "api", "ca_file"];
-const COMMON_KEYS: [&str; 3] = ["on_first_call", "idle_suspend", "token_file"];
+const SANDBOX_KEYS: [&str; 3] = ["namespace", "template", "api"];
+const COMMON_KEYS: [&str; 4] = ["on_first_call", "idle_suspend", "token_file", "ca_file"];
 
 fn whole(key: &str) -> String {
     format!("cluster.provisioner.{key}")
@@ -335,6 +335,14 @@ pub(super) fn check_provisioner(
         let message = "only a gateway with a database keeps track of workspaces that are made: set cluster.role to \"gateway\" and \
                        cluster.store there; on one machine set created_workspaces.directory instead";
         return Err(layers.conflict(&kind_key, message));
+    }
+    match cluster.pool {
+        PoolUse::Off => {}
+        PoolUse::FirstCall => {
+            let message = "workers that wait would be taken twice, by first calls and for workspaces that are made: leave it out, and set \
+                           cluster.provisioner.on_first_call if first calls are to make workspaces";
+            return Err(layers.conflict("cluster.pool", message));
+        }
     }
     let (foreign, needed, missing): (&[&str], _, _) = match kind {
         ProvisionerKind::Webhook => (&SANDBOX_KEYS, "url", provisioner.url.is_none()),

@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -18,6 +17,7 @@ use toolgate_web::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, Heade
 use toolgate_web::{Method, Request, Server, Url};
 
 use super::objects::{Resource, Version};
+use crate::trusted::Trusted;
 
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
@@ -114,12 +114,9 @@ struct Said {
 
 /// The way to the API.
 pub(super) struct Api {
-    base: Url,
+    trusted: Trusted,
     namespace: String,
-    ca_file: Option<PathBuf>,
     token_file: PathBuf,
-    /// The client, and the authorities that it was made for.
-    server: Mutex<Option<(Vec<u8>, Server)>>,
     /// The cluster is left alone until then. Never held across an await.
     not_before: Mutex<Option<Instant>>,
 }
@@ -127,11 +124,9 @@ pub(super) struct Api {
 impl Api {
     pub(super) fn new(base: Url, namespace: String, ca_file: Option<PathBuf>, token_file: PathBuf) -> Self {
         Self {
-            base,
+            trusted: Trusted::new(base, ca_file),
             namespace,
-            ca_file,
             token_file,
-            server: Mutex::default(),
             not_before: Mutex::default(),
         }
     }
@@ -140,27 +135,12 @@ impl Api {
         &self.namespace
     }
 
-    /// Reads who asks and who may answer, and makes the client if that is another one than before.
+    /// Reads who asks and who may answer.
     pub(super) async fn credentials(&self) -> anyhow::Result<(HeaderValue, Server)> {
-        let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.clone());
-        let is_encrypted = self.base.scheme() == "https";
-        let read = tokio::task::spawn_blocking(move || {
-            let authorities = match is_encrypted {
-                true => outgoing::authorities(ca_file.as_deref())?,
-                false => Vec::new(),
-            };
-            anyhow::Ok((outgoing::token(&token_file)?, authorities))
-        });
-        let (token, authorities) = read.await??;
-        let known = self.server.lock().clone();
-        if let Some((_, server)) = known.filter(|(known, _)| *known == authorities) {
-            return Ok((token, server));
-        }
-        let (base, of) = (self.base.clone(), authorities.clone());
-        let made = tokio::task::spawn_blocking(move || Server::new(&base, &of)).await?;
-        let made = made.context("the authorities of the cluster (cluster.provisioner.ca_file)")?;
-        *self.server.lock() = Some((authorities, made.clone()));
-        Ok((token, made))
+        let server = self.trusted.server().await?;
+        let token_file = self.token_file.clone();
+        let token = tokio::task::spawn_blocking(move || outgoing::token(&token_file)).await??;
+        Ok((token, server))
     }
 
     /// Asks about an object.
@@ -250,7 +230,7 @@ impl Api {
             .credentials()
             .await
             .map_err(|error| failed(&format!("{error:#}")))?;
-        let mut url = self.base.clone();
+        let mut url = self.trusted.base().clone();
         match url.path_segments_mut() {
             Ok(mut segments) => segments.pop_if_empty().extend(path),
             Err(()) => return Err(failed("cluster.provisioner.api is no address")),

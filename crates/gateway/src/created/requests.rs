@@ -40,14 +40,37 @@ const ANY: [Stage; 6] = [
 
 /// Says why nothing can be done with a workspace at its stage.
 pub(super) fn held(workspace: &CreatedWorkspace) -> Status {
-    let held = match workspace.stage {
-        Stage::Creating | Stage::Resuming | Stage::Ready => Held::Creating,
-        Stage::Suspending | Stage::Suspended => Held::Suspended { by_calls: true },
-        Stage::Deleting => Held::Deleting,
-        Stage::Failed => Held::Failed(workspace.problem.clone()),
+    let (name, problem) = (workspace.name.clone(), &workspace.problem);
+    let not_yet = |what: &str| CreatedError::NotYet {
+        name: name.clone(),
+        why: format!("{what}, which does not succeed yet: {problem}"),
     };
-    let name = workspace.name.clone();
-    status::created_workspace(CreatedError::Held { name, held })
+    let held = |held: Held| CreatedError::Held {
+        name: name.clone(),
+        held,
+    };
+    status::created_workspace(match workspace.stage {
+        Stage::Failed => held(Held::Failed(problem.clone())),
+        Stage::Suspending if problem.is_empty() => CreatedError::NotYet {
+            name,
+            why: "is being suspended: try again in a moment".to_owned(),
+        },
+        Stage::Creating | Stage::Resuming | Stage::Ready if problem.is_empty() => held(Held::Creating),
+        Stage::Suspended if problem.is_empty() => held(Held::Suspended { by_calls: true }),
+        Stage::Deleting if problem.is_empty() => held(Held::Deleting),
+        Stage::Creating => not_yet("is being created"),
+        Stage::Resuming => not_yet("is being resumed"),
+        Stage::Suspending => not_yet("is being suspended"),
+        Stage::Deleting => not_yet("is being deleted"),
+        Stage::Ready => CreatedError::NotYet {
+            name,
+            why: format!("is not ready yet: {problem}"),
+        },
+        Stage::Suspended => CreatedError::NotYet {
+            name,
+            why: format!("is suspended, and could not be resumed yet: {problem}"),
+        },
+    })
 }
 
 /// Refuses a caller who may not see a workspace, whether there is one of that name or not.
@@ -301,4 +324,42 @@ impl Created {
 /// Says whether a workspace will be ready, or have failed.
 fn is_coming(workspace: &CreatedWorkspace) -> bool {
     matches!(workspace.stage, Stage::Creating | Stage::Resuming)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_model::WorkspaceSource;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_is_said() {
+        let said = |stage, problem: &str| {
+            let workspace = CreatedWorkspace {
+                name: "a".to_owned(),
+                source: WorkspaceSource::Empty,
+                stage,
+                problem: problem.to_owned(),
+                by: "token:anna".to_owned(),
+                time: Timestamp::now(),
+                request: "r-1".to_owned(),
+                asked_by: String::new(),
+                lasts: Duration::ZERO,
+                is_begun: true,
+                attempts: 1,
+                cancelled: 0,
+                was_ready: true,
+            };
+            held(&workspace).message().to_owned()
+        };
+        for stage in Stage::ALL {
+            let (plain, with) = (said(stage, ""), said(stage, "no disk"));
+            assert!(with.ends_with(": no disk"), "{with}");
+            assert!(stage == Stage::Failed || !plain.ends_with(": "), "{plain}");
+        }
+        assert_eq!(
+            said(Stage::Suspending, "no disk"),
+            "the workspace \"a\" is being suspended, which does not succeed yet: no disk"
+        );
+    }
 }

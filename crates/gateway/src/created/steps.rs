@@ -72,6 +72,29 @@ pub(super) fn reached(stage: Stage) -> Step {
     Step::Reached(stage, about(DRIFT * 2))
 }
 
+/// Why no worker is at a place.
+struct Missing {
+    problem: String,
+    /// Whether that is the cause, and does not just take its time.
+    is_known: bool,
+}
+
+impl Missing {
+    const fn known(problem: String) -> Self {
+        Self {
+            problem,
+            is_known: true,
+        }
+    }
+
+    const fn perhaps(problem: String) -> Self {
+        Self {
+            problem,
+            is_known: false,
+        }
+    }
+}
+
 impl Created {
     /// Makes an attempt to bring a workspace further; none if there is nothing to write down of it.
     pub(super) async fn attempt(&self, workspace: &CreatedWorkspace) -> Option<Step> {
@@ -123,8 +146,8 @@ impl Created {
         Ok(match observed {
             Ok(Observed::Ready | Observed::Coming | Observed::Resting) => match self.arrival(workspace).await? {
                 Ok(()) => reached(Stage::Ready),
-                Err(problem) if is_too_late => Step::Failed(problem),
-                Err(problem) if workspace.lasts > LATE => soon(workspace, problem),
+                Err(missing) if is_too_late => Step::Failed(missing.problem),
+                Err(missing) if missing.is_known || workspace.lasts > LATE => soon(workspace, missing.problem),
                 Err(_) => soon(workspace, String::new()),
             },
             Ok(Observed::Absent) if !is_new => Step::Failed(GONE.to_owned()),
@@ -145,14 +168,14 @@ impl Created {
     }
 
     /// Waits a moment for the worker of a place; says what is wrong if it does not come.
-    async fn arrival(&self, workspace: &CreatedWorkspace) -> Result<Result<(), String>, StoreError> {
+    async fn arrival(&self, workspace: &CreatedWorkspace) -> Result<Result<(), Missing>, StoreError> {
         let begun = Instant::now();
         let pod = self.provisioner.pod(&wanted(workspace)).await;
         loop {
             let problem = match &pod {
                 Ok(Some(pod)) => self.bind(workspace, pod).await?,
                 Ok(None) => None,
-                Err(error) => Some(error.to_string()),
+                Err(error) => Some(Missing::known(error.to_string())),
             };
             if self.is_held(&workspace.name).await? {
                 return Ok(Ok(()));
@@ -160,10 +183,10 @@ impl Created {
             if begun.elapsed() > ARRIVAL.0 {
                 let seconds = workspace.lasts.as_secs();
                 return Ok(Err(problem.unwrap_or_else(|| {
-                    format!(
+                    Missing::perhaps(format!(
                         "no worker has come to its place for {seconds} s: look at what is logged there, and whether the gateways let it \
                          register (auth.workers, auth.workers_file)"
-                    )
+                    ))
                 })));
             }
             sleep(ARRIVAL.1).await;
@@ -171,24 +194,24 @@ impl Created {
     }
 
     /// Binds the worker of a pod to a workspace, if it waits; says why not.
-    async fn bind(&self, workspace: &CreatedWorkspace, pod: &str) -> Result<Option<String>, StoreError> {
+    async fn bind(&self, workspace: &CreatedWorkspace, pod: &str) -> Result<Option<Missing>, StoreError> {
         let worker = self.registry.named(&fitting(pod));
         let Some(worker) = worker.filter(|worker| worker.waits()) else {
-            return Ok(Some(format!(
+            return Ok(Some(Missing::perhaps(format!(
                 "the worker of the pod {pod} does not wait for a workspace here"
-            )));
+            ))));
         };
         let known = worker.bound_as().filter(|_| worker.may_be_bound_to(&workspace.name));
         let Some((principal, known_as)) = known else {
-            return Ok(Some(format!(
+            return Ok(Some(Missing::known(format!(
                 "the worker of the pod {pod} may not be bound to it: no rule in auth.workers_file with `pool = true` says so"
-            )));
+            ))));
         };
         // What came before it stands at that place no more.
         self.store.release_binding(workspace, &principal, &known_as).await?;
         match self.pool.bind(&worker, &workspace.name).await {
             Ok(_) => Ok(None),
-            Err(status) => Ok(Some(status.message().to_owned())),
+            Err(status) => Ok(Some(Missing::known(status.message().to_owned()))),
         }
     }
 
@@ -200,7 +223,7 @@ impl Created {
         Ok(match self.provisioner.observe(&wanted(workspace)).await {
             Ok(Observed::Ready | Observed::Coming) => match self.arrival(workspace).await? {
                 Ok(()) => reached(Stage::Ready),
-                Err(problem) => in_vain(workspace, problem, true),
+                Err(missing) => in_vain(workspace, missing.problem, true),
             },
             // Somebody else has suspended it.
             Ok(Observed::Resting) => Step::Reached(Stage::Suspending, Duration::ZERO),

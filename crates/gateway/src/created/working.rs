@@ -81,6 +81,12 @@ impl Created {
             );
         }
         let workers = self.registry.workers();
+        {
+            let held = self.held.read();
+            for worker in workers.iter() {
+                worker.facts.write().excuse(|name| held.contains(name));
+            }
+        }
         let facts = workers.iter().map(|worker| worker.facts.read().clone());
         let of_those_away = facts.filter(|facts| !facts.is_there);
         let names: Vec<String> = of_those_away

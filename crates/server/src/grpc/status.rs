@@ -465,12 +465,14 @@ fn held_workspace(name: &str, held: &Held, message: String) -> Status {
     match held {
         Held::Suspended { by_calls: false } => precondition(ErrorReason::WorkspaceSuspended, name, message),
         Held::Failed(_) => precondition(ErrorReason::WorkspaceBroken, name, message),
-        Held::Creating | Held::Suspended { by_calls: true } | Held::Deleting => {
-            let mut details = details(ErrorReason::WorkspaceNotReady);
-            details.set_retry_info(Some(RETRY_DELAY));
-            Status::with_error_details(Code::Unavailable, message, details)
-        }
+        Held::Creating | Held::Suspended { by_calls: true } | Held::Deleting => not_ready(message),
     }
+}
+
+fn not_ready(message: String) -> Status {
+    let mut details = details(ErrorReason::WorkspaceNotReady);
+    details.set_retry_info(Some(RETRY_DELAY));
+    Status::with_error_details(Code::Unavailable, message, details)
 }
 
 /// A workspace was not created, suspended, resumed or deleted.
@@ -503,6 +505,7 @@ pub fn created_workspace(error: CreatedError) -> Status {
         CreatedError::Unknown(name) => not_found("workspace", &name),
         CreatedError::NotCreated(name) => precondition(ErrorReason::WorkspaceNotCreated, &name, message),
         CreatedError::Held { name, held } => held_workspace(&name, &held, message),
+        CreatedError::NotYet { .. } => not_ready(message),
         CreatedError::Draining => draining(),
         CreatedError::Store(error) => store(error),
         CreatedError::Internal(error) => internal("what was to be done with a workspace was not", &*error),

@@ -106,7 +106,10 @@ pub struct WantedCreation {
 #[derive(Debug, thiserror::Error)]
 pub enum CreatedError {
     /// The configuration allows none.
-    #[error("workspaces cannot be created here: set created_workspaces.directory to the folder in which they may be")]
+    #[error(
+        "workspaces cannot be created here: set created_workspaces.directory to the folder in which they may be or, at gateways with a \
+         database, cluster.provisioner to who makes their places"
+    )]
     Fixed,
     /// The name is none.
     #[error("{0}")]
@@ -156,6 +159,14 @@ pub enum CreatedError {
         name: String,
         /// Why.
         held: Held,
+    },
+    /// It is brought into another state, which does not succeed yet and is tried again.
+    #[error("the workspace {name:?} {why}")]
+    NotYet {
+        /// The workspace.
+        name: String,
+        /// What is tried, and what is in the way.
+        why: String,
     },
     /// The service is stopping.
     #[error("the service is stopping")]

@@ -103,6 +103,12 @@ fn who_makes_workspaces_is_said_at_gateways_with_a_database() {
         (config.on_first_call, config.idle_suspend),
         (false, std::time::Duration::ZERO)
     );
+    assert_eq!(config.ca_file, None);
+    let trusting = format!("{fleet}{webhook}ca_file = \"/ca\"\n");
+    assert_eq!(
+        load(&trusting).unwrap().provisioner.ca_file.as_deref(),
+        Some(Path::new("/ca"))
+    );
     let sandbox = "[cluster.provisioner]\nkind = \"agent-sandbox\"\ntemplate = \"worker\"\n";
     let config = load(&format!("{fleet}{sandbox}")).unwrap().provisioner;
     let account = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
@@ -117,6 +123,12 @@ fn who_makes_workspaces_is_said_at_gateways_with_a_database() {
         let error = load(text).unwrap_err();
         assert!(error.contains(expected), "{expected:?} is not in {error:?}");
     };
+    for provisioner in [webhook, sandbox] {
+        check(
+            &format!("{fleet}cluster.pool = \"first-call\"\n{provisioner}"),
+            "cluster.provisioner.on_first_call",
+        );
+    }
     check(&format!("{gateway}{webhook}"), "only a gateway with a database");
     check(webhook, "only a gateway with a database");
     check(
