@@ -22,9 +22,10 @@ mod overload;
 mod processes;
 mod scale;
 mod service;
+#[allow(clippy::unwrap_used)] // the tests of a fleet use it too
 #[path = "../it/fleet/simulated.rs"]
 mod simulated;
-#[allow(dead_code, unused_imports, unused_macros)] // the tests of the stores use all of it
+#[allow(dead_code, unused_imports, unused_macros, clippy::unwrap_used)] // the tests of the stores use all of it
 #[path = "../it/store/suite.rs"]
 mod suite;
 mod table;

@@ -65,12 +65,8 @@ impl Made {
         let mut last = None;
         eventually("the command runs", async || {
             last = Some(self.fleet.run(gateway, workspace, command).await);
-            let is_over = last
-                .as_ref()
-                .unwrap()
-                .as_ref()
-                .map_or_else(|error| error.code() != Code::Unavailable, |_| true);
-            is_over
+            let called = last.as_ref().unwrap();
+            !matches!(called, Err(error) if error.code() == Code::Unavailable)
         })
         .await;
         completed(&last.unwrap().unwrap()).output.trim().to_owned()

@@ -182,37 +182,35 @@ fn gateways_are_replaced_under_load_and_no_call_is_lost() {
             let (mut gateways, ended) = (gateways(1), ended.clone());
             tokio::spawn(async move {
                 let mut last = last;
+                while let Ok(Some(message)) = running.message().await {
+                    let event = message.event.unwrap();
+                    last = last.max(event.sequence);
+                    if let Some(call_event::Event::Completed(_)) = event.event {
+                        return;
+                    }
+                }
+                ended.store(true, Ordering::Relaxed);
                 loop {
-                    while let Ok(Some(message)) = running.message().await {
+                    let mut tools = ToolServiceClient::with_interceptor(gateways.next(), Shown(ANNA, None));
+                    let again = WatchCallRequest {
+                        call_id: "long".to_owned(),
+                        after_sequence: last,
+                        output: OutputMode::Full.into(),
+                    };
+                    let Ok(stream) = tools.watch_call(again).await else {
+                        sleep(AGAIN).await;
+                        continue;
+                    };
+                    let mut stream = stream.into_inner();
+                    while let Ok(Some(message)) = stream.message().await {
                         let event = message.event.unwrap();
+                        assert!(
+                            event.sequence == 0 || event.sequence == last + 1,
+                            "{event:?} after {last}"
+                        );
                         last = last.max(event.sequence);
                         if let Some(call_event::Event::Completed(_)) = event.event {
                             return;
-                        }
-                    }
-                    ended.store(true, Ordering::Relaxed);
-                    loop {
-                        let mut tools = ToolServiceClient::with_interceptor(gateways.next(), Shown(ANNA, None));
-                        let again = WatchCallRequest {
-                            call_id: "long".to_owned(),
-                            after_sequence: last,
-                            output: OutputMode::Full.into(),
-                        };
-                        let Ok(stream) = tools.watch_call(again).await else {
-                            sleep(AGAIN).await;
-                            continue;
-                        };
-                        let mut stream = stream.into_inner();
-                        while let Ok(Some(message)) = stream.message().await {
-                            let event = message.event.unwrap();
-                            assert!(
-                                event.sequence == 0 || event.sequence == last + 1,
-                                "{event:?} after {last}"
-                            );
-                            last = last.max(event.sequence);
-                            if let Some(call_event::Event::Completed(_)) = event.event {
-                                return;
-                            }
                         }
                     }
                 }

@@ -116,7 +116,6 @@ fn a_worker_of_an_earlier_release_works_under_later_gateways_and_is_exchanged() 
         drop(running);
         let cancel = CancelCallRequest {
             call_id: begun.call_id.clone(),
-            ..CancelCallRequest::default()
         };
         let mut tools = fleet.tools(0, ANNA).await;
         tools.cancel_call(cancel).await.unwrap();
