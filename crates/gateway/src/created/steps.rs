@@ -68,6 +68,18 @@ pub(super) fn soon(workspace: &CreatedWorkspace, problem: String) -> Step {
     }
 }
 
+/// Says whether a worker is of a pod, as far as that can be known: a token of a service account names its pod, and one that many share
+/// names none, so that of these each is what it calls itself.
+fn is_of_pod((principal, known_as): (&str, &str), pod: &str) -> bool {
+    let named = principal
+        .strip_prefix("worker:")
+        .and_then(|named| named.rsplit_once('/'));
+    match named {
+        Some((_, named)) if known_as.is_empty() => named == pod,
+        Some(_) | None => !known_as.is_empty(),
+    }
+}
+
 pub(super) fn reached(stage: Stage) -> Step {
     Step::Reached(stage, about(DRIFT * 2))
 }
@@ -207,6 +219,12 @@ impl Created {
                 "the worker of the pod {pod} may not be bound to it: no rule in auth.workers_file with `pool = true` says so"
             ))));
         };
+        if !is_of_pod((&principal, &known_as), pod) {
+            return Ok(Some(Missing::known(format!(
+                "the worker that calls itself {} is not of the pod {pod}: its token says otherwise",
+                worker.name
+            ))));
+        }
         // What came before it stands at that place no more.
         self.store.release_binding(workspace, &principal, &known_as).await?;
         match self.pool.bind(&worker, &workspace.name).await {
@@ -262,6 +280,21 @@ impl Created {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_is_of_the_pod_that_its_token_names() {
+        let of = |principal: &str, known_as: &str| is_of_pod((principal, known_as), "ws-web");
+        assert!(of("worker:system:serviceaccount:agents:pool/ws-web", ""));
+        assert!(of("token:pods", "ws-web"));
+        for (principal, known_as) in [
+            ("worker:system:serviceaccount:agents:pool/other", ""),
+            ("worker:system:serviceaccount:agents:pool", ""),
+            ("worker:ws-web", ""),
+            ("certificate:machine", ""),
+        ] {
+            assert!(!of(principal, known_as), "{principal}");
+        }
+    }
 
     #[test]
     fn it_is_tried_again_later_each_time() {

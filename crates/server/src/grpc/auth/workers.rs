@@ -91,8 +91,7 @@ impl Workers {
                 let worker = rule.entitle(&[("{subject}", subject), ("{pod}", part)]);
                 Some(worker.map(|worker| AsWorker {
                     is_one: pod.is_some(),
-                    // What whoever makes places calls a pod is compared with the name of its worker: none may take that of another.
-                    pod: pod.filter(|_| rule.is_of_pool).map(str::to_owned),
+                    pod: pod.filter(|_| of.is_some() && rule.is_of_pool).map(str::to_owned),
                     ..worker
                 }))
             }
