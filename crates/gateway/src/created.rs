@@ -1,13 +1,15 @@
 //! Workspaces that clients create at a gateway with a database: what is asked for is written down there, and any gateway brings it about.
 //!
 //! In `created/`, in reading order: `requests`, what clients ask of the service for workspaces; `shown`, what they see of created ones;
-//! `calls`, what becomes of calls of one that is not ready, and those that make one; `working`, which of them this gateway works for;
+//! `calls`, what becomes of calls of one that is not ready, and those that make one; `looks`, which of
+//! their workers were looked for of late; `working`, which of them this gateway works for;
 //! `steps`, what it does for each; `rests`, how one is suspended and deleted.
 //!
 //! *Invariant:* the database says how far a workspace is. What is kept here of it is a hint only: a call that is let pass because of it
 //! finds that its worker has the workspace no more.
 
 mod calls;
+mod looks;
 mod requests;
 mod rests;
 mod shown;
@@ -30,6 +32,7 @@ use toolgate_store::StoreError;
 use toolgate_store::created::{CreatedWorkspace, CreatedWorkspaces, Stage};
 use toolgate_store::ledger::Ledger;
 
+use self::looks::Looks;
 use crate::pool::Pool;
 use crate::registry::Registry;
 
@@ -51,7 +54,7 @@ pub(crate) struct Created {
     held: RwLock<HashSet<String>>,
     /// In which workspaces something was called since that was noted last.
     called: Mutex<BTreeSet<String>>,
-    looks: calls::Looks,
+    looks: Looks,
     /// Tells those who wait here that something may have changed.
     changed: watch::Sender<()>,
     /// There is something to do.
@@ -85,7 +88,7 @@ impl Created {
             idle_suspend: Some(config.idle_suspend).filter(|idle| !idle.is_zero()),
             held: RwLock::default(),
             called: Mutex::default(),
-            looks: calls::Looks::default(),
+            looks: Looks::default(),
             changed: watch::Sender::new(()),
             news: Notify::new(),
             counts: RwLock::default(),

@@ -4,11 +4,9 @@
 //! that it does not see, that a tenant has no room for, or that anybody has had. However many calls wait for one worker, it is looked for
 //! as if one did; what each does by itself is to look what is known here.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tonic::Status;
@@ -27,32 +25,6 @@ use crate::worker::Worker;
 /// How long a call waits for its workspace, and how often it is looked whether its worker is known here.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 const ARRIVAL: Duration = Duration::from_millis(25);
-
-/// How often it is looked what has become of a worker that calls wait for, at most: a round of questions to
-/// workers seldom takes longer.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-
-/// When it was looked last for the workers that calls wait for.
-#[derive(Default)]
-pub(super) struct Looks(Mutex<HashMap<String, Instant>>);
-
-impl Looks {
-    /// Says whether it is to be looked now, which whoever asks this does.
-    fn is_due(&self, workspace: &str) -> bool {
-        let mut looks = self.0.lock();
-        let is_due = looks.get(workspace).is_none_or(|last| last.elapsed() >= LOOK_AGAIN);
-        if is_due {
-            looks.retain(|_, last| last.elapsed() < LOOK_AGAIN);
-            looks.insert(workspace.to_owned(), Instant::now());
-        }
-        is_due
-    }
-
-    /// Takes in that a worker is here: should it go, that is another matter.
-    fn are_over(&self, workspace: &str) {
-        self.0.lock().remove(workspace);
-    }
-}
 
 /// Says whether a request resumes a workspace that is suspended: what makes a call, or needs the tools that only its worker knows. What
 /// looks at calls, files and outputs does not, which clients may do again and again.
@@ -217,23 +189,5 @@ impl Created {
             Asked::Foreign => Ok(None),
             Asked::Full { quota, open } => Err(tenants.are_too_many(name, quota, open)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn one_call_of_many_looks_for_a_worker() {
-        let looks = Looks::default();
-        let due = |workspace| (0..100).filter(|_| looks.is_due(workspace)).count();
-        assert_eq!((due("a"), due("b"), due("a")), (1, 1, 0));
-        // Whoever did may have given up.
-        tokio::time::advance(LOOK_AGAIN).await;
-        assert_eq!(due("a"), 1);
-        assert_eq!(looks.0.lock().len(), 1, "what is over is not kept");
-        looks.are_over("a");
-        assert_eq!(due("a"), 1);
     }
 }
