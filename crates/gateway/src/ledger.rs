@@ -27,7 +27,7 @@ use toolgate_telemetry::{FleetFacts, Metrics};
 
 use crate::bindings::Bindings;
 use crate::followers::Followers;
-use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, last_of, must_fit, read_notes};
+use crate::ledger_access::{self, Caller, MAX_UNHELD_BYTES, must_fit, read_notes};
 use crate::ledger_limit::InTime;
 use crate::ledger_load::Loaded;
 use crate::ledger_messages::*;
@@ -206,8 +206,7 @@ impl LedgerService for LedgerDoor {
         let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = caller.change(&asked.record, &asked.events)?;
-        let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
-        let noted = last_of(&notes);
+        let (notes, noted) = caller.notes(asked.first_note, &asked.notes)?;
         let created = self.ledger.create_call_with(&hold, notes, record, events, asked.again);
         let taken = match created.await.map_err(refused)? {
             Created::New => Vec::new(),
@@ -222,8 +221,7 @@ impl LedgerService for LedgerDoor {
         let bytes = asked.record.len() + asked.events.len() + asked.notes.len();
         let hold = self.held(&caller, asked.holding, bytes).await?;
         let (record, events) = caller.change(&asked.record, &asked.events)?;
-        let notes = (asked.first_note, caller.stored(read_notes(&asked.notes)?));
-        let noted = last_of(&notes);
+        let (notes, noted) = caller.notes(asked.first_note, &asked.notes)?;
         let appended = self.ledger.append_with(&hold, notes, record, events, asked.again);
         appended.await.map_err(refused)?;
         Ok(Response::new(AppendEventsResponse { noted }))
@@ -279,11 +277,8 @@ impl LedgerService for LedgerDoor {
             workspaces: caller.reads(asked.workspaces).await?,
             ..read("filter", &asked.filter)?
         };
-        let listed = self
-            .ledger
-            .list_calls(&filter, &page(asked.page)?)
-            .await
-            .map_err(refused)?;
+        let listed = self.ledger.list_calls(&filter, &page(asked.page)?).await;
+        let listed = listed.map_err(refused)?;
         Ok(Response::new(ListCallsResponse {
             records: write(&listed.items)?,
             next: listed.next.unwrap_or_default(),

@@ -107,6 +107,16 @@ impl Caller {
         some
     }
 
+    /// Reads notes that came with a change, of which the first has this number. Returns the number of the last one, too; 0 without any.
+    pub(crate) fn notes(&self, first: u64, notes: &[u8]) -> Result<((u64, Vec<Note>), u64), Status> {
+        let notes = self.stored(read_notes(notes)?);
+        let last = match notes.len() as u64 {
+            0 => 0,
+            count => first.saturating_add(count - 1),
+        };
+        Ok(((first, notes), last))
+    }
+
     /// Reads a call with events. The request counts as the first of them; what is told of the others is as much again.
     pub(crate) fn change(&self, record: &[u8], events: &[u8]) -> Result<(CallRecord, Vec<CallEvent>), Status> {
         let events: Vec<CallEvent> = read("events", events)?;
@@ -172,14 +182,6 @@ pub(crate) fn must_fit(what: &str, json: &[u8]) -> Result<(), Status> {
         json.len()
     );
     Err(wire::refusal(&StoreError::Full(problem)))
-}
-
-/// Returns the number of the last note of some that came with a change; 0 without any.
-pub(crate) fn last_of((first, notes): &(u64, Vec<Note>)) -> u64 {
-    match notes.len() as u64 {
-        0 => 0,
-        count => first.saturating_add(count - 1),
-    }
 }
 
 /// Reads notes that came together, if any did.
