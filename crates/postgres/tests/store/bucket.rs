@@ -162,6 +162,8 @@ async fn nobody_who_writes_needs_the_bucket() {
     assert_eq!(place.parts().await, 0);
     door.open();
     until("the parts are in the bucket", async || place.parts().await == 2).await;
+    // The first attempts may have gone on until it was there again: then nothing was tried in vain.
+    let in_vain = place.both_sides().await.1.len() - 2;
     check(&store, &id, 2, 0, 18 * MIB).await;
     door.shut();
     let read = store.read(&id, 9 * MIB, 10).await;
@@ -182,7 +184,8 @@ async fn nobody_who_writes_needs_the_bucket() {
     })
     .await;
     // What was tried in vain is forgotten later: it might have arrived.
-    assert_ne!(place.both_sides().await, Default::default());
+    let kept = place.both_sides().await;
+    assert!(kept.1.len() >= in_vain, "{kept:?} of {in_vain}");
     place.run(LATER).await;
     until("what was tried in vain is forgotten", async || {
         // The store may be at it by itself, too.
