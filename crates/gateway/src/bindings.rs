@@ -53,10 +53,9 @@ impl Bindings {
             .collect())
     }
 
-    /// As [`Self::among`], by what is stored now.
-    pub(crate) async fn among_now(&self, principal: &str, wanted: &[String]) -> Result<Vec<String>, StoreError> {
-        self.known.lock().remove(principal);
-        self.among(principal, wanted).await
+    /// Reads what is stored of a principal now. What was remembered of it stays if the store is away.
+    pub(crate) async fn look(&self, principal: &str) -> Result<(), StoreError> {
+        self.read(principal).await.map(drop)
     }
 
     /// Returns what a worker is bound to, whatever its name is if it has none. While the store is away that is what is remembered of it.

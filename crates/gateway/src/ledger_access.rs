@@ -89,8 +89,8 @@ impl Caller {
         }
         if let Some(bindings) = &self.bindings {
             // One that was taken back takes nothing.
-            let bound = bindings.among_now(&self.id(), &names).await;
-            bound.map_err(|error| wire::refusal(&error))?;
+            let looked = bindings.look(&self.id()).await;
+            looked.map_err(|error| wire::refusal(&error))?;
         }
         let seen = self.seen(names.clone()).await?;
         match names.iter().find(|name| !seen.contains(name)) {
