@@ -210,7 +210,7 @@ impl LiveCall {
     }
 
     /// Notes that the call is recorded, and gives out the facts that were kept.
-    pub(crate) fn is_recorded(&self, remember: impl FnMut((String, Value))) {
+    pub(crate) fn note_recorded(&self, remember: impl FnMut((String, Value))) {
         let mut told = self.told_early.lock();
         told.take().into_iter().flatten().for_each(remember);
     }

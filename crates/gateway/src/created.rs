@@ -1,6 +1,6 @@
 //! Workspaces that clients create at a gateway with a database: what is asked for is written down there, and any gateway brings it about.
 //!
-//! In `created/`, in reading order: `requests`, what clients ask of the service for workspaces; `shown`, what they see of created ones;
+//! In `created/`, in reading order: `requests`, what clients ask of the service for workspaces; `waits`, how many of a principal wait; `shown`, what they see of created ones;
 //! `calls`, what becomes of calls of one that is not ready, and those that make one; `looks`, which of
 //! their workers were looked for of late; `working`, which of them this gateway works for;
 //! `steps`, what it does for each; `rests`, how one is suspended and deleted.
@@ -14,6 +14,7 @@ mod requests;
 mod rests;
 mod shown;
 mod steps;
+mod waits;
 mod working;
 
 use std::collections::{BTreeSet, HashSet};
@@ -33,6 +34,7 @@ use toolgate_store::created::{CreatedWorkspace, CreatedWorkspaces, Stage};
 use toolgate_store::ledger::Ledger;
 
 use self::looks::Looks;
+use self::waits::Waits;
 use crate::pool::Pool;
 use crate::registry::Registry;
 
@@ -55,6 +57,7 @@ pub(crate) struct Created {
     /// In which workspaces something was called since that was noted last.
     called: Mutex<BTreeSet<String>>,
     looks: Looks,
+    waits: Waits,
     /// Tells those who wait here that something may have changed.
     changed: watch::Sender<()>,
     /// There is something to do.
@@ -89,6 +92,7 @@ impl Created {
             held: RwLock::default(),
             called: Mutex::default(),
             looks: Looks::default(),
+            waits: Waits::default(),
             changed: watch::Sender::new(()),
             news: Notify::new(),
             counts: RwLock::default(),

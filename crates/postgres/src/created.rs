@@ -24,7 +24,7 @@ use crate::values::values;
 /// What is read of each.
 pub(crate) const COLUMNS: &str = "name, source, created_by, moment, request, stage, problem, asked_by,
     greatest(0, extract(epoch FROM clock_timestamp() - since) * 1000)::bigint, is_begun, attempts, cancelled,
-    was_ready";
+    was_ready, (extract(epoch FROM since) * 1000000)::bigint";
 
 /// What a row is when somebody wants it to be at another stage. Who is at it has to give its claim back first.
 pub(crate) const AFRESH: &str =
@@ -54,6 +54,7 @@ pub(crate) fn read(row: &Row) -> Result<CreatedWorkspace, StoreError> {
         problem: plain(row.get(6)),
         asked_by: plain(row.get(7)),
         lasts: Duration::from_millis(unsigned(row.get(8))),
+        since: row.get(13),
         is_begun: row.get(9),
         attempts: unsigned(row.get(10)),
         cancelled: unsigned(row.get(11)),

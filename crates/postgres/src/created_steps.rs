@@ -66,17 +66,22 @@ pub(crate) async fn claim(shared: &Shared, term: Duration, most: usize) -> Resul
     Ok(known)
 }
 
+/// Whether a row is at the stage that `$2` and `$3` tell of, for the run `$4`: not once more there after it was at another one.
+const IS_MINE: &str =
+    "name = $1 AND stage = $2 AND (extract(epoch FROM since) * 1000000)::bigint = $3 AND claimant = $4";
+
 /// Keeps a claim for another term.
 pub(crate) async fn keep(shared: &Shared, workspace: &CreatedWorkspace, term: Duration) -> Result<bool, StoreError> {
-    let sql = "UPDATE created_workspaces SET claimed_until = clock_timestamp() + $4 * interval '1 millisecond'
-               WHERE name = $1 AND stage = $2 AND claimant = $3 RETURNING TRUE";
+    let sql = format!(
+        "UPDATE created_workspaces SET claimed_until = clock_timestamp() + $5 * interval '1 millisecond' WHERE {IS_MINE} RETURNING TRUE"
+    );
     let (name, stage) = (key(&workspace.name), workspace.stage.as_str());
     let row = shared
         .db
         .row(
             "keep a claim",
-            sql,
-            values![name, stage, shared.instances.id, millis(term)],
+            &sql,
+            values![name, stage, workspace.since, shared.instances.id, millis(term)],
         )
         .await?;
     Ok(row.is_some())
@@ -88,9 +93,11 @@ async fn is_mine(
     session: &mut Session,
     workspace: &CreatedWorkspace,
 ) -> Result<Option<Row>, StoreError> {
-    let sql = "SELECT was_ready FROM created_workspaces WHERE name = $1 AND stage = $2 AND claimant = $3 FOR UPDATE";
+    let sql = format!("SELECT was_ready FROM created_workspaces WHERE {IS_MINE} FOR UPDATE");
     let (name, stage) = (key(&workspace.name), workspace.stage.as_str());
-    session.row(sql, values![name, stage, shared.instances.id]).await
+    session
+        .row(&sql, values![name, stage, workspace.since, shared.instances.id])
+        .await
 }
 
 /// Writes down what came of an attempt.

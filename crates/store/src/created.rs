@@ -95,6 +95,8 @@ pub struct CreatedWorkspace {
     pub asked_by: String,
     /// For how long it has been there.
     pub lasts: Duration,
+    /// When it came there, in microseconds by the clock of the store: two stays at the same stage differ in it.
+    pub since: i64,
     /// Whether what is to be done at this stage has been begun.
     pub is_begun: bool,
     /// How often that was tried in vain, one time after the other.

@@ -471,7 +471,7 @@ impl Admission {
             }
         }
         let session = live.record().origin.session_key();
-        live.is_recorded(|(key, value)| self.parts.store.remember(&session, &key, value));
+        live.note_recorded(|(key, value)| self.parts.store.remember(&session, &key, value));
         metrics::count_start(&self.parts.telemetry.metrics, &tool, source);
         Ok(Admitted {
             started: Started {

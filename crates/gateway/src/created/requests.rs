@@ -156,7 +156,9 @@ impl Created {
             Asked::Foreign => return taken("is there already, or was, and was not created"),
             Asked::Full { quota, open } => return Err(tenants.are_too_many(&name, quota, open)),
         };
-        let settled = self.wait_for(&name, wait.min(MAX_WAIT), |one| !is_coming(one)).await;
+        let waits = self.waits.begin(caller.id());
+        let time = waits.of(wait.min(MAX_WAIT));
+        let settled = self.wait_for(&name, time, |one| !is_coming(one)).await;
         let found = settled.map_err(status::store)?.unwrap_or(found);
         Ok(unary(&CreateWorkspaceResponse {
             workspace: Some(self.whole(&found).await),
@@ -192,8 +194,9 @@ impl Created {
             let found = self.find(&name).await?.ok_or_else(|| unknown(&name))?;
             return Err(held(&found));
         }
+        let waits = self.waits.begin(caller.id());
         let settled = self
-            .wait_for(&name, MAX_WAIT, |one| {
+            .wait_for(&name, waits.of(MAX_WAIT), |one| {
                 one.stage != Stage::Suspending || one.attempts >= PATIENCE
             })
             .await;
@@ -241,7 +244,9 @@ impl Created {
         let wanted = self.store.want_stage(&name, from, Stage::Resuming, &caller.id()).await;
         let found = wanted.map_err(status::store)?.unwrap_or(found);
         self.told();
-        let settled = self.wait_for(&name, wait.min(MAX_WAIT), |one| !is_coming(one)).await;
+        let waits = self.waits.begin(caller.id());
+        let time = waits.of(wait.min(MAX_WAIT));
+        let settled = self.wait_for(&name, time, |one| !is_coming(one)).await;
         let found = settled.map_err(status::store)?.unwrap_or(found);
         Ok(Some(unary(&ResumeWorkspaceResponse {
             workspace: Some(self.whole(&found).await),
@@ -260,7 +265,9 @@ impl Created {
         self.told();
         let is_another = |one: &CreatedWorkspace| one.request != found.request;
         let is_over = |one: &CreatedWorkspace| is_another(one) || one.attempts >= PATIENCE;
-        let settled = self.wait_for(&name, MAX_WAIT, is_over).await.map_err(status::store)?;
+        let waits = self.waits.begin(caller.id());
+        let settled = self.wait_for(&name, waits.of(MAX_WAIT), is_over).await;
+        let settled = settled.map_err(status::store)?;
         match settled.filter(|one| !is_another(one)) {
             None => Ok(Some(unary(&DeleteWorkspaceResponse {
                 cancelled_calls: count(calls.len()),
@@ -345,6 +352,7 @@ mod tests {
                 request: "r-1".to_owned(),
                 asked_by: String::new(),
                 lasts: Duration::ZERO,
+                since: 0,
                 is_begun: true,
                 attempts: 1,
                 cancelled: 0,

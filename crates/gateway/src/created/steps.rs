@@ -68,14 +68,14 @@ pub(super) fn soon(workspace: &CreatedWorkspace, problem: String) -> Step {
     }
 }
 
-/// Says whether a worker is of a pod, as far as that can be known: a token of a service account names its pod, and one that many share
-/// names none, so that of these each is what it calls itself.
+/// Says whether a worker is of a pod, as far as that can be known: a token of a service account names its pod, a certificate its machine,
+/// and a token that many share names none, so that of these each is what it calls itself.
 fn is_of_pod((principal, known_as): (&str, &str), pod: &str) -> bool {
     let named = principal
         .strip_prefix("worker:")
-        .and_then(|named| named.rsplit_once('/'));
+        .map(|named| named.rsplit_once('/').map_or(named, |(_, last)| last));
     match named {
-        Some((_, named)) if known_as.is_empty() => named == pod,
+        Some(named) if known_as.is_empty() => named == pod,
         Some(_) | None => !known_as.is_empty(),
     }
 }
@@ -285,12 +285,13 @@ mod tests {
     fn a_worker_is_of_the_pod_that_its_token_names() {
         let of = |principal: &str, known_as: &str| is_of_pod((principal, known_as), "ws-web");
         assert!(of("worker:system:serviceaccount:agents:pool/ws-web", ""));
+        assert!(of("worker:ws-web", ""), "a certificate names one machine");
         assert!(of("token:pods", "ws-web"));
         for (principal, known_as) in [
             ("worker:system:serviceaccount:agents:pool/other", ""),
             ("worker:system:serviceaccount:agents:pool", ""),
-            ("worker:ws-web", ""),
-            ("certificate:machine", ""),
+            ("worker:another", ""),
+            ("token:machine", ""),
         ] {
             assert!(!of(principal, known_as), "{principal}");
         }

@@ -181,6 +181,31 @@ async fn one_at_a_time_works_for_a_workspace() {
 }
 
 #[tokio::test]
+async fn what_is_wanted_once_more_is_not_what_was_wanted_before() {
+    let scene = Scene::new(LEASE).await;
+    let store = &scene.store;
+    ready(&scene, "a").await;
+    let to = async |from: Stage, to: Stage| {
+        let wanted = store.want_stage("a", &[from], to, "token:ben").await;
+        assert!(wanted.unwrap().is_some(), "from {from:?} to {to:?}");
+    };
+    to(Stage::Ready, Stage::Suspending).await;
+    let attempt = claimed(store).await;
+    assert!(store.keep_claim(&attempt, TERM).await.unwrap());
+    // While that attempt is under way.
+    to(Stage::Suspending, Stage::Resuming).await;
+    to(Stage::Resuming, Stage::Suspending).await;
+    assert!(!store.keep_claim(&attempt, TERM).await.unwrap());
+    let suspended = Step::Reached(Stage::Suspended, TERM);
+    assert!(!store.step_created(&attempt, suspended.clone()).await.unwrap());
+    assert_eq!(stage(store, "a").await, Some(Stage::Suspending));
+    store.give_back(&attempt).await.unwrap();
+    let again = claimed(store).await;
+    assert!(store.step_created(&again, suspended).await.unwrap());
+    assert_eq!(stage(store, "a").await, Some(Stage::Suspended));
+}
+
+#[tokio::test]
 async fn nothing_is_admitted_where_nothing_is_to_run() {
     let scene = Scene::new(LEASE).await;
     let store = &scene.store;
