@@ -1,4 +1,4 @@
-.PHONY: help run dist check test lint fmt contract clients bench load chaos fuzz image
+.PHONY: help run dist check test lint fmt contract clients bench load chaos postgres fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -48,6 +48,9 @@ load: ## Put 1,000 running calls and 2,000 watchers on the service, more than it
 
 chaos: ## Kill gateways, workers and their database again and again while people answer prompts
 	TOOLGATE_CHAOS=long cargo test --test it -- --nocapture --test-threads 1 gateway::chaos:: fleet::chaos::
+
+postgres: ## Run the tests of the store with PostgreSQL on versions 14, 16, 17 and 18
+	@tests/setup/postgres.sh
 
 fuzz: ## Feed parsers, matchers and the judge of commands with what nobody would write, a minute each (FUZZ_SECONDS)
 	@tests/fuzz/run.sh

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -184,6 +186,21 @@ async def test_a_client_that_is_closed_says_so() -> None:
         await client.tools()
     with pytest.raises(RpcError, match="the client is closed"):
         await client.run("bash")
+
+
+def test_a_program_that_leaves_its_clients_open_ends_without_complaints() -> None:
+    program = """
+from toolgate import Client, RpcError
+
+for _ in range(3):
+    client = Client("http://127.0.0.1:1", reconnect_timeout=0.5)
+    try:
+        client.run("bash")
+    except RpcError:
+        pass
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "Traceback" not in ended.stderr
 
 
 class Stored:

@@ -124,6 +124,10 @@ class Connection:
                 if not retry:
                     raise failure from None
                 await patience.wait(failure)
+            except grpc.aio.UsageError:
+                # The channel was closed, by whoever closed the client or because the program ends.
+                self.is_closed = True
+                raise closed_error() from None
             except asyncio.CancelledError:
                 if self.is_closed:
                     raise closed_error() from None

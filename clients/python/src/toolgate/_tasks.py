@@ -66,6 +66,8 @@ class Tasks:
         try:
             await cancel_call(connection, call_id)
         except ToolgateError as error:
+            if connection.is_closed:
+                return
             self.log.warning("call %s could not be cancelled: %s", call_id, error)
 
 

@@ -37,8 +37,11 @@ pub(crate) struct Server {
     keeper: Mutex<Option<Child>>,
 }
 
-/// Returns the folder with PostgreSQL's programs.
+/// Returns the folder with PostgreSQL's programs: the one that `TOOLGATE_POSTGRES` names, or what is found.
 fn programs() -> PathBuf {
+    if let Some(named) = std::env::var_os("TOOLGATE_POSTGRES") {
+        return named.into();
+    }
     let own = std::env::current_exe().unwrap();
     // The test's own file is in target/PROFILE/deps.
     let tools = own.ancestors().nth(3).map(|target| target.join("tools/bin"));
