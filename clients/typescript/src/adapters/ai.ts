@@ -126,9 +126,12 @@ export class ToolgateTools {
     });
   }
 
-  /** Begins the call, whose result the tool fetches when it is executed. Says whether it waits for a person. */
+  /** Begins a call that may ask, and that the tool takes up when it is executed. Says whether it waits for a person. */
   async #begin(name: string, input: object, toolCallId: string, messages: readonly ModelMessage[]): Promise<boolean> {
     await this.passDenialsOn(messages);
+    if (!(await this.#calls.mayAsk(name, input, this.#session))) {
+      return false;
+    }
     const run = this.#calls.start(name, input, await this.#callId(name, input, toolCallId), this.#session);
     try {
       for (;;) {

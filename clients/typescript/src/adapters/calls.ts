@@ -73,15 +73,20 @@ export class Calls {
   /** Lists the tools. */
   tools(): Promise<Tool[]> {
     const { workspace, agent, model } = this.#options;
-    return this.#client
-      .tools({ ...(workspace ? { workspace } : {}), ...(agent ? { agent } : {}), ...(model ? { model } : {}) })
-      .list();
+    return this.#client.tools(definedOf({ workspace, agent, model })).list();
+  }
+
+  /** Says whether a call would ask a person before it does anything, as far as that is known. */
+  async mayAsk(tool: string, input: object, session: string): Promise<boolean> {
+    const { workspace, agent, model } = this.#options;
+    const { action } = await this.#client.evaluate(tool, input, { ...definedOf({ workspace, agent, model }), session });
+    return action === "ASK";
   }
 
   /** Starts a call, or attaches to the one that has this id. It is cancelled when the signal is aborted. */
   start(tool: string, input: object, callId: string, session?: string, signal?: AbortSignal): Run {
     const { approver: _, ...options } = this.#options;
-    const given = { ...options, ...(session ? { session } : {}), callId, onDisconnect: "keep" as const };
+    const given = { ...definedOf({ ...options, session }), callId, onDisconnect: "keep" as const };
     return new Run(this, this.#client.execute(tool, input, given), signal);
   }
 
@@ -231,6 +236,11 @@ export function factsOf(result: CallResult): JsonObject {
     outputId: result.truncation?.outputId || null,
     metadata: result.metadata,
   };
+}
+
+/** Returns the fields that have a value: what is left out is what the client was made with. */
+function definedOf<T extends object>(fields: T): Partial<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
 function canonical(value: unknown): string {

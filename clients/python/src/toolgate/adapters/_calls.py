@@ -13,6 +13,7 @@ from toolgate._ids import uuid7
 from toolgate._json import to_text
 from toolgate.client import AsyncClient
 from toolgate.errors import ToolgateError
+from toolgate.evaluation import PermissionAction
 from toolgate.prompts import (
     Decision,
     PermissionPrompt,
@@ -87,6 +88,19 @@ class Calls:
         """Starts a call, or attaches to the one that has this id."""
         options: dict[str, Any] = {**self._options, "session": session or None}
         return Run(self, self._client.execute(tool, arguments, call_id=call_id or None, **options))
+
+    async def may_ask(self, tool: str, arguments: Mapping[str, Any] | str, session: str) -> bool:
+        """Says whether a call would ask a person before it does anything, as far as that is known."""
+        options = self._options
+        evaluation = await self._client.evaluate(
+            tool,
+            arguments,
+            session=session or None,
+            workspace=options.get("workspace"),
+            agent=options.get("agent"),
+            model=options.get("model"),
+        )
+        return evaluation.action is PermissionAction.ASK
 
     async def here(self, work: Coroutine[Any, Any, T]) -> T:
         """Awaits what belongs to the client's loop."""

@@ -139,13 +139,16 @@ class ToolgateTools:
         )
 
     async def _begin(self, name: str, arguments: str, tool_call_id: str) -> bool:
-        """Begins the call, whose result the tool fetches when it is invoked. Says whether it waits for a person."""
+        """Begins a call that may ask, and that the tool takes up when it is invoked. Says whether it waits for a person."""
+        if not await self._calls.here(self._calls.may_ask(name, arguments, self._session)):
+            return False
         run = self._start(name, arguments, tool_call_id)
         try:
             stop = await self._stop(run)
             if isinstance(stop, Result):
                 return False
-            self._waiting[tool_call_id] = _Waiting(name, run.call_id, stop)
+            # What was shown first is what an approval is for.
+            self._waiting.setdefault(tool_call_id, _Waiting(name, run.call_id, stop))
             run.detach()
             return True
         finally:
