@@ -53,11 +53,13 @@ export function openaiResult(result: CallResult, toolCallId: string) {
 export function openaiResponsesResult(result: CallResult, callId: string) {
   const carried: Carried = (one) => isImage(one) || (isPdf(one) && base64Of(one) !== undefined);
   const text = textOf(result, carried);
-  const files = result.attachments.filter(carried).map((one) =>
-    isImage(one)
-      ? { type: "input_image" as const, detail: "auto" as const, image_url: linkOf(one) }
-      : { type: "input_file" as const, filename: one.filename || "file.pdf", file_data: linkOf(one) },
-  );
+  const files = result.attachments
+    .filter(carried)
+    .map((one) =>
+      isImage(one)
+        ? { type: "input_image" as const, detail: "auto" as const, image_url: linkOf(one) }
+        : { type: "input_file" as const, filename: one.filename || "file.pdf", file_data: linkOf(one) },
+    );
   const output = files.length > 0 ? [{ type: "input_text" as const, text }, ...files] : text;
   return { type: "function_call_output" as const, call_id: callId, output };
 }

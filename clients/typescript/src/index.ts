@@ -50,11 +50,11 @@ export {
   type WatchFilesOptions,
   type WriteOptions,
 } from "./files.js";
+export { anthropicResult, geminiResult, openaiResponsesResult, openaiResult } from "./forms.js";
 export type { Call } from "./gen/toolgate/v1/call_pb.js";
 export type { GetServerInfoResponse, WorkspaceInfo } from "./gen/toolgate/v1/info_service_pb.js";
 export type { Output as OutputInfo, SearchOutputResponse } from "./gen/toolgate/v1/output_service_pb.js";
 export type { Session, Todo } from "./gen/toolgate/v1/session_service_pb.js";
-export { anthropicResult, geminiResult, openaiResponsesResult, openaiResult } from "./forms.js";
 export { Host, type HostOptions, type HostReady } from "./host.js";
 export {
   type AskOptions,

@@ -31,7 +31,12 @@ export interface ToolgateOutput {
   /** Whether it has ended. */
   readonly ended: boolean;
   /** Pictures and PDF files. */
-  readonly files?: readonly { readonly mediaType: string; readonly filename: string; readonly base64?: string; readonly url?: string }[];
+  readonly files?: readonly {
+    readonly mediaType: string;
+    readonly filename: string;
+    readonly base64?: string;
+    readonly url?: string;
+  }[];
   /** What programs want to know of the result. */
   readonly facts?: ReturnType<typeof factsOf>;
 }

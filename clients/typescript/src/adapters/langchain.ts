@@ -8,7 +8,7 @@
  * There is an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting.
  */
 import { ToolMessage } from "@langchain/core/messages";
-import { DynamicStructuredTool, tool as makeTool } from "@langchain/core/tools";
+import { type DynamicStructuredTool, tool as makeTool } from "@langchain/core/tools";
 import { interrupt, isGraphBubbleUp } from "@langchain/langgraph";
 import type { CallEvent } from "../call-events.js";
 import type { Client } from "../client.js";
@@ -17,7 +17,16 @@ import { uuidv7 } from "../ids.js";
 import { answer, type Decision, instead, once, type Prompt, reject } from "../prompts.js";
 import type { Attachment, CallResult } from "../results.js";
 import type { Tool } from "../tools.js";
-import { type AdapterOptions, Calls, callIdOf, factsOf, isCarried, type Run, sessionOf, ToolCallError } from "./calls.js";
+import {
+  type AdapterOptions,
+  Calls,
+  callIdOf,
+  factsOf,
+  isCarried,
+  type Run,
+  sessionOf,
+  ToolCallError,
+} from "./calls.js";
 import { type DecisionValue, decisionOrRefusal, type PromptFacts, promptFacts } from "./people.js";
 
 export type { AdapterOptions, DecisionValue, PromptFacts };

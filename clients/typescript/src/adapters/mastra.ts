@@ -62,7 +62,7 @@ function mastraTool(calls: Calls, own: string, { name, description, inputSchema 
     resumeSchema: DECISION_SCHEMA as never,
     execute: ((input: object, context: Context) => runTool(calls, own, name, input, context ?? {})) as never,
     toModelOutput: ((output: ToolgateOutput) => modelOutput(output)) as never,
-  }) as MastraTool;
+  }) as unknown as MastraTool;
 }
 
 async function runTool(calls: Calls, own: string, name: string, input: object, context: Context): Promise<unknown> {

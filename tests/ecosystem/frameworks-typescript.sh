@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# The adapters of the library for TypeScript, on the frameworks themselves: compiled against their types, and run.
+#
+# The frameworks of today need Node 22, which the tests of custom tools install; the AI SDK of before is run by the Node here.
+set -uo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/frameworks-typescript"
+library="$PWD/clients/typescript"
+failed=0
+
+row() { printf '%s\t%s\t%s\t%s\n' "$@" >>"$RESULTS"; }
+
+version() { node -p "require('$1/node_modules/$2/package.json').version"; }
+
+# install FOLDER PACKAGES: what the lock file beside PACKAGES says, unless it is there.
+install() {
+    mkdir -p "$1" || return 1
+    cmp -s "$2/package-lock.json" "$1/node_modules/.installed" && return 0
+    cp "$2/package.json" "$2/package-lock.json" "$1" || return 1
+    (cd "$1" && npm ci --no-audit --no-fund --ignore-scripts --loglevel error) &&
+        cp "$2/package-lock.json" "$1/node_modules/.installed"
+}
+
+# compile FOLDER TEST...: the library and these tests beside what is installed, without the stand-ins for the frameworks.
+compile() {
+    local folder="$1/toolgate" name
+    shift
+    rm -rf "$folder" && mkdir -p "$folder/test" && cp -r "$library/src" "$folder/src" || return 1
+    rm "$folder/src/adapters/frameworks.d.ts"
+    cp "$library/package.json" "$library"/tsconfig.{base,build}.json "$here/tsconfig.json" "$folder"
+    cp "$library/test/support.ts" "$folder/test/server.ts"
+    cp "$here/support.ts" "$folder/test"
+    for name in ai langchain mastra; do
+        [[ " $* " == *" $name "* ]] || { rm "$folder/src/adapters/$name.ts"; continue; }
+        cp "$here/$name.test.ts" "$folder/test"
+    done
+    "$folder/../node_modules/.bin/tsc" -p "$folder/tsconfig.json"
+}
+
+# try NODE FOLDER TEST NOTE PACKAGE NAME...: runs a test, and writes a row for each package.
+try() {
+    local node="$1" folder="$2" test="$3" note="$4" result=passed
+    shift 4
+    "$node" --test --test-reporter=spec --test-timeout=60000 "$folder/toolgate/build/test/$test.test.js" || {
+        result=FAILED
+        failed=1
+        note="see the log"
+    }
+    while (($#)); do
+        row "$2" "$(version "$folder" "$1")" "$result" "$note"
+        shift 2
+    done
+}
+
+asked="tools, streamed output, prompts, pictures, failures, cancellation"
+if install "$ECOSYSTEM/older" "$here/older" && compile "$ECOSYSTEM/older" ai; then
+    try node "$ECOSYSTEM/older" ai "$asked; a prompt is an approval request" ai "AI SDK (npm: ai)"
+else
+    row "AI SDK (npm: ai)" 6 FAILED "not installed, or does not compile"
+    failed=1
+fi
+
+if ! tests/setup/tools.sh >/dev/null || ! command -v node-22 >/dev/null; then
+    for name in "AI SDK (npm: ai)" "LangChain.js (npm: langchain)" "LangGraph.js (npm: @langchain/langgraph)" "Mastra (npm: @mastra/core)"; do
+        row "$name" - CANNOT "it needs Node 22, which could not be installed"
+    done
+elif install "$ECOSYSTEM/newer" "$here" && compile "$ECOSYSTEM/newer" ai langchain mastra; then
+    try node-22 "$ECOSYSTEM/newer" ai "$asked; a prompt is an approval request" ai "AI SDK (npm: ai)"
+    try node-22 "$ECOSYSTEM/newer" langchain "$asked; a prompt is an interrupt" \
+        langchain "LangChain.js (npm: langchain)" @langchain/langgraph "LangGraph.js (npm: @langchain/langgraph)"
+    try node-22 "$ECOSYSTEM/newer" mastra "$asked; a prompt suspends the tool" @mastra/core "Mastra (npm: @mastra/core)"
+else
+    row "the frameworks of today (npm)" - FAILED "not installed, or the adapters do not compile against their types"
+    failed=1
+fi
+exit "$failed"
