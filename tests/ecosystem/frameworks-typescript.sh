@@ -36,6 +36,17 @@ compile() {
     "$folder/../node_modules/.bin/tsc" -p "$folder/tsconfig.json"
 }
 
+# guide FOLDER: the programs of the guide, compiled against the library as it is published.
+guide() {
+    local folder="$1/toolgate"
+    mkdir -p "$folder/guide" && cp "$here"/scripted*.ts "$folder/guide" || return 1
+    cp "$here/guide.test.ts" "$folder/test"
+    node "$here/guide.mjs" docs/guides/frameworks.md "$folder/guide" &&
+        "$folder/../node_modules/.bin/tsc" -p "$folder/tsconfig.build.json" &&
+        sed -i 's/"include": .*/"include": ["src", "test", "guide"]/' "$folder/tsconfig.json" &&
+        "$folder/../node_modules/.bin/tsc" -p "$folder/tsconfig.json"
+}
+
 # try NODE FOLDER TEST NOTE PACKAGE NAME...: runs a test, and writes a row for each package.
 try() {
     local node="$1" folder="$2" test="$3" note="$4" result=passed
@@ -63,11 +74,13 @@ if ! tests/setup/tools.sh >/dev/null || ! command -v node-22 >/dev/null; then
     for name in "AI SDK (npm: ai)" "LangChain.js (npm: langchain)" "LangGraph.js (npm: @langchain/langgraph)" "Mastra (npm: @mastra/core)"; do
         row "$name" - CANNOT "it needs Node 22, which could not be installed"
     done
-elif install "$ECOSYSTEM/newer" "$here" && compile "$ECOSYSTEM/newer" ai langchain mastra; then
+elif install "$ECOSYSTEM/newer" "$here" && compile "$ECOSYSTEM/newer" ai langchain mastra && guide "$ECOSYSTEM/newer"; then
     try node-22 "$ECOSYSTEM/newer" ai "$asked; a prompt is an approval request" ai "AI SDK (npm: ai)"
     try node-22 "$ECOSYSTEM/newer" langchain "$asked; a prompt is an interrupt" \
         langchain "LangChain.js (npm: langchain)" @langchain/langgraph "LangGraph.js (npm: @langchain/langgraph)"
     try node-22 "$ECOSYSTEM/newer" mastra "$asked; a prompt suspends the tool" @mastra/core "Mastra (npm: @mastra/core)"
+    # Of no package, but of the page.
+    try node-22 "$ECOSYSTEM/newer" guide ""
 else
     row "the frameworks of today (npm)" - FAILED "not installed, or the adapters do not compile against their types"
     failed=1

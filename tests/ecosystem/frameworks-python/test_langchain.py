@@ -33,7 +33,7 @@ def says(*calls: tuple[str, dict[str, Any]], then: str = "done") -> Scripted:
     return Scripted(messages=iter([call, AIMessage(then)]))
 
 
-def asks(command: str) -> dict[str, Any]:
+def asks(command: str) -> Any:
     return {"messages": [{"role": "user", "content": command}]}
 
 
@@ -65,7 +65,13 @@ async def test_output_comes_while_it_runs(client: AsyncClient) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [True, "once", {"decision": "once"}, {"decisions": [{"type": "approve"}]}, {"decision": "always", "reach": "session"}],
+    [
+        True,
+        "once",
+        {"decision": "once"},
+        {"decisions": [{"type": "approve"}]},
+        {"decision": "always", "reach": "session"},
+    ],
 )
 async def test_a_prompt_is_an_interrupt(client: AsyncClient, server: Server, reply: Any) -> None:
     saved = InMemorySaver()
@@ -149,7 +155,9 @@ async def test_calls_of_one_message_are_asked_about_each(client: AsyncClient, se
 
 async def test_a_question_is_an_interrupt(client: AsyncClient) -> None:
     question = {"question": "Which?", "header": "Which", "options": [{"label": "A", "description": "first"}]}
-    agent = create_agent(says(("question", {"questions": [question]})), await atools(client), checkpointer=InMemorySaver())
+    agent = create_agent(
+        says(("question", {"questions": [question]})), await atools(client), checkpointer=InMemorySaver()
+    )
     stopped = await agent.ainvoke(asks("ask"), THREAD)
     prompt = prompt_of(stopped["__interrupt__"][0].value)
     assert prompt is not None
@@ -161,6 +169,7 @@ async def test_a_question_is_an_interrupt(client: AsyncClient) -> None:
 async def test_pictures_are_shown(client: AsyncClient, picture: Path) -> None:
     agent = create_agent(says(("read", {"filePath": str(picture)})), await atools(client))
     (result,) = results(await agent.ainvoke(asks("look")))
+    assert isinstance(result.content, list)
     text, image = result.content
     assert isinstance(text, dict)
     assert isinstance(image, dict)

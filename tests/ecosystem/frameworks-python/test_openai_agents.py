@@ -26,7 +26,7 @@ def says(*calls: tuple[str, dict[str, Any]]) -> ScriptedModel:
 
 
 async def agent_of(tools: ToolgateTools, model: ScriptedModel) -> Agent[Any]:
-    return Agent("worker", model=model, tools=[*await tools.list()])
+    return Agent("worker", model=model, tools=[*await tools.tools()])
 
 
 def outputs(run: Any) -> list[Any]:
@@ -34,7 +34,7 @@ def outputs(run: Any) -> list[Any]:
 
 
 async def test_tools_are_told_as_they_are(client: AsyncClient) -> None:
-    found = {one.name: one for one in await ToolgateTools(client).list()}
+    found = {one.name: one for one in await ToolgateTools(client).tools()}
     for definition in await client.tools():
         tool = found[definition.name]
         assert tool.description == definition.description
@@ -108,7 +108,9 @@ async def test_what_was_approved_for_good_is_asked_about_again(client: AsyncClie
     """The SDK's `always_approve` is about a tool, whatever it does; nobody was shown the second command."""
     tools = ToolgateTools(client)
     first, second = (function_call("bash", bash(f"touch {name}"), call_id=name) for name in ("one", "two"))
-    model = ScriptedModel([ModelStep(output=[first]), ModelStep(output=[second]), ModelStep(output=[assistant_message("done")])])
+    model = ScriptedModel(
+        [ModelStep(output=[first]), ModelStep(output=[second]), ModelStep(output=[assistant_message("done")])]
+    )
     agent = await agent_of(tools, model)
     stopped = await Runner.run(agent, "make them", run_config=CONFIG)
     state = stopped.to_state()

@@ -134,7 +134,9 @@ async def test_an_approval_with_other_arguments(client: AsyncClient, server: Ser
     stopped = await agent.run("make it")
     await agent.run(
         message_history=stopped.all_messages(),
-        deferred_tool_results=DeferredToolResults(approvals={"call_0": ToolApproved(override_args=bash("touch other"))}),
+        deferred_tool_results=DeferredToolResults(
+            approvals={"call_0": ToolApproved(override_args=bash("touch other"))}
+        ),
     )
     assert [(server.work / name).exists() for name in ("made", "other")] == [False, True]
 

@@ -88,7 +88,10 @@ for (const reply of [true, { decision: "once" }, { decisions: [{ type: "approve"
     await using other = place.other();
     const again = await agentOf(other, model, saver);
     const state = await again.invoke(new Command({ resume: reply }), THREAD);
-    assert.deepEqual(results(state).map(({ status }) => status), ["success"]);
+    assert.deepEqual(
+      results(state).map(({ status }) => status),
+      ["success"],
+    );
     assert.equal(place.has("made"), true);
     assert.equal((await place.end()).ok, true);
   });
@@ -138,7 +141,10 @@ test("pictures are shown", async () => {
   const agent = await agentOf(place.client, new Scripted(["read", { filePath: await place.picture() }]));
   const [result] = results(await agent.invoke(ASKED, THREAD));
   assert.ok(Array.isArray(result?.content));
-  assert.deepEqual(result.content.map(({ type }) => type), ["text", "image"]);
+  assert.deepEqual(
+    result.content.map(({ type }) => type),
+    ["text", "image"],
+  );
 });
 
 test("failures are results", async () => {

@@ -5,7 +5,7 @@ import { Agent } from "@mastra/core/agent";
 import { Mastra } from "@mastra/core/mastra";
 import { InMemoryStore } from "@mastra/core/storage";
 import { MockLanguageModelV3 } from "ai/test";
-import { type DecisionValue, type PromptFacts, toolgateTools } from "../src/adapters/mastra.js";
+import { type PromptFacts, toolgateTools } from "../src/adapters/mastra.js";
 import type { Client } from "../src/client.js";
 import { bash, Place } from "./support.js";
 
@@ -67,7 +67,7 @@ function given(model: MockLanguageModelV3) {
   );
 }
 
-async function resume(agent: Agent, runId: string, decision: DecisionValue) {
+async function resume(agent: Agent, runId: string, decision: unknown) {
   return read((await agent.resumeStream(decision, { runId, toolCallId: "call_0" })) as Stream);
 }
 
@@ -113,7 +113,9 @@ test("a prompt suspends the tool", async () => {
 for (const [reply, said] of [
   [{ decision: "reject", message: "not today" }, /not today/],
   [{ approve: "maybe" }, /not a decision/],
-] as [DecisionValue, RegExp][]) {
+  ["perhaps", /not a decision/],
+  [false, /rejected/],
+] as [unknown, RegExp][]) {
   test(`what is not allowed does not run: ${JSON.stringify(reply)}`, async () => {
     await using place = await Place.make();
     const model = says("bash", bash("touch made"));

@@ -134,6 +134,10 @@ export class ToolgateTools {
   /** Begins a call that may ask, and that the tool takes up when it is executed. Says whether it waits for a person. */
   async #begin(name: string, input: object, toolCallId: string, messages: readonly ModelMessage[]): Promise<boolean> {
     await this.passDenialsOn(messages);
+    // The SDK asks once more when it goes on, and 6 takes a no for a denial.
+    if (isAnswered(toolCallId, messages)) {
+      return true;
+    }
     if (!(await this.#calls.mayAsk(name, input, this.#session))) {
       return false;
     }
@@ -146,10 +150,7 @@ export class ToolgateTools {
         }
         if (step.kind === "prompt") {
           run.detach();
-          // What was shown first is what an approval is for; the SDK asks again when it goes on.
-          if (!this.#waiting.has(toolCallId)) {
-            this.#waiting.set(toolCallId, { callId: run.callId, prompt: step.prompt });
-          }
+          this.#waiting.set(toolCallId, { callId: run.callId, prompt: step.prompt });
           return true;
         }
       }
@@ -226,6 +227,21 @@ function requestsIn(content: readonly unknown[]): ApprovalRequest[] {
   return content.filter(
     (part): part is ApprovalRequest =>
       typeof part === "object" && part !== null && "type" in part && part.type === "tool-approval-request",
+  );
+}
+
+/** Whether the last message answers a request for approval of this call. */
+function isAnswered(toolCallId: string, messages: readonly ModelMessage[]): boolean {
+  const last = messages.at(-1)?.content ?? "";
+  const answered = typeof last === "string" ? [] : last;
+  const ids = answered.flatMap((part) => (part.type === "tool-approval-response" ? [part.approvalId] : []));
+  return messages.some(
+    ({ content }) =>
+      typeof content !== "string" &&
+      content.some(
+        (part) =>
+          part.type === "tool-approval-request" && part.toolCallId === toolCallId && ids.includes(part.approvalId),
+      ),
   );
 }
 

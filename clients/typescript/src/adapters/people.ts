@@ -44,18 +44,20 @@ export type DecisionValue =
 /** Decides about a prompt, as a handler of {@link Client.approvals} does; nothing leaves it to others. */
 export type Decide = (prompt: Prompt) => Decision | undefined | Promise<Decision | undefined>;
 
-/** The schema of a decision. */
+/**
+ * The schema of a decision. Nothing is required: what is no decision has to come here, to be refused in words, and is not to
+ * be held back.
+ */
 export const DECISION_SCHEMA = {
-  type: "object",
+  type: ["object", "boolean", "string"],
   properties: {
-    decision: { type: "string", enum: ["once", "always", "reject", "answer", "instead"] },
+    decision: { type: "string", description: "once, always, reject, answer or instead." },
     message: { type: "string", description: "With reject: what to do instead." },
     answers: { type: "array", items: {}, description: "With answer: one for each question, or several in a list." },
     input: { type: "object", description: "With instead: the whole input to run." },
-    reach: { type: "string", enum: ["run", "session", "workspace"], description: "With always: how far it reaches." },
+    reach: { type: "string", description: "With always, how far it reaches: run, session or workspace." },
     patterns: { type: "array", items: { type: "string" }, description: "With always: which patterns; all by default." },
   },
-  required: ["decision"],
 } as const;
 
 /** Returns a prompt as a value of JSON. */

@@ -1,7 +1,7 @@
 """What the adapters share: calls that stop where a person has to decide, and go on from there in whatever process.
 
-*Invariant:* a call is started once, however often a framework runs its tool again; and only a decision of a person about
-this very prompt is sent as one.
+*Invariant:* a call is started once, however often a framework runs its tool again; and only a decision of a person
+about this very prompt is sent as one.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ class Calls:
         result, message = await self._reply(prompt, decision)
         if result in (ReplyResult.INVALID, ReplyResult.DIGEST_MISMATCH):
             # Nobody is there to give a better one, and what the person meant is not known.
-            result, message = await self._reply(prompt, reject(f"The reply to the prompt could not be taken: {message}"))
+            result, message = await self._reply(
+                prompt, reject(f"The reply to the prompt could not be taken: {message}")
+            )
         if result in (ReplyResult.NOT_ALLOWED, ReplyResult.OTHER_INSTANCE):
             raise ToolgateError(
                 f"the reply to {prompt.title!r} was not taken: {message}; pass approver=…, a client that may reply"

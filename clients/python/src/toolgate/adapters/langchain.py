@@ -1,7 +1,8 @@
 """Toolgate's tools for LangChain and LangGraph.
 
-A call that has to ask a person is an *interrupt* of LangGraph, and the value of `Command(resume=…)` is the reply. The graph
-needs a checkpointer, as for any interrupt. Outside of a graph nobody can be asked that way: the call waits for an approver.
+A call that has to ask a person is an *interrupt* of LangGraph, and the value of `Command(resume=…)` is the reply. The
+graph needs a checkpointer, as for any interrupt. Outside of a graph nobody can be asked that way: the call waits for an
+approver.
 
 *Invariant:* an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting.
 """
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["ToolgateTool", "atools", "prompt_of", "tools"]
 
 Steps: TypeAlias = Generator[Coroutine[Any, Any, Any], Any, Any]
-"""What a tool does: it yields what is to be awaited, and returns its output. So it is written once, for both kinds of runs."""
+"""What a tool does: it yields what is to be awaited, and returns its output. So it is written once for both kinds."""
 
 
 class _Invocation:
@@ -61,8 +62,8 @@ def tools(
     Args:
         client: A `Client`, whose tools work in `invoke` and in `ainvoke`.
         approver: The client that replies to prompts, where `client` may not.
-        **options: In whose name calls are made. Without a `session`, and if the client has none, it is the thread of the
-            graph.
+        **options: In whose name calls are made. Without a `session`, and if the client has none, it is the thread of
+            the graph.
     """
     calls = Calls(client, approver, options)
     return [_tool(calls, one) for one in calls.wait(calls.listed())]
@@ -102,7 +103,7 @@ class ToolgateTool(BaseTool):
             while True:
                 try:
                     done = wait(work)
-                except BaseException as error:  # noqa: BLE001 - the steps decide what becomes of it
+                except BaseException as error:
                     work = steps.throw(error)
                 else:
                     work = steps.send(done)
@@ -117,7 +118,7 @@ class ToolgateTool(BaseTool):
             while True:
                 try:
                     done = await here(work)
-                except BaseException as error:  # noqa: BLE001 - the steps decide what becomes of it
+                except BaseException as error:
                     work = steps.throw(error)
                 else:
                     work = steps.send(done)
@@ -199,7 +200,9 @@ def _tool(calls: Calls, definition: ToolDefinition) -> ToolgateTool:
         name=definition.name,
         description=definition.description,
         args_schema=definition.input_schema,
-        metadata={"toolgate": {"source": definition.source.value, "effects": [one.value for one in definition.effects]}},
+        metadata={
+            "toolgate": {"source": definition.source.value, "effects": [one.value for one in definition.effects]}
+        },
     )
     tool._calls = calls
     return tool

@@ -1,8 +1,9 @@
 """Toolgate's tools for the OpenAI Agents SDK.
 
 A call that has to ask a person is an *interruption* of the run. `prompts` says what is asked, and `resolve` brings
-decisions to Toolgate and to the run's state. Plain decisions do as well: `state.approve(item)` allows the call once, and
-`state.reject(item)` refuses it when the run goes on. `always_approve` reaches no further than the SDK: Toolgate asks again.
+decisions to Toolgate and to the run's state. Plain decisions do as well: `state.approve(item)` allows the call once,
+and `state.reject(item)` refuses it when the run goes on. `always_approve` reaches no further than the SDK: what nobody
+was shown waits for an approver.
 
 *Invariant:* an approval is for the prompt that the run was stopped for. What else the call asks waits for an approver.
 """
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Decide", "OnEvent", "ToolgateTools"]
 
-Decide = Callable[[Prompt], "Decision | None | Awaitable[Decision | None]"]
+Decide = Callable[[Prompt], "Decision | Awaitable[Decision | None] | None"]
 """Decides about a prompt, as a handler of `Client.approvals` does; `None` leaves it to others."""
 
 OnEvent = Callable[["Event"], None]
@@ -63,8 +64,8 @@ class ToolgateTools:
         client: Makes the calls. A `Client` works in any event loop, an `AsyncClient` in that of the run only.
         approver: The client that replies to prompts, where `client` may not.
         on_event: Is told what happens to calls while they run.
-        **options: In whose name calls are made. Without a `session`, and if the client has none, these tools have one of
-            their own; a run that goes on in another process needs one that both name.
+        **options: In whose name calls are made. Without a `session`, and if the client has none, these tools have one
+            of their own; a run that goes on in another process needs one that both name.
     """
 
     def __init__(
@@ -81,12 +82,12 @@ class ToolgateTools:
         # What runs were stopped for, by the ids of the model.
         self._waiting: dict[str, _Waiting] = {}
 
-    async def list(self) -> list[FunctionTool]:
+    async def tools(self) -> list[FunctionTool]:
         """Returns the tools for `Agent(tools=…)`."""
         return [self._tool(one) for one in await self._calls.tools()]
 
     async def prompts(self, interruptions: Iterable[ToolApprovalItem]) -> list[tuple[ToolApprovalItem, Prompt | None]]:
-        """Returns what each interruption waits for; `None` for one that is not Toolgate's, or does not wait any more."""
+        """Returns what each interruption waits for; `None` if it is not Toolgate's, or does not wait any more."""
         return [(item, await self._prompt(item)) for item in interruptions]
 
     async def resolve(
@@ -139,7 +140,7 @@ class ToolgateTools:
         )
 
     async def _begin(self, name: str, arguments: str, tool_call_id: str) -> bool:
-        """Begins a call that may ask, and that the tool takes up when it is invoked. Says whether it waits for a person."""
+        """Begins a call that may ask, which the tool takes up when it is invoked. Says whether it waits for one."""
         if not await self._calls.here(self._calls.may_ask(name, arguments, self._session)):
             return False
         run = self._start(name, arguments, tool_call_id)

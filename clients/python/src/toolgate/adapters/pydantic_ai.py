@@ -1,12 +1,12 @@
 """Toolgate's tools as a toolset of Pydantic AI.
 
-A call that has to ask a person is a *deferred* tool call: the run ends with `DeferredToolRequests` (an output type that the
-agent has to have), whose `metadata` has the prompt, and goes on with `DeferredToolResults`. `resolve` makes them of
+A call that has to ask a person is a *deferred* tool call: the run ends with `DeferredToolRequests` (an output type that
+the agent has to have), whose `metadata` has the prompt, and goes on with `DeferredToolResults`. `resolve` makes them of
 Toolgate's decisions, also within a run (`HandleDeferredToolCalls`). Plain results do as well: `True` and `ToolApproved`
 allow the call once, `override_args` lets it run with other arguments, `False` and `ToolDenied` refuse it.
 
-*Invariant:* an approval is for the prompt that the run was stopped for. If the call asks something else meanwhile, the run
-stops again.
+*Invariant:* an approval is for the prompt that the run was stopped for. If the call asks something else meanwhile, the
+run stops again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Decide", "ToolOutput", "ToolgateToolset"]
 
-Decide = Callable[[Prompt], "Decision | None | Awaitable[Decision | None]"]
+Decide = Callable[[Prompt], "Decision | Awaitable[Decision | None] | None"]
 """Decides about a prompt, as a handler of `Client.approvals` does; `None` leaves it to others."""
 
 _log = logging.getLogger("toolgate")
@@ -191,7 +191,7 @@ class ToolgateToolset(AbstractToolset[Any]):
         return True
 
     async def _shown_before(self, call_id: str, ctx: RunContext[Any]) -> str:
-        """Returns the id of the prompt that an approval is for; `_FIRST` for the first one of the call, empty for none."""
+        """Returns the id of the prompt that an approval is for: `_FIRST` for the call's first one, empty for none."""
         if not ctx.tool_call_approved:
             return ""
         metadata = ctx.tool_call_metadata

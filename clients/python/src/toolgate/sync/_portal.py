@@ -91,7 +91,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_from_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in the loop for a task of any loop; cancelling the task cancels the coroutine, and waits for it."""
+    """Runs a coroutine in the loop for a task of any loop. Cancelling the task cancels it, and waits for its end."""
     portal = _current()
     own = asyncio.get_running_loop()
     if own is portal.loop:
