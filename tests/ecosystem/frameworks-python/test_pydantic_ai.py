@@ -33,7 +33,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from conftest import bash
 from tests.conftest import Server
 from toolgate import AsyncClient, Client, Decision, FailureReason, Prompt, instead, once, reject
-from toolgate.adapters.pydantic_ai import ToolgateToolset, ToolOutput
+from toolgate.adapters.pydantic_ai import ToolgateToolset, ToolgateOutput
 
 
 def says(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
@@ -79,10 +79,10 @@ async def test_tools_are_told_as_they_are(client: AsyncClient) -> None:
 
 
 async def test_output_comes_while_it_runs(client: AsyncClient) -> None:
-    said: list[ToolOutput] = []
+    said: list[ToolgateOutput] = []
 
     async def listen(_: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
-        said.extend([event async for event in events if isinstance(event, ToolOutput)])
+        said.extend([event async for event in events if isinstance(event, ToolgateOutput)])
 
     _, agent = agent_of(client, ("bash", bash("echo one; echo two")))
     run = await agent.run("count", event_stream_handler=listen)
@@ -209,7 +209,7 @@ async def test_cancelling_the_run_cancels_the_call(client: AsyncClient) -> None:
 
     async def listen(_: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
         async for event in events:
-            if isinstance(event, ToolOutput):
+            if isinstance(event, ToolgateOutput):
                 begun.set()
 
     _, agent = agent_of(client, ("bash", bash("echo begun; sleep 60")))

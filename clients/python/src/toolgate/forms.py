@@ -51,7 +51,7 @@ def openai_responses(result: Result, call_id: str) -> JsonObject:
     output: list[JsonObject] = [{"type": "input_text", "text": text_of(result, carried)}]
     for one in filter(carried, result.attachments):
         if is_image(one):
-            output.append({"type": "input_image", "image_url": one.link})
+            output.append({"type": "input_image", "detail": "auto", "image_url": one.link})
         else:
             output.append({"type": "input_file", "filename": one.filename or "file.pdf", "file_data": one.link})
     text = output[0]["text"]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-__all__ = ["Decide", "ToolOutput", "ToolgateToolset"]
+__all__ = ["Decide", "ToolgateOutput", "ToolgateToolset"]
 
 Decide = Callable[[Prompt], "Decision | Awaitable[Decision | None] | None"]
 """Decides about a prompt, as a handler of `Client.approvals` does; `None` leaves it to others."""
@@ -63,7 +63,7 @@ _ANYTHING = SchemaValidator(core_schema.dict_schema())
 
 
 @dataclass(kw_only=True)
-class ToolOutput(CustomEvent, name="toolgate_output"):
+class ToolgateOutput(CustomEvent):
     """What a running call has printed, or its new title, in the agent's stream of events.
 
     Attributes:
@@ -208,10 +208,10 @@ class ToolgateToolset(AbstractToolset[Any]):
         while True:
             step = await self._calls.here(run.open_step())
             if isinstance(step, OutputEvent):
-                await ctx.emit(ToolOutput(call_id=step.call_id, text=step.text))
+                await ctx.emit(ToolgateOutput(call_id=step.call_id, text=step.text))
             elif isinstance(step, MetadataEvent):
                 if step.title:
-                    await ctx.emit(ToolOutput(call_id=step.call_id, title=step.title))
+                    await ctx.emit(ToolgateOutput(call_id=step.call_id, title=step.title))
             elif isinstance(step, (Result, *PROMPTS)):
                 return step
 
