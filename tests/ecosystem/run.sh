@@ -120,6 +120,12 @@ for name in "${wanted[@]}"; do
     run "$name" || result=1
 done
 printf '\n'
-{ printf 'script\tprogram\tversion\tresult\tnote\n'; cat "$table"; } |
-    awk -F '\t' '{ printf "%-12s %-34s %-12s %-7s %s\n", $1, $2, $3, $4, $5 }'
+{ printf 'script\tprogram\tversion\tresult\tnote\n'; cat "$table"; } | awk -F '\t' '
+    { for (i = 1; i < 5; i++) { cell[NR, i] = $i; if (length($i) > width[i]) width[i] = length($i) }; last[NR] = $5 }
+    END {
+        for (row = 1; row <= NR; row++) {
+            for (i = 1; i < 5; i++) printf "%-" width[i] "s  ", cell[row, i]
+            print last[row]
+        }
+    }'
 exit "$result"
