@@ -116,14 +116,20 @@ async def test_a_prompt_is_a_deferred_call(client: AsyncClient, server: Server, 
     assert call.session == shown["session"]
 
 
-async def test_what_is_denied_is_refused_in_toolgate(client: AsyncClient, server: Server) -> None:
-    _, agent = agent_of(client, ("bash", bash("touch made")))
+@pytest.mark.parametrize("prefix", ["", "tg"])
+async def test_what_is_denied_is_refused_in_toolgate(client: AsyncClient, server: Server, prefix: str) -> None:
+    toolset: Any = ToolgateToolset(client)
+    name = f"{prefix}_bash" if prefix else "bash"
+    model = says((name, bash("touch made")))
+    toolsets = [toolset.prefixed(prefix) if prefix else toolset]
+    agent = Agent(model, toolsets=toolsets, output_type=[str, DeferredToolRequests])
     stopped = await agent.run("make it")
     run = await agent.run(
         message_history=stopped.all_messages(),
         deferred_tool_results=DeferredToolResults(approvals={"call_0": ToolDenied("not today")}),
     )
     assert [one.content for one in results(run)] == ["not today"]
+    assert isinstance(stopped.output, DeferredToolRequests)
     call = await client.watch(stopped.output.metadata["call_0"]["call_id"]).result()
     assert "not today" in call.error
     assert not (server.work / "made").exists()

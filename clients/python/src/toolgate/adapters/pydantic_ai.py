@@ -100,6 +100,8 @@ class ToolgateToolset(AbstractToolset[Any]):
         self._id = id
         # What runs of this process were stopped for: the prompt of each call.
         self._shown: dict[str, str] = {}
+        # And the calls, by the model's ids of them.
+        self._stopped: dict[str, str] = {}
 
     @property
     def id(self) -> str | None:
@@ -143,6 +145,7 @@ class ToolgateToolset(AbstractToolset[Any]):
         session = self._session(ctx)
         call_id = self._call_id(ctx, session, name, given)
         calls = self._calls
+        self._stopped.pop(ctx.tool_call_id or "", None)
         shown = await self._shown_before(call_id, ctx)
         run = calls.start(name, given, call_id, session)
         try:
@@ -153,6 +156,7 @@ class ToolgateToolset(AbstractToolset[Any]):
                 if stop.id != shown and not (shown == _FIRST and run.prompts == 1):
                     run.detach()
                     self._shown[call_id] = stop.id
+                    self._stopped[ctx.tool_call_id or ""] = call_id
                     raise ApprovalRequired(metadata=prompt_json(stop))
                 decision = once() if tool_args == given else instead(tool_args)
                 await calls.here(run.reply(stop, decision))
@@ -219,12 +223,15 @@ class ToolgateToolset(AbstractToolset[Any]):
         """Refuses in Toolgate what was denied in the framework, which does not run the tool then."""
         last = ctx.messages[-1] if ctx.messages else None
         for part in last.parts if isinstance(last, ModelRequest) else ():
-            if not isinstance(part, ToolReturnPart) or part.outcome != "denied" or part.tool_name not in names:
+            if not isinstance(part, ToolReturnPart) or part.outcome != "denied":
                 continue
             call = _call_of(ctx, part.tool_call_id)
-            if call is None:
+            # Toolsets around this one may have given the tool another name, which only this process can know.
+            call_id = self._stopped.pop(part.tool_call_id, "")
+            if not call_id and call is not None and part.tool_name in names:
+                call_id = self._call_id(ctx, self._session(ctx), part.tool_name, _arguments(call), part.tool_call_id)
+            if not call_id:
                 continue
-            call_id = self._call_id(ctx, self._session(ctx), part.tool_name, _arguments(call), part.tool_call_id)
             try:
                 prompt = await self._calls.here(self._calls.open_prompt(call_id))
                 if prompt is not None:
