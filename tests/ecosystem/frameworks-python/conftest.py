@@ -47,5 +47,19 @@ def outside(server: Server) -> Path:
     return path
 
 
+@pytest.fixture
+def guarded(server: Server) -> Server:
+    """The service again, with tokens: callers may not answer prompts."""
+    server.stop()
+    tokens = server.folder / "tokens"
+    tokens.write_text(
+        "worker token-of-the-worker calls.execute,calls.read\nperson token-of-the-person calls.read,prompts.reply\n"
+    )
+    tokens.chmod(0o600)
+    server.environment["TOOLGATE_AUTH_TOKENS_FILE"] = str(tokens)
+    server.start()
+    return server
+
+
 def bash(command: str) -> dict[str, Any]:
     return {"command": command, "description": "Does it"}

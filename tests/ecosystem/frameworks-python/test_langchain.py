@@ -17,7 +17,7 @@ from langgraph.types import Command
 
 from conftest import PNG, bash
 from tests.conftest import Server
-from toolgate import AsyncClient, CallState, Client, FailureReason, once
+from toolgate import AsyncClient, CallState, Client, FailureReason, RpcError, once
 from toolgate.adapters.langchain import atools, prompt_of, tools
 
 THREAD: Any = {"configurable": {"thread_id": "a conversation"}}
@@ -200,6 +200,23 @@ async def test_cancelling_the_run_cancels_the_call(client: AsyncClient) -> None:
     await asyncio.wait([task])
     ended = await asyncio.wait_for(client.watch((await the_only_call(client)).id).result(), 20)
     assert ended.reason is FailureReason.CANCELLED
+
+
+async def test_a_reply_comes_from_the_approver(guarded: Server) -> None:
+    async with (
+        AsyncClient(guarded.target, token="token-of-the-worker") as worker,
+        AsyncClient(guarded.target, token="token-of-the-person") as person,
+    ):
+        for approver, allowed in ((None, False), (person, True)):
+            model = says(("bash", bash(f"touch {allowed}")))
+            agent = create_agent(model, await atools(worker, approver=approver), checkpointer=InMemorySaver())
+            await agent.ainvoke(asks("make it"), THREAD)
+            if allowed:
+                await agent.ainvoke(Command(resume="once"), THREAD)
+            else:
+                with pytest.raises(RpcError, match=r"prompts\.reply"):
+                    await agent.ainvoke(Command(resume="once"), THREAD)
+            assert (guarded.work / str(allowed)).exists() is allowed
 
 
 def test_plain_programs(plain: Client, server: Server) -> None:

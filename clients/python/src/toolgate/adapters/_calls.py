@@ -67,6 +67,8 @@ class Calls:
     """
 
     def __init__(self, client: AnyClient, approver: AnyClient | None, options: CallOptions) -> None:
+        if approver is not None and isinstance(approver, Client) != isinstance(client, Client):
+            raise TypeError("client and approver have to be of one kind: two of Client, or two of AsyncClient")
         self._client = _inner(client)
         self._approver = self._client if approver is None else _inner(approver)
         self._options = options
