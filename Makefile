@@ -1,4 +1,4 @@
-.PHONY: help run dist check test lint fmt contract clients bench load chaos postgres fuzz image
+.PHONY: help run dist check test ecosystem lint fmt contract clients bench load chaos postgres fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -15,6 +15,10 @@ check: ## Run what every commit has to pass: format, lints, unit tests
 
 test: ## Run every test; installs what they need in target/tools
 	@tests/run.sh
+
+ecosystem: ## Run the programs of others that Toolgate is tested with, from their registries, and keep what passed in docs/
+	cargo build --locked
+	TOOLGATE_TARGET="$(abspath $(or $(CARGO_TARGET_DIR),target))" TOOLGATE_BIN= tests/ecosystem/run.sh
 
 lint: ## Run the checks that start nothing: format, clippy, buf
 	@tests/run.sh format clippy buf-lint buf-format buf-breaking

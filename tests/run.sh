@@ -15,7 +15,7 @@ export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
 suites=" format clippy build unit features documentation buf-lint buf-format buf-breaking postgres it readme conformance"
-suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
+suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents ecosystem console chart image "
 wanted=" $* "
 # What is said at the end, each kind in a file, since lanes are processes of their own; and what is not printed yet.
 said="$(mktemp -d)" || exit 1
@@ -285,6 +285,8 @@ without_libraries() {
     suite conformance-gateway cargo test --locked --quiet --test conformance -- --gateway
     suite conformance-store cargo test --locked --quiet --test conformance -- --store
     for_programs
+    # Whether their page is what runs leave; the programs themselves are for `make ecosystem`.
+    suite ecosystem tests/ecosystem/run.sh check
     can console suite console console
     can chart suite chart tests/chart/run.sh test
 }

@@ -109,13 +109,16 @@ async def test_tools_are_listed_to_the_last_page_and_for_the_provider_of_their_f
         schema = {"type": "object"}
         openai = await client.tools().openai()
         assert openai[1] == {"type": "function", "function": {"name": "b", "description": "d", "parameters": schema}}
+        responses = await client.tools().openai_responses()
+        described = {"name": "b", "description": "d", "parameters": schema}
+        assert responses[1] == {"type": "function", **described, "strict": False}
         anthropic = await client.tools().anthropic()
         assert anthropic[1] == {"name": "b", "description": "d", "input_schema": schema}
         gemini = await client.tools(model=Model("openrouter", "google/gemini")).gemini()
         declared = [{"name": one, "description": "d", "parameters": schema} for one in "ab"]
         assert gemini == [{"functionDeclarations": declared}]
         providers = [one.model.provider_id for one in fake.named("ListTools")]
-        assert providers == ["", "", "openai", "openai", "anthropic", "anthropic", "openrouter", "openrouter"]
+        assert providers == ["", "", *["openai"] * 4, "anthropic", "anthropic", "openrouter", "openrouter"]
 
 
 async def test_the_token_is_shown_with_each_request() -> None:

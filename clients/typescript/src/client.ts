@@ -94,6 +94,12 @@ export class Client implements AsyncDisposable {
     this.transport = this.#link.transport;
   }
 
+  /** In whose name calls are made that do not say so themselves. */
+  get defaults(): CallDefaults {
+    const { workspace, session, agent, model, clientKind, clientName, parentCallId } = this.#options;
+    return { workspace, session, agent, model, clientKind, clientName, parentCallId };
+  }
+
   /** Returns a client with other defaults on the same connection, which stays open when it is closed. */
   with(defaults: CallDefaults): Client {
     return new Client({ ...this.#options, ...defaults }, this.#link, this.#ids);

@@ -50,6 +50,7 @@ export {
   type WatchFilesOptions,
   type WriteOptions,
 } from "./files.js";
+export { anthropicResult, geminiResult, openaiResponsesResult, openaiResult } from "./forms.js";
 export type { Call } from "./gen/toolgate/v1/call_pb.js";
 export type { GetServerInfoResponse, WorkspaceInfo } from "./gen/toolgate/v1/info_service_pb.js";
 export type { Output as OutputInfo, SearchOutputResponse } from "./gen/toolgate/v1/output_service_pb.js";
@@ -140,5 +141,14 @@ export {
 export type { SchemaLike } from "./schema.js";
 export type { EventsOptions, ServiceEvent } from "./service-events.js";
 export type { InputSent, TerminalPicture, TerminalSize } from "./terminals.js";
-export type { AnthropicTool, GeminiTools, ModelRef, OpenAITool, Tool, ToolQuery, ToolsOptions } from "./tools.js";
+export type {
+  AnthropicTool,
+  GeminiTools,
+  ModelRef,
+  OpenAIResponsesTool,
+  OpenAITool,
+  Tool,
+  ToolQuery,
+  ToolsOptions,
+} from "./tools.js";
 export type { Token } from "./transport.js";

@@ -59,6 +59,16 @@ export interface OpenAITool {
   readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonObject };
 }
 
+/** A tool in the form of OpenAI's responses. */
+export interface OpenAIResponsesTool {
+  readonly type: "function";
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: JsonObject;
+  /** Strict mode, the default there, takes only schemas that require every property. */
+  readonly strict: false;
+}
+
 /** A tool in the form of Anthropic's messages. */
 export interface AnthropicTool {
   readonly name: string;
@@ -100,6 +110,18 @@ export class ToolQuery implements Promise<Tool[]> {
     return tools.map(({ name, description, inputSchema }) => ({
       type: "function",
       function: { name, description, parameters: inputSchema },
+    }));
+  }
+
+  /** Lists the tools for `tools` of OpenAI's responses. */
+  async openaiResponses(): Promise<OpenAIResponsesTool[]> {
+    const tools = await this.#for("openai");
+    return tools.map(({ name, description, inputSchema: parameters }) => ({
+      type: "function",
+      name,
+      description,
+      parameters,
+      strict: false,
     }));
   }
 

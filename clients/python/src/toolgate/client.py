@@ -164,7 +164,7 @@ class AsyncClient:
         client_kind: str | None = None,
         parent: str = "",
     ) -> ToolListing:
-        """Lists the tools that an agent may use: `await` it, or `await` its `openai()`, `anthropic()` or `gemini()`.
+        """Lists the tools that an agent may use: `await` it, or one of its forms for model APIs.
 
         Args:
             workspace: The workspace.

@@ -13,7 +13,7 @@ from toolgate.v1 import call_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Format: TypeAlias = Literal["openai", "anthropic", "gemini"]
+Format: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini"]
 
 
 class ToolSource(str, Enum):
@@ -109,13 +109,17 @@ class ToolDefinition:
 
 def model_of(form: Format) -> Model:
     """Returns the provider whose models take tools in this form, without naming one of its models."""
-    return Model({"openai": "openai", "anthropic": "anthropic", "gemini": "google"}[form])
+    providers = {"openai": "openai", "openai_responses": "openai", "anthropic": "anthropic", "gemini": "google"}
+    return Model(providers[form])
 
 
 def in_form(tools: Iterable[ToolDefinition], form: Format) -> list[JsonObject]:
     """Returns the list of tools that a model API takes."""
     if form == "openai":
         return [{"type": "function", "function": _function(tool)} for tool in tools]
+    if form == "openai_responses":
+        # Strict mode, the default there, takes only schemas that require every property.
+        return [{"type": "function", **_function(tool), "strict": False} for tool in tools]
     if form == "anthropic":
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools

@@ -39,6 +39,10 @@ class ToolListing:
         """Returns the list `tools` of OpenAI's chat completions."""
         return await self._formed("openai")
 
+    async def openai_responses(self) -> list[JsonObject]:
+        """Returns the list `tools` of OpenAI's responses."""
+        return await self._formed("openai_responses")
+
     async def anthropic(self) -> list[JsonObject]:
         """Returns the list `tools` of Anthropic's messages."""
         return await self._formed("anthropic")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from toolgate import forms
 from toolgate._json import JsonObject, from_struct
 from toolgate.errors import CallFailedError
 from toolgate.v1 import call_pb2, result_pb2
@@ -95,6 +97,21 @@ class Attachment:
     url: str | None = None
     filename: str = ""
     id: str = ""
+
+    @property
+    def link(self) -> str:
+        """Where its content is: `url`, or the bytes as a data URL."""
+        if self.data is None:
+            return self.url or ""
+        return f"data:{self.mime};base64,{b64encode(self.data).decode()}"
+
+    @property
+    def base64(self) -> str | None:
+        """The bytes in base64; `None` where they have to be fetched."""
+        if self.data is not None:
+            return b64encode(self.data).decode()
+        head, _, content = (self.url or "").partition(";base64,")
+        return content if content and head.startswith("data:") else None
 
     @classmethod
     def from_proto(cls, message: call_pb2.Attachment) -> Attachment:
@@ -196,6 +213,27 @@ class Result:
         if not self.ok:
             raise CallFailedError(self)
         return self
+
+    def openai(self, tool_call_id: str) -> JsonObject:
+        """Makes the message `tool` of OpenAI's chat completions, which take no images there: they are named."""
+        return forms.openai(self, tool_call_id)
+
+    def openai_responses(self, call_id: str) -> JsonObject:
+        """Makes the item `function_call_output` of OpenAI's responses, with images and PDF files."""
+        return forms.openai_responses(self, call_id)
+
+    def anthropic(self, tool_use_id: str) -> JsonObject:
+        """Makes the block `tool_result` of Anthropic's messages, with images and PDF files."""
+        return forms.anthropic(self, tool_use_id)
+
+    def gemini(self, name: str, call_id: str = "") -> JsonObject:
+        """Makes the part `functionResponse` of Gemini's generateContent, with images and PDF files.
+
+        Args:
+            name: The function's name.
+            call_id: The call's id, where the model gave one.
+        """
+        return forms.gemini(self, name, call_id)
 
     @classmethod
     def from_proto(cls, call_id: str, message: call_pb2.CallCompleted | call_pb2.CallFailed) -> Result:

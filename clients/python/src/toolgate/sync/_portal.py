@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import os
 import threading
 import weakref
@@ -87,6 +88,35 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         work.close()
         raise RuntimeError("this waits for the event loop that it runs in; use AsyncClient in `async` functions")
     return _Work(work).run(portal.loop)
+
+
+async def run_from_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine in the loop for a task of any loop. Cancelling the task cancels it, and waits for its end."""
+    portal = _current()
+    own = asyncio.get_running_loop()
+    if own is portal.loop:
+        return await work
+    started: list[asyncio.Task[T]] = []
+    over = asyncio.Event()
+
+    def tell(_: asyncio.Task[T]) -> None:
+        # The loop may be closed by now: then nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            own.call_soon_threadsafe(over.set)
+
+    def start() -> None:
+        started.append(portal.loop.create_task(work))
+        started[0].add_done_callback(tell)
+
+    portal.loop.call_soon_threadsafe(start)
+    try:
+        await over.wait()
+    except asyncio.CancelledError:
+        portal.loop.call_soon_threadsafe(lambda: started[0].cancel())
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(over.wait(), _LEAVE_TIMEOUT)
+        raise
+    return started[0].result()
 
 
 class _Work(Generic[T]):

@@ -90,7 +90,7 @@ class Client:
         client_kind: str | None = None,
         parent: str = "",
     ) -> ToolListing:
-        """Lists the tools that an agent may use: iterate, or call its `openai()`, `anthropic()` or `gemini()`.
+        """Lists the tools that an agent may use: iterate, or ask for one of its forms for model APIs.
 
         Args:
             workspace: The workspace.

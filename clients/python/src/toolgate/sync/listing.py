@@ -39,6 +39,10 @@ class ToolListing:
         """Returns the list `tools` of OpenAI's chat completions."""
         return _portal.run(self._listing.openai())
 
+    def openai_responses(self) -> list[JsonObject]:
+        """Returns the list `tools` of OpenAI's responses."""
+        return _portal.run(self._listing.openai_responses())
+
     def anthropic(self) -> list[JsonObject]:
         """Returns the list `tools` of Anthropic's messages."""
         return _portal.run(self._listing.anthropic())

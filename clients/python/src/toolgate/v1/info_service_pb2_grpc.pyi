@@ -19,7 +19,6 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -33,7 +32,9 @@ class InfoServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> InfoServiceAsyncStub: ...
-    GetServerInfo: _grpc.UnaryUnaryMultiCallable[_info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse]
+    GetServerInfo: _grpc.UnaryUnaryMultiCallable[
+        _info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse
+    ]
     """Returns version, limits and workspaces.
 
     May be retried.
@@ -44,7 +45,9 @@ class InfoServiceAsyncStub(InfoServiceStub):
     """Tells what this service is and what it allows."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    GetServerInfo: _aio.UnaryUnaryMultiCallable[_info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
+    GetServerInfo: _aio.UnaryUnaryMultiCallable[
+        _info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse
+    ]  # type: ignore[assignment]
     """Returns version, limits and workspaces.
 
     May be retried.
@@ -58,10 +61,14 @@ class InfoServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _info_service_pb2.GetServerInfoRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_info_service_pb2.GetServerInfoResponse, _abc.Awaitable[_info_service_pb2.GetServerInfoResponse]]:
+    ) -> _typing.Union[
+        _info_service_pb2.GetServerInfoResponse, _abc.Awaitable[_info_service_pb2.GetServerInfoResponse]
+    ]:
         """Returns version, limits and workspaces.
 
         May be retried.
         """
 
-def add_InfoServiceServicer_to_server(servicer: InfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_InfoServiceServicer_to_server(
+    servicer: InfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
+) -> None: ...

@@ -1,0 +1,243 @@
+"""LangChain and LangGraph, with a model that says what a script says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from conftest import PNG, bash
+from tests.conftest import Server
+from toolgate import AsyncClient, CallState, Client, FailureReason, RpcError, once
+from toolgate.adapters.langchain import atools, prompt_of, tools
+
+THREAD: Any = {"configurable": {"thread_id": "a conversation"}}
+
+
+class Scripted(GenericFakeChatModel):
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:  # noqa: ARG002 - the script has the calls
+        return self
+
+
+def says(*calls: tuple[str, dict[str, Any]], then: str = "done") -> Scripted:
+    call = AIMessage("", tool_calls=[{"name": n, "args": a, "id": f"call_{i}"} for i, (n, a) in enumerate(calls)])
+    return Scripted(messages=iter([call, AIMessage(then)]))
+
+
+def asks(command: str) -> Any:
+    return {"messages": [{"role": "user", "content": command}]}
+
+
+def results(state: dict[str, Any]) -> list[ToolMessage]:
+    return [one for one in state["messages"] if isinstance(one, ToolMessage)]
+
+
+async def the_only_call(client: AsyncClient) -> Any:
+    (call,) = [one async for one in client.calls()]
+    return call
+
+
+async def test_tools_are_told_as_they_are(client: AsyncClient) -> None:
+    found = {one.name: one for one in await atools(client)}
+    for definition in await client.tools():
+        told = convert_to_openai_tool(found[definition.name])["function"]
+        assert (told["name"], told["description"]) == (definition.name, definition.description)
+        assert told["parameters"].get("properties", {}) == definition.input_schema.get("properties", {})
+
+
+async def test_output_comes_while_it_runs(client: AsyncClient) -> None:
+    agent = create_agent(says(("bash", bash("echo one; echo two"))), await atools(client), checkpointer=InMemorySaver())
+    said = [one["toolgate"] async for one in agent.astream(asks("count"), THREAD, stream_mode="custom")]
+    assert "".join(one.get("output", "") for one in said) == "one\ntwo\n"
+    assert {one["tool_call_id"] for one in said} == {"call_0"}
+    (result,) = results((await agent.aget_state(THREAD)).values)
+    assert (result.status, result.content, result.artifact["exit_code"]) == ("success", "one\ntwo\n", 0)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        True,
+        "once",
+        {"decision": "once"},
+        {"decisions": [{"type": "approve"}]},
+        {"decision": "always", "reach": "session"},
+    ],
+)
+async def test_a_prompt_is_an_interrupt(client: AsyncClient, server: Server, reply: Any) -> None:
+    saved = InMemorySaver()
+    agent = create_agent(says(("bash", bash("touch made"))), await atools(client), checkpointer=saved)
+    stopped = await agent.ainvoke(asks("make it"), THREAD)
+    (interrupt,) = stopped["__interrupt__"]
+    prompt = prompt_of(interrupt.value)
+    assert prompt is not None
+    assert (prompt["tool"], prompt["patterns"], prompt["tool_call_id"]) == ("bash", ["touch made"], "call_0")
+    assert interrupt.value["action_requests"][0]["name"] == "bash"
+    assert not (server.work / "made").exists()
+
+    # Another program goes on with it.
+    async with AsyncClient(server.target) as other:
+        again = create_agent(Scripted(messages=iter([AIMessage("done")])), await atools(other), checkpointer=saved)
+        state = await again.ainvoke(Command(resume=reply), THREAD)
+    assert (server.work / "made").exists()
+    assert [one.status for one in results(state)] == ["success"]
+    call = await the_only_call(client)
+    assert (call.session, call.state) == (prompt["session"], CallState.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"decision": "reject", "message": "not today"}, "not today"),
+        ({"decisions": [{"type": "reject", "message": "not today"}]}, "not today"),
+        (False, "rejected"),
+        ({"approve": "maybe"}, "not a decision"),
+        ({"decision": "instead", "input": {"command": 7}}, "could not be taken"),
+    ],
+)
+async def test_what_is_not_allowed_does_not_run(client: AsyncClient, server: Server, reply: Any, said: str) -> None:
+    agent = create_agent(says(("bash", bash("touch made"))), await atools(client), checkpointer=InMemorySaver())
+    await agent.ainvoke(asks("make it"), THREAD)
+    (result,) = results(await agent.ainvoke(Command(resume=reply), THREAD))
+    assert result.status == "error"
+    assert said in str(result.content)
+    assert not (server.work / "made").exists()
+
+
+async def test_a_person_may_give_another_input(client: AsyncClient, server: Server) -> None:
+    agent = create_agent(says(("bash", bash("touch made"))), await atools(client), checkpointer=InMemorySaver())
+    await agent.ainvoke(asks("make it"), THREAD)
+    edited = {"type": "edit", "edited_action": {"name": "bash", "args": bash("touch other")}}
+    (result,) = results(await agent.ainvoke(Command(resume={"decisions": [edited]}), THREAD))
+    assert result.status == "success"
+    assert [(server.work / name).exists() for name in ("made", "other")] == [False, True]
+
+
+@pytest.mark.permit(bash="ask", external_directory="ask")
+async def test_each_prompt_of_a_call_is_an_interrupt(client: AsyncClient, outside: Path) -> None:
+    agent = create_agent(says(("bash", bash(f"cat {outside}"))), await atools(client), checkpointer=InMemorySaver())
+    stopped = await agent.ainvoke(asks("look"), THREAD)
+    first = prompt_of(stopped["__interrupt__"][0].value)
+    stopped = await agent.ainvoke(Command(resume="once"), THREAD)
+    second = prompt_of(stopped["__interrupt__"][0].value)
+    assert first is not None
+    assert second is not None
+    assert {first["permission"], second["permission"]} == {"bash", "external_directory"}
+    (result,) = results(await agent.ainvoke(Command(resume="once"), THREAD))
+    assert result.content == "from outside\n"
+    await the_only_call(client)
+
+
+async def test_calls_of_one_message_are_asked_about_each(client: AsyncClient, server: Server) -> None:
+    calls = [("bash", bash(f"touch {name}")) for name in ("one", "two")]
+    agent = create_agent(says(*calls), await atools(client), checkpointer=InMemorySaver())
+    stopped = await agent.ainvoke(asks("make them"), THREAD)
+    replies = {}
+    for interrupt in stopped["__interrupt__"]:
+        prompt = prompt_of(interrupt.value)
+        assert prompt is not None
+        other = {"decision": "instead", "input": bash("touch three")}
+        replies[interrupt.id] = "once" if prompt["patterns"] == ["touch two"] else other
+    assert len(replies) == 2
+    state = await agent.ainvoke(Command(resume=replies), THREAD)
+    assert [one.status for one in results(state)] == ["success", "success"]
+    assert [(server.work / name).exists() for name in ("one", "two", "three")] == [False, True, True]
+
+
+async def test_a_question_is_an_interrupt(client: AsyncClient) -> None:
+    question = {"question": "Which?", "header": "Which", "options": [{"label": "A", "description": "first"}]}
+    agent = create_agent(
+        says(("question", {"questions": [question]})), await atools(client), checkpointer=InMemorySaver()
+    )
+    stopped = await agent.ainvoke(asks("ask"), THREAD)
+    prompt = prompt_of(stopped["__interrupt__"][0].value)
+    assert prompt is not None
+    assert prompt["questions"][0]["question"] == "Which?"
+    (result,) = results(await agent.ainvoke(Command(resume={"decision": "answer", "answers": ["A"]}), THREAD))
+    assert "A" in str(result.content)
+
+
+async def test_pictures_are_shown(client: AsyncClient, picture: Path) -> None:
+    agent = create_agent(says(("read", {"filePath": str(picture)})), await atools(client))
+    (result,) = results(await agent.ainvoke(asks("look")))
+    assert isinstance(result.content, list)
+    text, image = result.content
+    assert isinstance(text, dict)
+    assert isinstance(image, dict)
+    assert (text["type"], image["type"], image["mime_type"]) == ("text", "image", "image/png")
+    assert len(image["base64"]) >= len(PNG)
+
+
+async def test_failures_are_results(client: AsyncClient) -> None:
+    agent = create_agent(says(("read", {"filePath": "missing.txt"})), await atools(client))
+    (result,) = results(await agent.ainvoke(asks("look")))
+    assert result.status == "error"
+    assert "missing.txt" in str(result.content)
+
+
+@pytest.mark.permit(bash="allow")
+async def test_cancelling_the_run_cancels_the_call(client: AsyncClient) -> None:
+    command = "echo begun; echo on; sleep 60"
+    agent = create_agent(says(("bash", bash(command))), await atools(client))
+    begun = asyncio.Event()
+
+    async def run() -> None:
+        async for _ in agent.astream(asks("wait"), stream_mode="custom"):
+            begun.set()
+
+    task = asyncio.create_task(run())
+    await asyncio.wait_for(begun.wait(), 20)
+    task.cancel()
+    await asyncio.wait([task])
+    ended = await asyncio.wait_for(client.watch((await the_only_call(client)).id).result(), 20)
+    assert ended.reason is FailureReason.CANCELLED
+
+
+async def test_a_reply_comes_from_the_approver(guarded: Server) -> None:
+    async with (
+        AsyncClient(guarded.target, token="token-of-the-worker") as worker,
+        AsyncClient(guarded.target, token="token-of-the-person") as person,
+    ):
+        for approver, allowed in ((None, False), (person, True)):
+            model = says(("bash", bash(f"touch {allowed}")))
+            agent = create_agent(model, await atools(worker, approver=approver), checkpointer=InMemorySaver())
+            await agent.ainvoke(asks("make it"), THREAD)
+            if allowed:
+                await agent.ainvoke(Command(resume="once"), THREAD)
+            else:
+                with pytest.raises(RpcError, match=r"prompts\.reply"):
+                    await agent.ainvoke(Command(resume="once"), THREAD)
+            assert (guarded.work / str(allowed)).exists() is allowed
+
+
+def test_plain_programs(plain: Client, server: Server) -> None:
+    agent = create_agent(says(("bash", bash("touch made"))), tools(plain), checkpointer=InMemorySaver())
+    stopped = agent.invoke(asks("make it"), THREAD)
+    assert prompt_of(stopped["__interrupt__"][0].value)
+    (result,) = results(agent.invoke(Command(resume="once"), THREAD))
+    assert result.status == "success"
+    assert (server.work / "made").exists()
+
+
+async def test_a_plain_client_in_a_loop(plain: Client, server: Server) -> None:
+    agent = create_agent(says(("bash", bash("touch made"))), await atools(plain), checkpointer=InMemorySaver())
+    await agent.ainvoke(asks("make it"), THREAD)
+    (result,) = results(await agent.ainvoke(Command(resume="once"), THREAD))
+    assert result.status == "success"
+    assert (server.work / "made").exists()
+
+
+async def test_outside_of_a_graph_a_call_waits_for_an_approver(client: AsyncClient, server: Server) -> None:
+    found = {one.name: one for one in await atools(client)}
+    async with client.approvals(lambda _: once()):
+        assert await found["bash"].ainvoke(bash("touch made")) is not None
+    assert (server.work / "made").exists()
