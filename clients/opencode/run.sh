@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The plugin for OpenCode: setup, check, build, test [ARGUMENTS OF node --test...].
+# The plugin for OpenCode: plugin, setup, check, build, test [ARGUMENTS OF node --test...].
 #
 # TOOLGATE_BIN is the program to test with; TOOLGATE_TARGET is where OpenCode is installed, from npm. Exit code 3 and a line
 # `opencode: reason` mean that this machine cannot run it.
@@ -48,11 +48,16 @@ install() {
     ln -sfn "node_modules/$package/bin/opencode" "$folder/opencode" && chmod +x "$folder/node_modules/$package/bin/opencode"
 }
 
-setup() {
+# All that the plugin itself needs.
+libraries() {
     library setup
     # What `npm install` makes of the dependencies.
     mkdir -p node_modules && ln -sfn ../../typescript node_modules/toolgate &&
         ln -sfn ../../typescript/node_modules/zod node_modules/zod || exit 1
+}
+
+setup() {
+    libraries
     local version
     for version in "${VERSIONS[@]}"; do install "$version"; done
 }
@@ -88,6 +93,7 @@ run_tests() {
 verb="${1:-}"
 shift || true
 case "$verb" in
+plugin) libraries && build ;;
 setup) setup ;;
 check) setup && check ;;
 build) setup && build ;;
@@ -96,7 +102,7 @@ test)
     setup && build && run_tests "$@"
     ;;
 *)
-    echo "usage: run.sh setup | check | build | test [arguments of node --test]"
+    echo "usage: run.sh plugin | setup | check | build | test [arguments of node --test]"
     exit 2
     ;;
 esac

@@ -2,6 +2,7 @@
 import type { CallEvent, CallResult, ModelRef, Prompt } from "toolgate/node";
 import type { Asking } from "./dialogs.js";
 import type { FilePart, ToolContext, ToolResult } from "./opencode.js";
+import type { Parts } from "./parts.js";
 import type { Service } from "./service.js";
 
 /** How often OpenCode is told how far a call is, at most. */
@@ -22,12 +23,14 @@ export class Calls {
   /** Those that run, by Toolgate's id. */
   readonly running = new Map<string, Asking>();
   readonly #service: Service;
+  readonly #parts: Parts;
   readonly #options: CallsOptions;
   readonly #models = new Map<string, ModelRef>();
   readonly #results = new Map<string, { result: CallResult; messageID: string }>();
 
-  constructor(service: Service, options: CallsOptions) {
+  constructor(service: Service, parts: Parts, options: CallsOptions) {
     this.#service = service;
+    this.#parts = parts;
     this.#options = options;
   }
 
@@ -51,7 +54,7 @@ export class Calls {
         extra: { opencode: { messageID, callID: callID ?? "" } },
         signal,
       });
-      const progress = new Progress(context, execution.callId);
+      const progress = new Progress(this.#parts, context, execution.callId);
       asking = {
         context,
         refusal: undefined,
@@ -64,7 +67,7 @@ export class Calls {
         }
         result = await execution.result();
       } finally {
-        progress.end();
+        await progress.end();
         this.running.delete(execution.callId);
       }
     } catch (error) {
@@ -134,8 +137,9 @@ export class Calls {
   }
 }
 
-/** Tells OpenCode how far a call is: not more often than it can draw. */
+/** Tells OpenCode how far a call is: not more often than it can draw, and one after the other. */
 class Progress {
+  readonly #parts: Parts;
   readonly #context: ToolContext;
   readonly #callId: string;
   readonly #decoder = new TextDecoder();
@@ -143,8 +147,10 @@ class Progress {
   #metadata: Record<string, unknown> = {};
   #output: string | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #told = Promise.resolve();
 
-  constructor(context: ToolContext, callId: string) {
+  constructor(parts: Parts, context: ToolContext, callId: string) {
+    this.#parts = parts;
     this.#context = context;
     this.#callId = callId;
   }
@@ -175,19 +181,19 @@ class Progress {
     this.#tell();
   }
 
-  end(): void {
+  /** Ends it: when this returns, nothing more is told. */
+  async end(): Promise<void> {
     clearTimeout(this.#timer);
+    await this.#told;
   }
 
   #tell(): void {
     this.#timer = undefined;
     const output = this.#output === undefined ? {} : { output: this.#output };
-    const metadata = {
-      ...this.#metadata,
-      ...output,
-      toolgate: { callId: this.#callId },
-    };
-    this.#context.metadata({ title: this.#title, metadata });
+    const metadata = { ...this.#metadata, ...output, toolgate: { callId: this.#callId } };
+    const show = () => this.#parts.show(this.#context, { title: this.#title, metadata });
+    // What is not shown now is shown at the end.
+    this.#told = this.#told.then(show).catch(() => {});
   }
 }
 

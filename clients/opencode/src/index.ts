@@ -2,14 +2,16 @@
  * A plugin for OpenCode: the tools that reach files, programs and the network run in Toolgate.
  *
  * Toolgate's prompts are shown in OpenCode's own permission dialog, and every call is in Toolgate's record. In reading order:
- * `opencode.ts` (what OpenCode is to a plugin), `service.ts`, `definitions.ts`, `calls.ts`, `dialogs.ts`.
+ * `opencode.ts` (what OpenCode is to a plugin), `service.ts`, `definitions.ts`, `parts.ts`, `calls.ts`, `dialogs.ts`.
  *
  * *Invariant:* this module exports nothing but the plugin: OpenCode calls whatever a plugin's module exports.
  */
+import { ToolgateError } from "toolgate/node";
 import { Calls } from "./calls.js";
 import { argumentsOf, Definitions, REPLACED, type Replaced, UNTIL_THEN } from "./definitions.js";
 import { Dialogs, OWN_PERMISSION, type Reach } from "./dialogs.js";
 import type { Hooks, OpenCodeConfig, Permissions, PluginInput, ToolContext, ToolDefinition } from "./opencode.js";
+import { Parts } from "./parts.js";
 import { Service } from "./service.js";
 
 /** What `opencode.json` may say beside the plugin's name, in versions that have options; the environment says the rest. */
@@ -46,7 +48,8 @@ async function replacing(input: PluginInput, options: Options): Promise<Hooks> {
   };
   const service = new Service(input.directory, options);
   const definitions = new Definitions(service);
-  const calls = new Calls(service, {
+  const parts = new Parts(input.client);
+  const calls = new Calls(service, parts, {
     agent: options.agent || env["TOOLGATE_AGENT"] || undefined,
   });
   const dialogs = new Dialogs(input.client, reachOf(options.always || env["TOOLGATE_ALWAYS"]), calls.running);
@@ -74,24 +77,29 @@ async function replacing(input: PluginInput, options: Options): Promise<Hooks> {
   };
 
   const prepare = async () => {
+    await service.reach();
+    if (!definitions.loaded) {
+      await definitions.load().catch((error: unknown) => Promise.reject(service.explained(error)));
+    }
     try {
-      if (!definitions.loaded) {
-        await definitions.load();
-      }
       await approve();
     } catch (error) {
       approving = undefined;
-      throw service.explained(error);
+      // Who may not answer prompts may still call; others answer then.
+      if (!(error instanceof ToolgateError) || error.transient) {
+        throw service.explained(error);
+      }
     }
   };
 
   // OpenCode waits for what is told of the tools, and not for people.
-  await definitions.load().catch((error: unknown) => console.error(`toolgate: ${service.explained(error).message}`));
+  await definitions.load().catch((error: unknown) => log("warn", service.explained(error).message));
 
   return {
     tool: Object.fromEntries(REPLACED.map((name) => [name, tool(name)])),
     config: async (config) => askAlways(config),
     event: async ({ event }) => {
+      parts.event(event);
       dialogs.event(event);
       if (event.type === "session.deleted") {
         const { info } = (event.properties ?? {}) as { info?: { id?: string } };

@@ -32,6 +32,15 @@ export interface OpenCodeClient {
     path: { id: string; permissionID: string };
     body: { response: "once" | "always" | "reject" };
   }): Promise<unknown>;
+  /** What it is built on: for routes of the server that have no method. */
+  readonly _client?: {
+    patch(request: {
+      url: string;
+      path: Record<string, string>;
+      body: unknown;
+      headers: Record<string, string>;
+    }): Promise<unknown>;
+  };
 }
 
 /** A request for a permission, which OpenCode judges by its own rules before it shows a dialog. */
@@ -49,7 +58,7 @@ export interface ToolContext {
   readonly callID?: string;
   readonly agent: string;
   readonly abort: AbortSignal;
-  metadata(progress: { title?: string; metadata?: Record<string, unknown> }): void;
+  metadata(progress: { title?: string; metadata?: Record<string, unknown> }): unknown;
   ask(request: Ask): Promise<void>;
 }
 

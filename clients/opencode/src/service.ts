@@ -34,6 +34,15 @@ export class Service {
     });
   }
 
+  /** Returns when it answers: a call would wait for a service that went away as long as it takes to restart one. Throws in words. */
+  async reach(): Promise<void> {
+    try {
+      await this.client.info({ signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
+    } catch (error) {
+      throw this.explained(error);
+    }
+  }
+
   /** Returns the name of the workspace. Throws in words if there is none, or no service. */
   async workspace(): Promise<string> {
     this.#workspace ??= this.#named ?? (await this.#found());
@@ -42,14 +51,13 @@ export class Service {
 
   /** Returns an error in words: what to do, and that nothing was done. */
   explained(error: unknown): Error {
-    if (!(error instanceof ToolgateError)) {
+    const late = error instanceof Error && error.name === "TimeoutError";
+    if (!late && !(error instanceof ToolgateError)) {
       return error instanceof Error ? error : new Error(String(error));
     }
     const { message } = error;
-    if (error.code !== "UNAVAILABLE" && error.code !== "DEADLINE_EXCEEDED") {
-      return new Error(`Toolgate at ${this.target} refused: ${message}`, {
-        cause: error,
-      });
+    if (!late && error.code !== "UNAVAILABLE" && error.code !== "DEADLINE_EXCEEDED") {
+      return new Error(`Toolgate at ${this.target} refused: ${message}`, { cause: error });
     }
     return new Error(
       `Toolgate at ${this.target} does not answer: ${message}. Its tools stand in for those of OpenCode, so nothing was done. ` +
