@@ -51,16 +51,17 @@ export class Service {
 
   /** Returns an error in words: what to do, and that nothing was done. */
   explained(error: unknown): Error {
-    const late = error instanceof Error && error.name === "TimeoutError";
-    if (!late && !(error instanceof ToolgateError)) {
-      return error instanceof Error ? error : new Error(String(error));
+    if (error instanceof ToolgateError && error.code !== "UNAVAILABLE" && error.code !== "DEADLINE_EXCEEDED") {
+      return new Error(`Toolgate at ${this.target} refused: ${error.message}`, { cause: error });
     }
-    const { message } = error;
-    if (!late && error.code !== "UNAVAILABLE" && error.code !== "DEADLINE_EXCEEDED") {
-      return new Error(`Toolgate at ${this.target} refused: ${message}`, { cause: error });
+    if (!(error instanceof Error)) {
+      return new Error(String(error));
+    }
+    if (!(error instanceof ToolgateError) && error.name !== "TimeoutError") {
+      return error;
     }
     return new Error(
-      `Toolgate at ${this.target} does not answer: ${message}. Its tools stand in for those of OpenCode, so nothing was done. ` +
+      `Toolgate at ${this.target} does not answer: ${error.message}. Its tools stand in for those of OpenCode, so nothing was done. ` +
         `Start it with \`toolgate serve\` in ${this.#directory}, or name another one with TOOLGATE_SERVER.`,
       { cause: error },
     );
