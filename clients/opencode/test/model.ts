@@ -33,6 +33,11 @@ export class Model implements AsyncDisposable {
 
   private constructor() {
     this.#server = createServer(async (request, response) => {
+      if (request.method === "GET") {
+        // The list of all models of the world, which OpenCode asks for first.
+        response.end("{}");
+        return;
+      }
       const body = JSON.parse(await text(request));
       response.writeHead(200, { "content-type": "text/event-stream" });
       for (const chunk of this.#chunks(this.#turn(body))) {
@@ -51,7 +56,7 @@ export class Model implements AsyncDisposable {
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`;
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
   /** Says these things, one after the other, to whoever says `user`. */

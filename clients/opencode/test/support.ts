@@ -17,7 +17,7 @@ const LIMIT_MS = 60_000;
 /** What both sides read in the project's folder. */
 const PROJECT = {
   permission: {
-    bash: { "*": "ask", "echo *": "allow", "sleep *": "allow" },
+    bash: { "*": "ask", "echo *": "allow", "sleep *": "allow", "exit *": "allow" },
     edit: "ask",
   },
 };
@@ -111,7 +111,7 @@ export class Playground implements AsyncDisposable {
     const provider = {
       npm: "@ai-sdk/openai-compatible",
       name: "Scripted",
-      options: { baseURL: this.model.url, apiKey: "key" },
+      options: { baseURL: `${this.model.url}/v1`, apiKey: "key" },
       models: {
         scripted: {
           name: "Scripted",
@@ -137,7 +137,7 @@ export class Playground implements AsyncDisposable {
       OPENCODE_DISABLE_AUTOUPDATE: "1",
       OPENCODE_DISABLE_DEFAULT_PLUGINS: "1",
       OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
-      OPENCODE_DISABLE_MODELS_FETCH: "1",
+      OPENCODE_MODELS_URL: this.model.url,
       OPENCODE_PERMISSION: JSON.stringify(rules),
       npm_config_registry: "http://127.0.0.1:9/",
       BUN_CONFIG_REGISTRY: "http://127.0.0.1:9/",
@@ -253,7 +253,9 @@ export class Playground implements AsyncDisposable {
 
   #keep(child: ChildProcess): void {
     child.stderr?.on("data", (data) => {
-      this.#log = `${this.#log}${data}`.slice(-200_000);
+      // What the tests ask time and again says nothing.
+      const lines = String(data).split("\n").filter((line) => !line.includes(" path=/permission "));
+      this.#log = `${this.#log}${lines.join("\n")}`.slice(-200_000);
     });
   }
 
