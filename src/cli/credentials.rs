@@ -97,7 +97,9 @@ impl CredentialArgs {
             ("--cert", &self.cert),
             ("--key", &self.key),
         ];
-        let given = named.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
+        let given = named
+            .into_iter()
+            .filter_map(|(option, path)| Some((option, path.clone()?)));
         Ok(given.collect())
     }
 }

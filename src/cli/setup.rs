@@ -26,8 +26,10 @@ use super::globals::Globals;
 use super::terminal::{Look, Terminal, visible};
 use clients::{Client, Format, Places};
 
-/// The mode of a file that is new: some of these files have tokens in them.
-const NEW_FILE: u32 = 0o600;
+/// The mode of a file of a user that is new: some of these files have tokens in them.
+const OWN_FILE: u32 = 0o600;
+/// And of one of a project.
+const SHARED_FILE: u32 = 0o644;
 
 /// Which client, and what to tell it.
 #[derive(Debug, Args)]
@@ -65,6 +67,8 @@ struct Change {
     /// None if there is no file.
     old: Option<String>,
     new: String,
+    /// The mode, if there is no file.
+    mode: u32,
 }
 
 impl SetupArgs {
@@ -73,7 +77,11 @@ impl SetupArgs {
         let old = change.old.clone().unwrap_or_default();
         let shown = change.path.display().to_string();
         if old == change.new {
-            let state = if self.remove { "has no such entry" } else { "has the entry already" };
+            let state = if self.remove {
+                "has no such entry"
+            } else {
+                "has the entry already"
+            };
             self.report(terminal, &change, "", false)?;
             terminal.inform(&format!("{shown} {state}"));
             return Ok(Exit::Completed);
@@ -108,7 +116,8 @@ impl SetupArgs {
             (Format::Toml, None) => toml::remove(text, tables, &self.name),
         };
         let new = changed.map_err(|problem| not_understood(&path, &problem, tables, &self.name, entry.as_ref()))?;
-        Ok(Change { path, old, new })
+        let mode = if self.project { SHARED_FILE } else { OWN_FILE };
+        Ok(Change { path, old, new, mode })
     }
 
     fn entry(&self, globals: &Globals) -> Result<Value, Failure> {
@@ -230,18 +239,18 @@ fn write(change: &Change) -> Result<(), Failure> {
             path.display()
         )));
     }
-    replace(path, &change.new).map_err(|source| Failure::WriteFile {
+    replace(path, &change.new, change.mode).map_err(|source| Failure::WriteFile {
         path: path.clone(),
         source,
     })
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
     let mode = match fs::metadata(path) {
         Ok(metadata) => metadata.permissions(),
-        Err(_) => Permissions::from_mode(NEW_FILE),
+        Err(_) => Permissions::from_mode(mode),
     };
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
@@ -259,20 +268,25 @@ mod tests {
     fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/settings.json");
-        replace(&path, "{}\n").unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, NEW_FILE);
+        replace(&path, "{}\n", OWN_FILE).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, OWN_FILE);
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        replace(&path, "{\"a\": 1}\n").unwrap();
+        replace(&path, "{\"a\": 1}\n", OWN_FILE).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
         let change = Change {
             path: path.clone(),
             old: Some("{}\n".to_owned()),
             new: String::new(),
+            mode: OWN_FILE,
         };
         let refused = write(&change).unwrap_err();
         assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 1}\n");
-        assert_eq!(path.parent().unwrap().read_dir().unwrap().count(), 1, "nothing else is left");
+        assert_eq!(
+            path.parent().unwrap().read_dir().unwrap().count(),
+            1,
+            "nothing else is left"
+        );
     }
 
     #[test]

@@ -16,7 +16,12 @@ const CLIENTS: [(&str, &str, &str, &str); 7] = [
     ("opencode", ".config/opencode/opencode.json", "opencode.json", "mcp"),
     ("cursor", ".cursor/mcp.json", ".cursor/mcp.json", "mcpServers"),
     ("vscode", ".config/Code/User/mcp.json", ".vscode/mcp.json", "servers"),
-    ("zed", ".config/zed/settings.json", ".zed/settings.json", "context_servers"),
+    (
+        "zed",
+        ".config/zed/settings.json",
+        ".zed/settings.json",
+        "context_servers",
+    ),
     ("gemini", ".gemini/settings.json", ".gemini/settings.json", "mcpServers"),
 ];
 
@@ -75,7 +80,10 @@ fn parsed(path: &Path) -> Value {
 fn an_entry_comes_and_goes_in_the_file_of_every_client() {
     for (client, user, project, table) in CLIENTS {
         let home = Home::new();
-        for (file, scope, program) in [(home.path(user), None, PROGRAM), (home.project(project), Some("--project"), "toolgate")] {
+        for (file, scope, program) in [
+            (home.path(user), None, PROGRAM),
+            (home.project(project), Some("--project"), "toolgate"),
+        ] {
             let with = |more: &[&'static str]| [&[client][..], scope.as_slice(), more].concat();
             home.does(&with(&["--yes", "--agent", "plan"]));
             let entry = parsed(&file)[table]["toolgate"].clone();
@@ -88,7 +96,10 @@ fn an_entry_comes_and_goes_in_the_file_of_every_client() {
             assert_eq!(starts[starts.len() - 2..], ["--agent", "plan"], "{client}: {entry}");
 
             let before = read(&file);
-            assert!(home.does(&with(&["--yes", "--agent", "plan"])).contains("already"), "{client}");
+            assert!(
+                home.does(&with(&["--yes", "--agent", "plan"])).contains("already"),
+                "{client}"
+            );
             assert_eq!(read(&file), before, "{client}");
             home.does(&with(&["--yes"]));
             assert!(!read(&file).contains("plan"), "{client}: it is brought up to date");
@@ -104,14 +115,20 @@ fn nothing_is_written_that_nobody_agreed_to() {
     let home = Home::new();
     let output = home.setup(&["codex"]);
     assert_eq!(output.status.code(), Some(2));
-    let (shown, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (shown, said) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(shown.contains("+[mcp_servers.toolgate]"), "{shown}");
     assert!(said.contains("--yes"), "{said}");
     assert!(!home.path(".codex").exists());
     let printed = home.setup(&["--json", "codex", "--yes"]).stdout;
     let printed: Value = serde_json::from_slice(&printed).unwrap();
     assert_eq!(printed["written"], true, "{printed}");
-    assert!(printed["file"].as_str().unwrap().ends_with(".codex/config.toml"), "{printed}");
+    assert!(
+        printed["file"].as_str().unwrap().ends_with(".codex/config.toml"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -154,10 +171,24 @@ fn what_is_there_stays_as_it_is() {
 fn what_reaches_a_server_is_written_down_but_for_its_token() {
     let home = Home::new();
     let server = ["--server", "https://tools.example"];
-    home.does(&[&["gemini", "--yes", "--workspace", "shop", "--token-file", "token"][..], &server].concat());
+    home.does(
+        &[
+            &["gemini", "--yes", "--workspace", "shop", "--token-file", "token"][..],
+            &server,
+        ]
+        .concat(),
+    );
     let entry = parsed(&home.path(".gemini/settings.json"))["mcpServers"]["toolgate"].clone();
     let token = home.project("token").display().to_string();
-    let expected = ["mcp", "--server", "https://tools.example", "--token-file", &token, "--workspace", "shop"];
+    let expected = [
+        "mcp",
+        "--server",
+        "https://tools.example",
+        "--token-file",
+        &token,
+        "--workspace",
+        "shop",
+    ];
     assert_eq!(entry["args"], json!(expected));
     let refused = home.setup(&[&["gemini", "--yes", "--token", "secret"][..], &server].concat());
     assert_eq!(refused.status.code(), Some(2));

@@ -106,8 +106,11 @@ export class Playground implements AsyncDisposable {
   async startOpenCode(rules: object = {}): Promise<void> {
     const home = join(this.#folder, "home");
     const config = join(home, "config", "opencode");
-    // Where nothing is installed, OpenCode would install the package for plugins first.
+    // OpenCode would first install its package for plugins, unless it finds that written down.
     await mkdir(join(config, "node_modules"), { recursive: true });
+    const dependencies = { "@opencode-ai/plugin": "*" };
+    await writeFile(join(config, "package.json"), JSON.stringify({ dependencies }));
+    await writeFile(join(config, "package-lock.json"), JSON.stringify({ packages: { "": { dependencies } } }));
     const provider = {
       npm: "@ai-sdk/openai-compatible",
       name: "Scripted",

@@ -54,8 +54,13 @@ pub(super) struct Places {
 impl Places {
     /// Returns them as the environment says.
     pub(super) fn of_this_user() -> Result<Self, Failure> {
-        let named = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let home = named("HOME").ok_or_else(|| Failure::Usage("HOME is not set: it says where the client's file is".to_owned()))?;
+        let named = |name: &str| {
+            std::env::var_os(name)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+        };
+        let home = named("HOME")
+            .ok_or_else(|| Failure::Usage("HOME is not set: it says where the client's file is".to_owned()))?;
         let project = std::env::current_dir().map_err(|source| Failure::Read {
             path: ".".into(),
             source,
@@ -94,9 +99,7 @@ impl Client {
             },
             Self::Opencode => either(&config.join("opencode"), "opencode"),
             Self::Cursor => home.join(".cursor/mcp.json"),
-            Self::Vscode if cfg!(target_os = "macos") => {
-                home.join("Library/Application Support/Code/User/mcp.json")
-            }
+            Self::Vscode if cfg!(target_os = "macos") => home.join("Library/Application Support/Code/User/mcp.json"),
             Self::Vscode => config.join("Code/User/mcp.json"),
             Self::Zed if cfg!(target_os = "macos") => home.join(".config/zed/settings.json"),
             Self::Zed => config.join("zed/settings.json"),
@@ -140,7 +143,10 @@ impl Client {
             Self::ClaudeCode | Self::Vscode => json!({"type": "stdio", "command": program, "args": arguments}),
             Self::Codex | Self::Cursor | Self::Zed | Self::Gemini => json!({"command": program, "args": arguments}),
             Self::Opencode => {
-                let command: Vec<&str> = [program].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+                let command: Vec<&str> = [program]
+                    .into_iter()
+                    .chain(arguments.iter().map(String::as_str))
+                    .collect();
                 let off = json!({"mcp": {name: {"enabled": false}}}).to_string();
                 json!({
                     "type": "local",

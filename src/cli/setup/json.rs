@@ -81,9 +81,12 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
         Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
-        Value::Object(values) => {
-            CstInputValue::Object(values.iter().map(|(name, value)| (name.clone(), input(value))).collect())
-        }
+        Value::Object(values) => CstInputValue::Object(
+            values
+                .iter()
+                .map(|(name, value)| (name.clone(), input(value)))
+                .collect(),
+        ),
     }
 }
 
@@ -114,15 +117,28 @@ mod tests {
             let with = set(text, "mcpServers", "toolgate", &entry).unwrap();
             let value: Value = jsonc_parser::parse_to_serde_value(&with, &OPTIONS).unwrap();
             assert_eq!(value["mcpServers"]["toolgate"], entry, "{with}");
-            assert_eq!(set(&with, "mcpServers", "toolgate", &entry).unwrap(), with, "once is enough");
+            assert_eq!(
+                set(&with, "mcpServers", "toolgate", &entry).unwrap(),
+                with,
+                "once is enough"
+            );
             let without = remove(&with, "mcpServers", "toolgate").unwrap();
             let left: Value = jsonc_parser::parse_to_serde_value(&without, &OPTIONS).unwrap();
-            let before: Value = jsonc_parser::parse_to_serde_value(if text.is_empty() { "{}" } else { text }, &OPTIONS).unwrap();
+            let before: Value =
+                jsonc_parser::parse_to_serde_value(if text.is_empty() { "{}" } else { text }, &OPTIONS).unwrap();
             let empty = |value: &Value| value["mcpServers"].as_object().is_none_or(serde_json::Map::is_empty);
-            assert!(left == before || empty(&before) && empty(&left), "{text:?} became {without:?}");
+            assert!(
+                left == before || empty(&before) && empty(&left),
+                "{text:?} became {without:?}"
+            );
         }
         let with = set(COMMENTED, "mcpServers", "toolgate", &entry).unwrap();
-        for kept in ["// mine\n", "// as it was\n", "/* another */\n", "\"other\": {\"command\": \"x\",},"] {
+        for kept in [
+            "// mine\n",
+            "// as it was\n",
+            "/* another */\n",
+            "\"other\": {\"command\": \"x\",},",
+        ] {
             assert!(with.contains(kept), "{kept} is not in {with}");
         }
         assert_eq!(remove(&with, "mcpServers", "toolgate").unwrap(), COMMENTED);
@@ -132,12 +148,22 @@ mod tests {
     fn an_entry_is_replaced() {
         let text = "{\n  \"mcpServers\": {\n    \"toolgate\": {\"command\": \"old\"},\n    \"other\": 1\n  }\n}\n";
         let with = set(text, "mcpServers", "toolgate", &json!({"command": "new"})).unwrap();
-        assert!(with.contains("\"new\"") && !with.contains("old") && with.contains("\"other\": 1"), "{with}");
+        assert!(
+            with.contains("\"new\"") && !with.contains("old") && with.contains("\"other\": 1"),
+            "{with}"
+        );
     }
 
     #[test]
     fn what_cannot_be_understood_is_told() {
-        for text in ["{", "{\"a\": 1 \"b\": 2}", "[]", "{\"mcpServers\": []}", "{'a': 1}", "yes"] {
+        for text in [
+            "{",
+            "{\"a\": 1 \"b\": 2}",
+            "[]",
+            "{\"mcpServers\": []}",
+            "{'a': 1}",
+            "yes",
+        ] {
             assert!(set(text, "mcpServers", "toolgate", &json!({})).is_err(), "{text}");
             assert!(remove(text, "mcpServers", "toolgate").is_err(), "{text}");
         }

@@ -12,7 +12,9 @@ use toml_edit::{Array, DocumentMut, Item, Table};
 pub(super) fn set(text: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
     let mut document = parse(text)?;
     let servers = document.entry(table).or_insert_with(implicit);
-    let servers = servers.as_table_like_mut().ok_or_else(|| format!("`{table}` is no table"))?;
+    let servers = servers
+        .as_table_like_mut()
+        .ok_or_else(|| format!("`{table}` is no table"))?;
     let wanted = Item::Table(written(entry));
     if servers.get(name).is_some_and(|found| said(found) == said(&wanted)) {
         return Ok(text.to_owned());
@@ -30,7 +32,9 @@ pub(super) fn remove(text: &str, table: &str, name: &str) -> Result<String, Stri
     let Some(servers) = document.get_mut(table) else {
         return Ok(text.to_owned());
     };
-    let servers = servers.as_table_like_mut().ok_or_else(|| format!("`{table}` is no table"))?;
+    let servers = servers
+        .as_table_like_mut()
+        .ok_or_else(|| format!("`{table}` is no table"))?;
     if servers.remove(name).is_none() {
         return Ok(text.to_owned());
     }
@@ -91,7 +95,8 @@ mod tests {
 
     use super::*;
 
-    const COMMENTED: &str = "# mine\nmodel = \"m\" # as it was\n\n[mcp_servers.other]\ncommand = 'x'\n\n[tui]\ntheme = \"dark\"\n";
+    const COMMENTED: &str =
+        "# mine\nmodel = \"m\" # as it was\n\n[mcp_servers.other]\ncommand = 'x'\n\n[tui]\ntheme = \"dark\"\n";
 
     #[test]
     fn an_entry_comes_and_goes_and_nothing_else_changes() {
@@ -99,16 +104,36 @@ mod tests {
         for text in ["", "model = \"m\"\n", COMMENTED] {
             let with = set(text, "mcp_servers", "toolgate", &entry).unwrap();
             let read = with.parse::<DocumentMut>().unwrap();
-            assert_eq!(read["mcp_servers"]["toolgate"]["command"].as_str(), Some("/opt/toolgate"), "{with}");
-            assert!(with.contains("[mcp_servers.toolgate]\n") && !with.contains("[mcp_servers]\n"), "{with}");
-            assert_eq!(set(&with, "mcp_servers", "toolgate", &entry).unwrap(), with, "once is enough");
+            assert_eq!(
+                read["mcp_servers"]["toolgate"]["command"].as_str(),
+                Some("/opt/toolgate"),
+                "{with}"
+            );
+            assert!(
+                with.contains("[mcp_servers.toolgate]\n") && !with.contains("[mcp_servers]\n"),
+                "{with}"
+            );
+            assert_eq!(
+                set(&with, "mcp_servers", "toolgate", &entry).unwrap(),
+                with,
+                "once is enough"
+            );
             assert_eq!(remove(&with, "mcp_servers", "toolgate").unwrap(), text);
         }
         let inline = "mcp_servers = { other = { command = \"x\" } } # short\n";
         let with = set(inline, "mcp_servers", "toolgate", &entry).unwrap();
-        assert!(with.contains("other = { command = \"x\" }") && with.contains("# short"), "{with}");
+        assert!(
+            with.contains("other = { command = \"x\" }") && with.contains("# short"),
+            "{with}"
+        );
         with.parse::<DocumentMut>().unwrap();
-        let changed = set("[mcp_servers.toolgate]\ncommand = \"old\"\n", "mcp_servers", "toolgate", &entry).unwrap();
+        let changed = set(
+            "[mcp_servers.toolgate]\ncommand = \"old\"\n",
+            "mcp_servers",
+            "toolgate",
+            &entry,
+        )
+        .unwrap();
         assert!(!changed.contains("old"), "{changed}");
     }
 
