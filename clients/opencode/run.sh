@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The plugin for OpenCode: plugin, setup, check, build, test [ARGUMENTS OF node --test...].
 #
-# TOOLGATE_BIN is the program to test with; TOOLGATE_TARGET is where OpenCode is installed, from npm. Exit code 3 and a line
-# `opencode: reason` mean that this machine cannot run it.
+# TOOLGATE_BIN is the program to test with; TOOLGATE_TARGET is where OpenCode is installed, from npm; OPENCODE_VERSIONS names some of
+# the versions that it is tested with. Exit code 3 and a line `opencode: reason` mean that this machine cannot run it.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
 # The versions that the plugin is tested with.
-VERSIONS=(1.1.31 1.18.33)
+read -ra VERSIONS <<<"${OPENCODE_VERSIONS:-1.1.31 1.18.33}"
 
 target="$(realpath -m "${TOOLGATE_TARGET:-../../target}")"
 tools="../typescript/node_modules/.bin"
