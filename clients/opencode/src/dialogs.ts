@@ -203,7 +203,7 @@ export class Dialogs {
 
 /** A dialog that knows nothing of a permission shows its name, so that has to say what is asked. */
 function ownName({ permission, patterns }: PermissionPrompt): string {
-  const text = `${OWN_PERMISSION} ${permission}: ${patterns.join(", ")}`;
+  const text = `${OWN_PERMISSION} ${permission}: ${patterns.join(", ")}`.replaceAll(/\s+/g, " ");
   return text.length > MAX_NAME ? `${text.slice(0, MAX_NAME)}…` : text;
 }
 

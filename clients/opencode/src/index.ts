@@ -60,9 +60,13 @@ async function replacing(input: PluginInput, options: Options): Promise<Hooks> {
     approving ??= (async () => {
       const approvals = service.client.approvals((prompt, context) => dialogs.answer(prompt, context), {
         name: APPROVER,
-        onReply: ({ promptId, result, message }) => {
+        onReply: ({ promptId, result, message, prompt }) => {
           if (result !== "ACCEPTED" && result !== "ALREADY_RESOLVED") {
             log("warn", `Toolgate did not take the answer to the prompt ${promptId}: ${message || result}`);
+            // Whoever made a call may not be the one who allows it, for instance.
+            if (prompt) {
+              calls.running.get(prompt.callId)?.elsewhere(prompt);
+            }
           }
         },
         onError: (error, prompt) => log("error", `the prompt ${prompt.id} was not shown: ${error}`),

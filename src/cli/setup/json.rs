@@ -58,7 +58,8 @@ pub(super) fn remove(text: &str, table: &str, name: &str) -> Result<String, Stri
         return Ok(text.to_owned());
     };
     entry.remove();
-    if servers.children_exclude_trivia_and_tokens().is_empty() && !servers.to_string().contains('/') {
+    let is_commented = servers.children().iter().any(|child| child.as_comment().is_some());
+    if servers.properties().is_empty() && !is_commented {
         found.remove();
     }
     Ok(ended(root.to_string()))
