@@ -97,7 +97,12 @@ impl SetupArgs {
         }
         write(&change)?;
         self.report(terminal, &change, &diff, true)?;
-        terminal.inform(&format!("wrote {shown}; {}", self.client.afterwards(self.project)));
+        let next = if self.remove {
+            "the client forgets it when it is started next"
+        } else {
+            self.client.afterwards(self.project)
+        };
+        terminal.inform(&format!("wrote {shown}; {next}"));
         Ok(Exit::Completed)
     }
 

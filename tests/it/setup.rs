@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::*;
+const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 /// Each client, its file for a user and for a project, and the table of servers in it.
 const CLIENTS: [(&str, &str, &str, &str); 7] = [
@@ -198,4 +198,35 @@ fn what_reaches_a_server_is_written_down_but_for_its_token() {
     let entry = parsed(&home.path(".cursor/mcp.json"))["mcpServers"]["toolgate"].clone();
     let here = home.path("project").canonicalize().unwrap();
     assert_eq!(entry["args"], json!(["mcp", "--workspace", here]));
+}
+
+#[test]
+fn the_toolgate_that_opencode_starts_does_not_start_itself() {
+    let home = Home::new();
+    home.does(&["opencode", "--yes"]);
+    let file = home.path(".config/opencode/opencode.json");
+    let mut settings = parsed(&file);
+    let entry = &mut settings["mcp"]["toolgate"];
+    let variable = "OPENCODE_CONFIG_CONTENT";
+    let off = entry["environment"][variable].as_str().unwrap().to_owned();
+    // In the place of the entry's program, one that leaves a trace.
+    let trace = home.path("trace");
+    entry["command"] = json!(["/bin/sh", "-c", format!("touch '{}'", trace.display())]);
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let lists_tools = |content: Option<&str>| {
+        let output = Command::new(PROGRAM)
+            .env_clear()
+            .env("HOME", home.0.path())
+            .env("PATH", "/usr/bin:/bin")
+            .envs(content.map(|content| (variable, content)))
+            .current_dir(home.path("project"))
+            .arg("tools")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        trace.exists()
+    };
+    assert!(!lists_tools(Some(&off)), "it was started as the entry says");
+    assert!(lists_tools(None), "without the entry's environment it would be");
 }
