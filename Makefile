@@ -1,4 +1,4 @@
-.PHONY: help run dist check test lint fmt contract clients opencode bench load chaos fuzz image
+.PHONY: help run dist check test lint fmt contract clients bench load chaos fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -34,9 +34,6 @@ clients: ## Generate what is kept of the contract in the repository: stubs in Py
 	done
 	clients/console/run.sh setup
 	clients/console/run.sh build
-
-opencode: ## Build the plugin for OpenCode, in clients/opencode/dist
-	@clients/opencode/run.sh plugin
 
 image: ## Build the images toolgate:VERSION and toolgate:VERSION-static with Docker
 	@version="$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" && revision="$$(git rev-parse HEAD)" && \
