@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use clap::Args;
 use toolgate_client::{Credentials, Token};
 
+use super::exit::Failure;
+
 /// What a command needs to talk to a server that asks who calls.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct CredentialArgs {
@@ -78,5 +80,26 @@ impl CredentialArgs {
             credentials = credentials.identity_files(cert, key);
         }
         credentials
+    }
+
+    /// Returns the options with which another program names the same files.
+    ///
+    /// # Errors
+    /// A token that would have to be written down.
+    pub(super) fn for_others(&self) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+        if self.token.is_some() {
+            let why = "a token is not written into a file of another program; put it into a file, and name that with --token-file";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        let named = [
+            ("--token-file", &self.token_file),
+            ("--tls-ca", &self.tls_ca),
+            ("--cert", &self.cert),
+            ("--key", &self.key),
+        ];
+        let given = named
+            .into_iter()
+            .filter_map(|(option, path)| Some((option, path.clone()?)));
+        Ok(given.collect())
     }
 }

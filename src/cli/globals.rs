@@ -1,12 +1,13 @@
 //! What every command takes.
 //!
-//! *Invariant:* only options; what they mean is in the modules that use them.
+//! *Invariant:* only options, and how another program is given the same; what they mean is in the modules that use them.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::credentials::CredentialArgs;
+use super::exit::Failure;
 use super::terminal::Colour;
 
 /// What every command takes.
@@ -53,4 +54,26 @@ pub(super) struct Globals {
     /// Print more; twice for the debug log.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
+}
+
+impl Globals {
+    /// Returns the options with which another program reaches the same server, or starts its own with the same settings.
+    ///
+    /// # Errors
+    /// What cannot be written down.
+    pub(super) fn for_others(&self) -> Result<Vec<String>, Failure> {
+        let mut options = Vec::new();
+        let mut files: Vec<(&str, PathBuf)> = self.config.iter().map(|path| ("--config", path.clone())).collect();
+        if let Some(server) = &self.server {
+            options.extend(["--server".to_owned(), server.clone()]);
+            files.extend(self.credentials.for_others()?);
+        }
+        for (option, path) in files {
+            let path = std::path::absolute(&path).unwrap_or(path);
+            let text = path.to_str().map(str::to_owned);
+            let text = text.ok_or_else(|| Failure::Usage(format!("{} is not UTF-8", path.display())))?;
+            options.extend([option.to_owned(), text]);
+        }
+        Ok(options)
+    }
 }

@@ -53,6 +53,7 @@ mod send;
 mod serve;
 mod service;
 mod session;
+mod setup;
 mod store;
 mod terminal;
 mod tools;
@@ -109,6 +110,8 @@ enum Command {
     Call(Box<call::CallArgs>),
     /// Serve the tools to an MCP client on standard input and output.
     Mcp(mcp::McpArgs),
+    /// Tell an MCP client of Toolgate: an entry in its own settings, or out of them.
+    Setup(setup::SetupArgs),
     /// Answer the prompts of a running server in the terminal.
     Approve(approve::ApproveArgs),
     /// List calls, newest first.
@@ -234,6 +237,7 @@ impl Command {
             Self::Tools(args) => args.run(globals, terminal).await,
             Self::Call(args) => args.run(globals, terminal).await,
             Self::Mcp(args) => args.run(globals, terminal).await,
+            Self::Setup(args) => args.run(globals, terminal).await,
             Self::Approve(args) => args.run(globals, terminal).await,
             Self::Calls(args) => args.run(globals, terminal).await,
             Self::Watch(args) => args.run(globals, terminal).await,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The example agents: setup, check, test [ARGUMENTS OF unittest...]. For one language: `run.sh test -k Python`.
+# The example agents, and OpenCode with the plugin: setup, check, test [ARGUMENTS OF unittest...]. For one language: `run.sh test -k Python`.
 #
 # TOOLGATE_BIN is the program to test with; TOOLGATE_TARGET is where things are installed. Exit code 3 and a line
 # `agents: reason` mean that this machine cannot run them.
@@ -42,7 +42,7 @@ compile() { (cd "$typescript_agent" && ../../node_modules/.bin/tsc "$@"); }
 
 setup() {
     command -v git >/dev/null || { echo "agents: git is needed"; exit 3; }
-    setup_python && setup_typescript && library typescript build && compile
+    setup_python && setup_typescript && library typescript build && compile && library opencode setup
 }
 
 check() {
@@ -53,6 +53,7 @@ check() {
     (cd "$here" && "$venv/ruff" format --quiet --check --diff --line-length 120 .) || result=1
     (cd "$root/clients/typescript" && node_modules/.bin/biome ci --colors=off --error-on-warnings examples) || result=1
     compile --noEmit || result=1
+    "$root/clients/opencode/run.sh" check || result=1
     return $result
 }
 
@@ -67,12 +68,15 @@ run_tests() {
     timeout 900 "$venv/python" test_agents.py "$@"
 }
 
+# OpenCode with the plugin, unless some of the tests of the example agents are wanted.
+run_opencode() { (($# > 0)) || "$root/clients/opencode/run.sh" test; }
+
 verb="${1:-}"
 shift || true
 case "$verb" in
     setup) setup ;;
     check) setup && check ;;
-    test) setup && check && run_tests "$@" ;;
+    test) setup && check && run_tests "$@" && run_opencode "$@" ;;
     *)
         echo "usage: run.sh setup | check | test [arguments of unittest]" >&2
         exit 2

@@ -60,6 +60,7 @@ mod rules;
 mod sandbox;
 mod schemas;
 mod search;
+mod setup;
 mod shell;
 mod signals;
 mod skills;

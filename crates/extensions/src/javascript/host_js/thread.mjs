@@ -224,6 +224,8 @@ async function loadPlugin(exports) {
     worktree,
     serverUrl: new URL("http://localhost:0/"),
     $: globalThis.Bun?.$,
+    // What replaces OpenCode's tools by those of a service has nothing to do in the service.
+    toolgate: true,
   };
   for (const one of functions) {
     const made = await one(input, spec.options ?? undefined);

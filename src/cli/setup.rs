@@ -1,0 +1,306 @@
+//! `toolgate setup`: tells an MCP client of Toolgate, by an entry in the client's own file.
+//!
+//! The other files, in reading order: `clients.rs` (which file, and what an entry looks like in it), `json.rs` and `toml.rs` (one
+//! entry in a file that is otherwise left as it is).
+//!
+//! *Invariant:* nothing is written that was not shown and agreed to. A file that cannot be understood is not touched, and neither
+//! is one that has changed since it was shown.
+
+#![allow(clippy::disallowed_methods)] // the files are those of other programs of this user, and in no workspace
+
+mod clients;
+mod json;
+mod toml;
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolgate_fs::diff::unified;
+
+use super::exit::{Exit, Failure};
+use super::globals::Globals;
+use super::terminal::{Look, Terminal, visible};
+use clients::{Client, Format, Places};
+
+/// The mode of a file of a user that is new: some of these files have tokens in them.
+const OWN_FILE: u32 = 0o600;
+/// And of one of a project.
+const SHARED_FILE: u32 = 0o644;
+
+/// Which client, and what to tell it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --server the client starts a service of its own, for the folder in which it starts programs.
+The change is shown, and made when you agree. --json prints the file, the diff and whether it was written.")]
+pub(super) struct SetupArgs {
+    /// The client.
+    #[arg(value_enum)]
+    client: Client,
+    /// Change the file of the project in this folder, in the place of yours
+    #[arg(long)]
+    project: bool,
+    /// The workspace of the entry: its name, or a folder (`.`, or anything with a slash)
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
+    /// The agent whose permissions count
+    #[arg(long)]
+    agent: Option<String>,
+    /// The name of the entry
+    #[arg(long, default_value = "toolgate", value_parser = entry_name)]
+    name: String,
+    /// Take the entry out
+    #[arg(long)]
+    remove: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+/// What the file of a client says, and what it is to say.
+struct Change {
+    /// Where it is, links followed.
+    path: PathBuf,
+    /// None if there is no file.
+    old: Option<String>,
+    new: String,
+    /// The mode, if there is no file.
+    mode: u32,
+}
+
+impl SetupArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let change = self.change(globals)?;
+        let old = change.old.clone().unwrap_or_default();
+        let shown = change.path.display().to_string();
+        if old == change.new {
+            let state = if self.remove {
+                "has no such entry"
+            } else {
+                "has the entry already"
+            };
+            self.report(terminal, &change, "", false)?;
+            terminal.inform(&format!("{shown} {state}"));
+            return Ok(Exit::Completed);
+        }
+        let diff = unified(&change.path, &old, &change.new).text;
+        if !terminal.json {
+            terminal.line(&painted(terminal, &diff))?;
+        }
+        if !self.yes && !agreed(&shown).await? {
+            self.report(terminal, &change, &diff, false)?;
+            terminal.inform("nothing was changed");
+            return Ok(Exit::Denied);
+        }
+        write(&change)?;
+        self.report(terminal, &change, &diff, true)?;
+        let next = if self.remove {
+            "the client forgets it when it is started next"
+        } else {
+            self.client.afterwards(self.project)
+        };
+        terminal.inform(&format!("wrote {shown}; {next}"));
+        Ok(Exit::Completed)
+    }
+
+    fn change(&self, globals: &Globals) -> Result<Change, Failure> {
+        let path = self.client.file(&Places::of_this_user()?, self.project);
+        // What manages such files often puts links there; they stay.
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let old = read(&path)?;
+        let text = old.as_deref().unwrap_or_default();
+        let entry = (!self.remove).then(|| self.entry(globals)).transpose()?;
+        let tables = self.client.tables();
+        let changed = match (self.client.format(), &entry) {
+            (Format::Json, Some(entry)) => json::set(text, tables, &self.name, entry),
+            (Format::Json, None) => json::remove(text, tables, &self.name),
+            (Format::Toml, Some(entry)) => toml::set(text, tables, &self.name, entry),
+            (Format::Toml, None) => toml::remove(text, tables, &self.name),
+        };
+        let new = changed.map_err(|problem| not_understood(&path, &problem, tables, &self.name, entry.as_ref()))?;
+        let mode = if self.project { SHARED_FILE } else { OWN_FILE };
+        Ok(Change { path, old, new, mode })
+    }
+
+    fn entry(&self, globals: &Globals) -> Result<Value, Failure> {
+        let mut arguments = vec!["mcp".to_owned()];
+        arguments.extend(globals.for_others()?);
+        let workspace = match self.workspace.as_deref() {
+            Some(folder) if folder == "." || folder.contains('/') => Some(absolute(folder)?),
+            Some(name) => Some(name.to_owned()),
+            None if globals.server.is_none() => self.client.own_folder().map(str::to_owned),
+            None => None,
+        };
+        for (option, value) in [("--workspace", workspace), ("--agent", self.agent.clone())] {
+            arguments.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+        }
+        Ok(self.client.entry(&self.program()?, &arguments, &self.name))
+    }
+
+    /// What others of the project have elsewhere is found by its name.
+    fn program(&self) -> Result<String, Failure> {
+        if self.project {
+            return Ok("toolgate".to_owned());
+        }
+        let program = std::env::current_exe().map_err(|source| Failure::Read {
+            path: "/proc/self/exe".into(),
+            source,
+        })?;
+        text_of(&program)
+    }
+
+    fn report(&self, terminal: &Terminal, change: &Change, diff: &str, written: bool) -> Result<(), Failure> {
+        if !terminal.json {
+            return Ok(());
+        }
+        let client = self.client.to_string();
+        terminal.record(&json!({"client": client, "file": change.path, "diff": diff, "written": written}))
+    }
+}
+
+fn entry_name(text: &str) -> Result<String, String> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    if text.is_empty() || !text.chars().all(fits) {
+        return Err("a name has letters, digits, `-` and `_`: not every client takes others".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn absolute(folder: &str) -> Result<String, Failure> {
+    let path = fs::canonicalize(folder).map_err(|source| Failure::Read {
+        path: folder.into(),
+        source,
+    })?;
+    text_of(&path)
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::Usage(format!("{} is not UTF-8: the clients' files are", path.display())))
+}
+
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Failure::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn not_understood(path: &Path, problem: &str, tables: &str, name: &str, entry: Option<&Value>) -> Failure {
+    let path = path.display();
+    let by_hand = match entry {
+        Some(entry) => format!("put this there yourself, as `{name}` in `{tables}`: {entry}"),
+        None => format!("take `{name}` out of `{tables}` yourself"),
+    };
+    Failure::Configuration(format!(
+        "{path} cannot be understood, so it was not touched: {problem}. Correct it, or {by_hand}"
+    ))
+}
+
+fn painted(terminal: &Terminal, diff: &str) -> String {
+    let lines = diff.lines().map(|line| {
+        let line = visible(line);
+        match line.chars().next() {
+            Some('+') => terminal.out.text(Look::Green, &line),
+            Some('-') => terminal.out.text(Look::Red, &line),
+            _ => line.into_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+async fn agreed(path: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Usage(format!(
+            "nobody is there to agree to this change of {path}; --yes agrees to it"
+        )));
+    }
+    eprint!("Change {}? [y/N] ", visible(path));
+    let read = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = read
+        .await
+        .map_err(io::Error::other)
+        .and_then(|answer| answer)
+        .map_err(Failure::Terminal)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Replaces the file as a whole: the client may read it at any moment.
+fn write(change: &Change) -> Result<(), Failure> {
+    let path = &change.path;
+    if read(path)? != change.old {
+        return Err(Failure::Usage(format!(
+            "{} has been changed meanwhile, so it was not touched; run this again",
+            path.display()
+        )));
+    }
+    replace(path, &change.new, change.mode).map_err(|source| Failure::WriteFile {
+        path: path.clone(),
+        source,
+    })
+}
+
+fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    let mode = match fs::metadata(path) {
+        Ok(metadata) => metadata.permissions(),
+        Err(_) => Permissions::from_mode(mode),
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().set_permissions(mode)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/settings.json");
+        replace(&path, "{}\n", OWN_FILE).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, OWN_FILE);
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        replace(&path, "{\"a\": 1}\n", OWN_FILE).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+        let change = Change {
+            path: path.clone(),
+            old: Some("{}\n".to_owned()),
+            new: String::new(),
+            mode: OWN_FILE,
+        };
+        let refused = write(&change).unwrap_err();
+        assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 1}\n");
+        assert_eq!(
+            path.parent().unwrap().read_dir().unwrap().count(),
+            1,
+            "nothing else is left"
+        );
+    }
+
+    #[test]
+    fn names_that_every_client_takes() {
+        for name in ["toolgate", "tool-gate_2"] {
+            assert_eq!(entry_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "a.b", "a b", "ä"] {
+            assert!(entry_name(name).is_err(), "{name}");
+        }
+    }
+}
