@@ -28,7 +28,9 @@ type scripted struct {
 
 func (s *scripted) generate(_ context.Context, request *ai.ModelRequest, _ ai.ModelStreamCallback) (*ai.ModelResponse, error) {
 	turn := len(s.requests)
-	s.requests = append(s.requests, request)
+	// Genkit goes on with the same request.
+	seen := *request
+	s.requests = append(s.requests, &seen)
 	message := ai.NewModelTextMessage("done")
 	if turn < len(s.turns) {
 		var parts []*ai.Part
@@ -40,20 +42,17 @@ func (s *scripted) generate(_ context.Context, request *ai.ModelRequest, _ ai.Mo
 	return &ai.ModelResponse{Request: request, Message: message, FinishReason: ai.FinishReasonStop}, nil
 }
 
-// answers are the tool responses that the model was given after a turn, counted from 0.
-func (s *scripted) answers(t *testing.T, turn int) []*ai.ToolResponse {
+// answer is the tool response to a request that the model was given after a turn, counted from 0.
+func (s *scripted) answer(t *testing.T, turn int, request *ai.ToolRequest) *ai.ToolResponse {
 	t.Helper()
 	messages := s.requests[turn+1].Messages
-	var answers []*ai.ToolResponse
 	for _, part := range messages[len(messages)-1].Content {
-		if part.IsToolResponse() {
-			answers = append(answers, part.ToolResponse)
+		if part.IsToolResponse() && part.ToolResponse.Ref == request.Ref {
+			return part.ToolResponse
 		}
 	}
-	if len(answers) == 0 {
-		t.Fatalf("the model was given no answer of a tool: %v", messages)
-	}
-	return answers
+	t.Fatalf("the model was given no answer of the tool: %v", messages)
+	return nil
 }
 
 func bash(command string) *ai.ToolRequest {
@@ -94,28 +93,32 @@ func TestModelsAreToldOfTheToolsAndGetTheirResults(t *testing.T) {
 	response, err := answer(t.Context(), s.g, s.tools, "Count.", nobody(t))
 	check(t, err)
 	expect(t, "the answer", response.Text(), "done")
-	answers := s.model.answers(t, 0)
-	expect(t, "what was printed", strings.TrimSpace(answers[0].Output.(string)), "one")
+	expect(t, "what was printed", strings.TrimSpace(s.model.answer(t, 0, bash("echo one")).Output.(string)), "one")
 
+	told := map[string]*ai.ToolDefinition{}
+	for _, tool := range s.model.requests[0].Tools {
+		told[tool.Name] = tool
+	}
 	definitions, err := s.client.Tools(t.Context())
 	check(t, err)
-	told := s.model.requests[0].Tools
 	expect(t, "the number of tools", len(told), len(definitions))
 	for i, definition := range definitions {
 		var schema map[string]any
 		check(t, json.Unmarshal(definition.InputSchema, &schema))
-		expect(t, "a tool", told[i].Name, definition.Name)
-		expect(t, "the schema of "+definition.Name, text(t, told[i].InputSchema), text(t, schema))
+		expect(t, "the order", s.tools.Refs()[i].Name(), definition.Name)
+		expect(t, "the description", told[definition.Name].Description, definition.Description)
+		expect(t, "the schema of "+definition.Name, text(t, told[definition.Name].InputSchema), text(t, schema))
 	}
 }
 
 func TestAnInputThatDoesNotFitIsAnsweredToTheModel(t *testing.T) {
 	wrong := &ai.ToolRequest{Name: "bash", Ref: "1", Input: map[string]any{"command": 5}}
-	s := start(t, toolgategenkit.Options{}, []*ai.ToolRequest{wrong}, []*ai.ToolRequest{bash("rm -r precious")})
+	forbidden := bash("rm -r precious")
+	s := start(t, toolgategenkit.Options{}, []*ai.ToolRequest{wrong, forbidden})
 	_, err := answer(t.Context(), s.g, s.tools, "Try.", nobody(t))
 	check(t, err)
-	for turn, word := range []string{"command", "rule"} {
-		if told := s.model.answers(t, turn)[0].Output.(string); !strings.Contains(told, word) {
+	for word, request := range map[string]*ai.ToolRequest{"command": wrong, "rule": forbidden} {
+		if told := s.model.answer(t, 0, request).Output.(string); !strings.Contains(told, word) {
 			t.Errorf("%q is not in %q", word, told)
 		}
 	}
@@ -141,7 +144,7 @@ func TestAPromptInterruptsAndTheReplyGoesOn(t *testing.T) {
 	expect(t, "what was asked", strings.Join(asked, ", "), "touch made, touch secret")
 	_, err = os.Stat(filepath.Join(s.server.workspace(), "made"))
 	check(t, err)
-	if refused := s.model.answers(t, 1)[0].Output.(string); !strings.Contains(refused, "Not that file.") {
+	if refused := s.model.answer(t, 1, bash("touch secret")).Output.(string); !strings.Contains(refused, "Not that file.") {
 		t.Errorf("the model was told %q", refused)
 	}
 	// Restarted or not, each tool request is one call.
@@ -193,7 +196,7 @@ func TestPicturesComeWithTheResult(t *testing.T) {
 	s.server.write("pixel.png", string(data))
 	_, err = answer(t.Context(), s.g, s.tools, "Look.", nobody(t))
 	check(t, err)
-	content := s.model.answers(t, 0)[0].Content
+	content := s.model.answer(t, 0, read).Content
 	expect(t, "the parts", len(content), 1)
 	expect(t, "it is a picture", content[0].IsImage(), true)
 	expect(t, "the picture", content[0].Text, "data:image/png;base64,"+pixel)

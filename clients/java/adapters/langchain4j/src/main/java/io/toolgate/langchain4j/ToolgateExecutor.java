@@ -30,8 +30,7 @@ final class ToolgateExecutor implements ToolExecutor {
     private final BiFunction<ToolCall, InvocationContext, ToolCall> inName;
     private final boolean files;
 
-    ToolgateExecutor(
-            ToolgateClient client, BiFunction<ToolCall, InvocationContext, ToolCall> inName, boolean files) {
+    ToolgateExecutor(ToolgateClient client, BiFunction<ToolCall, InvocationContext, ToolCall> inName, boolean files) {
         this.client = client;
         this.inName = inName;
         this.files = files;

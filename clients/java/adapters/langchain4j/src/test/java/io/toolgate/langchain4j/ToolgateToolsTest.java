@@ -51,7 +51,7 @@ class ToolgateToolsTest {
     }
 
     @AfterEach
-    void stop() throws IOException, InterruptedException {
+    void stop() throws IOException {
         client.close();
         service.close();
     }
@@ -187,7 +187,7 @@ class ToolgateToolsTest {
             chat(model, tools);
         }
         assertEquals(1, model.requests.get(0).toolSpecifications().size());
-        assertEquals("ses_of_default", only().getSessionId());
+        assertEquals("ses_of_default", only().getContext().getSessionId());
     }
 
     @Test
@@ -222,7 +222,8 @@ class ToolgateToolsTest {
         String example = Files.readString(Path.of("src/test/java/io/toolgate/langchain4j/Example.java"));
         String shown = example.substring(
                 example.indexOf("begins here.\n") + 13, example.indexOf("    // The README ends here."));
-        assertTrue(Files.readString(Path.of("README.md")).contains("```java\n" + shown.stripIndent() + "```"));
+        assertTrue(Files.readString(Path.of("README.md"))
+                .contains("```java\n" + shown.stripTrailing().stripIndent() + "\n```"));
     }
 
     private Call only() {

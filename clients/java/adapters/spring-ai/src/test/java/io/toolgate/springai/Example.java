@@ -24,11 +24,7 @@ final class Example {
                             : Decision.reject("The user does not want that.");
                 })
                 .build()) {
-            return ChatClient.create(model)
-                    .prompt(question)
-                    .toolCallbacks(tools)
-                    .call()
-                    .content();
+            return ChatClient.create(model).prompt(question).tools(tools).call().content();
         }
     }
     // The README ends here.

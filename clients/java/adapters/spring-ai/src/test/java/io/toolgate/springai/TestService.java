@@ -34,8 +34,7 @@ final class TestService implements AutoCloseable {
                 "default=" + work());
         builder.environment().put("HOME", folder.toString());
         builder.environment().remove("XDG_CONFIG_HOME");
-        builder.redirectErrorStream(true)
-                .redirectOutput(folder.resolve("log").toFile());
+        builder.redirectErrorStream(true).redirectOutput(folder.resolve("log").toFile());
         process = builder.start();
         awaitListening();
     }
@@ -73,10 +72,15 @@ final class TestService implements AutoCloseable {
     }
 
     @Override
-    public void close() throws IOException, InterruptedException {
+    public void close() throws IOException {
         process.destroy();
-        if (!process.waitFor(10, TimeUnit.SECONDS)) {
+        try {
+            if (!process.waitFor(10, TimeUnit.SECONDS)) {
+                process.destroyForcibly();
+            }
+        } catch (InterruptedException interrupted) {
             process.destroyForcibly();
+            Thread.currentThread().interrupt();
         }
         List<Path> all;
         try (var files = Files.walk(folder)) {
