@@ -41,7 +41,7 @@ block() {
 
 # A service for the programs of all parts: its rules allow everything.
 serve() {
-    local folder socket
+    local socket
     [[ -x "$TOOLGATE_BIN" ]] || { fail "TOOLGATE_BIN has to name the program of the service"; exit 1; }
     folder="$(mktemp -d)" || exit 1
     socket="$folder/s"
