@@ -37,12 +37,12 @@ serve() {
 # ruby NAME: generates the stubs, runs the program, and compares what it prints.
 ruby_program() {
     local stubs="$ECOSYSTEM/ruby" name="Ruby, stubs of protoc (Debian)" printed
-    if ! installed ruby ruby-grpc ruby-grpc-tools protobuf-compiler >&2; then
+    if ! installed ruby ruby-grpc ruby-grpc-tools protobuf-compiler libprotobuf-dev >&2; then
         say "$name" - CANNOT "Debian's ruby-grpc cannot be installed"
         return 0
     fi
     rm -rf "$stubs" && mkdir -p "$stubs" || return 1
-    protoc -I proto --ruby_out="$stubs" --grpc_out="$stubs" --plugin=protoc-gen-grpc="$(command -v grpc_ruby_plugin)" \
+    protoc -I proto -I /usr/include --ruby_out="$stubs" --grpc_out="$stubs" --plugin=protoc-gen-grpc="$(command -v grpc_ruby_plugin)" \
         proto/toolgate/v1/*.proto || return 1
     serve
     printed="$(timeout 60 ruby "$programs/program.rb" "$stubs" "unix:$folder/s" 2>&1)"

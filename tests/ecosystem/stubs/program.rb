@@ -17,7 +17,7 @@ listed = tools.list_tools(V1::ListToolsRequest.new).tools
 bash = listed.find { |tool| tool.name == "bash" }
 puts "schema: #{JSON.parse(bash.input_schema_json)["required"].sort.join(" ")}"
 
-# The approver: what it sends is taken from a queue, so that the stream stays open.
+# The approver: what it sends is taken from a queue, so that the stream stays open until it leaves.
 requests = Queue.new
 sent = Enumerator.new { |stream| while (request = requests.pop) do stream << request end }
 requests << V1::ChannelRequest.new(open: V1::ChannelOpen.new(name: "ruby", filter: V1::PromptFilter.new(workspace: "-", all: true)))
@@ -36,6 +36,7 @@ approver = Thread.new do
     when :reply_result
       puts "reply: #{response.reply_result.result}"
       requests << nil
+      break
     end
   end
 end
@@ -43,15 +44,15 @@ approver.abort_on_exception = true
 ready.pop
 
 input = JSON.generate(command: "touch made && echo done", description: "Makes a file")
-tools.execute_tool(V1::ExecuteToolRequest.new(tool: "bash", input_json: input)).each do |response|
-  event = response.event
+events = tools.execute_tool(V1::ExecuteToolRequest.new(tool: "bash", input_json: input)).map(&:event)
+approver.join
+events.each do |event|
   puts "output: #{event.output.data.strip}" if event.event == :output
   puts "completed: #{event.completed.outcome}" if event.event == :completed
 end
-approver.join
 
 begin
   tools.get_call(V1::GetCallRequest.new(call_id: "nobody"))
 rescue GRPC::NotFound => error
-  puts "not found: #{error.details}"
+  puts "not found: #{error.details[/"?nobody"?/]}"
 end
