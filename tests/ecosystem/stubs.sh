@@ -21,10 +21,10 @@ installed() {
 # A service whose rules ask before a file is made.
 serve() {
     folder="$(mktemp -d)" || exit 1
-    mkdir "$folder/work"
-    echo '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}' >"$folder/work/opencode.json"
+    mkdir "$folder/files"
+    echo '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}' >"$folder/files/opencode.json"
     HOME="$folder" XDG_CONFIG_HOME="$folder" "$TOOLGATE_BIN" serve --no-tcp --socket "$folder/s" --data-dir "$folder/data" \
-        --workspace "default=$folder/work" >"$folder/log" 2>&1 </dev/null &
+        --workspace "default=$folder/files" >"$folder/log" 2>&1 </dev/null &
     service=$!
     trap 'kill "$service" 2>/dev/null; wait "$service" 2>/dev/null; rm -rf "$folder"' EXIT
     local left=600
