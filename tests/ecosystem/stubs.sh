@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # Programs in languages that have no library here, with stubs that are generated from the contract.
+#
+# C# is not among them: the registries that the tests use have no .NET SDK for Linux and no Google.Protobuf for C#, which are
+# published on NuGet only.
 set -uo pipefail
 programs=tests/ecosystem/stubs
 
@@ -34,7 +37,7 @@ serve() {
     done
 }
 
-# ruby NAME: generates the stubs, runs the program, and compares what it prints.
+# ruby_program: generates the stubs, runs the program, and compares what it prints.
 ruby_program() {
     local stubs="$ECOSYSTEM/ruby" name="Ruby, stubs of protoc (Debian)" printed
     if ! installed ruby ruby-grpc ruby-grpc-tools protobuf-compiler libprotobuf-dev >&2; then
