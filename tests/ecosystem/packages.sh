@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# Every package as it is published, used in an empty project: tests/release/README.md.
-exec tests/release/run.sh
+# The packages for Python, TypeScript and Go as they are published, used in empty projects: tests/release/README.md.
+exec tests/release/run.sh python typescript go

@@ -18,7 +18,7 @@ staged() {
     contract="$stage/crates/contract"
     rm -rf "$stage/crates" "$stage/clients"
     mkdir -p "$stage/crates" "$stage/clients" || return 1
-    export CARGO_TARGET_DIR="$stage/target"
+    export CARGO_TARGET_DIR="$stage/target" CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
     {
         printf '[workspace]\nmembers = ["crates/contract", "clients/rust"]\nresolver = "3"\n'
         awk '/^\[/ { wanted = /^\[workspace\./ } wanted' Cargo.toml
