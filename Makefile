@@ -1,8 +1,8 @@
-.PHONY: help run dist check test ecosystem lint fmt contract clients bench load chaos postgres fuzz image
+.PHONY: help run dist check test ecosystem lint fmt contract clients bench load chaos postgres fuzz image release-check
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\): ## \(.*\)/\1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\): ## \(.*\)/\1	\2/p' Makefile
 
 run: ## Serve this folder on 127.0.0.1:50551
 	cargo run --release -- serve
@@ -58,3 +58,6 @@ postgres: ## Run the tests of the store with PostgreSQL on versions 14, 16, 17 a
 
 fuzz: ## Feed parsers, matchers and the judge of commands with what nobody would write, a minute each (FUZZ_SECONDS)
 	@tests/fuzz/run.sh
+
+release-check: ## Build every package as it is published, and use each in an empty project; publishes nothing
+	@tests/release/run.sh

@@ -265,13 +265,7 @@ func (a *approvals) answered(result *toolgatev1.PromptReplyResult) {
 	if !asked {
 		return
 	}
-	reply := Reply{
-		PromptID: result.GetPromptId(), Message: result.GetMessage(),
-		Result: word[ReplyResult](replyResultPrefix, result.GetResult()),
-	}
-	if prompt := result.GetPrompt(); prompt != nil {
-		reply.Prompt = newPrompt(prompt)
-	}
+	reply := newReply(result)
 	if a.OnReply != nil {
 		a.OnReply(reply)
 	}

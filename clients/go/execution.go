@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
@@ -20,8 +21,9 @@ var errEnded = errors.New("toolgate: the call has ended")
 type Execution struct {
 	client *Client
 	ctx    context.Context
-	policy OnDisconnect
-	feed   *feed
+	// Whether nothing here cancels the call.
+	kept atomic.Bool
+	feed *feed
 	// Takes back what happens when ctx ends.
 	unhook func() bool
 	// Closed when the call has been told to stop because ctx ended.
@@ -102,9 +104,9 @@ func (c *Client) begin(
 		return nil, toError(ctx, ctx.Err())
 	}
 	execution := &Execution{
-		client: c, ctx: ctx, policy: call.onDisconnect, abandoned: make(chan struct{}),
-		feed: c.newFeed(ctx, call.callID, start),
+		client: c, ctx: ctx, abandoned: make(chan struct{}), feed: c.newFeed(ctx, call.callID, start),
 	}
+	execution.kept.Store(call.onDisconnect == Keep)
 	execution.feed.output = output
 	execution.unhook = context.AfterFunc(ctx, execution.abandon)
 	c.mutex.Lock()
@@ -167,8 +169,12 @@ func (e *Execution) Cancel(ctx context.Context) error {
 	return err
 }
 
-// Close ends the watching. A call that has not ended is cancelled, unless its policy is [Keep]; Close returns when it has
-// ended.
+// Detach leaves the call running from now on: neither the end of the context nor Close cancels it, as if its policy were
+// [Keep].
+func (e *Execution) Detach() { e.kept.Store(true) }
+
+// Close ends the watching. A call that has not ended is cancelled, unless its policy is [Keep] or it was detached; Close
+// returns when it has ended.
 func (e *Execution) Close() error {
 	if !e.unhook() {
 		// ctx has ended, or this is over: what had to be done is being done.
@@ -177,7 +183,7 @@ func (e *Execution) Close() error {
 		return nil
 	}
 	var err error
-	if e.policy != Keep {
+	if !e.kept.Load() {
 		err = e.stop()
 	}
 	e.finish(ErrClosed)
@@ -195,7 +201,7 @@ func (e *Execution) settle() {
 // abandon is what the end of the context means.
 func (e *Execution) abandon() {
 	defer close(e.abandoned)
-	if e.policy == Keep {
+	if e.kept.Load() {
 		e.feed.end(toError(e.ctx, e.ctx.Err()))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/invopop/jsonschema"
 )
@@ -53,7 +54,7 @@ func NewTool[In any, Out string | ToolResult](
 	var schema *jsonschema.Schema
 	tool.Err = guarded(func() (err error) {
 		// Types refer to each other in the schema, since one may contain itself.
-		reflector := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true}
+		reflector := jsonschema.Reflector{Anonymous: true, ExpandedStruct: named(reflect.TypeFor[In]())}
 		schema = reflector.Reflect(new(In))
 		schema.Version = ""
 		tool.Schema, err = json.Marshal(schema)
@@ -83,6 +84,14 @@ func NewTool[In any, Out string | ToolResult](
 		return ToolResult{Output: text}, err
 	}
 	return tool
+}
+
+// named says whether a type has a name. One without has no definition that the schema could be expanded from: it is the schema.
+func named(input reflect.Type) bool {
+	for input.Kind() == reflect.Pointer {
+		input = input.Elem()
+	}
+	return input.Name() != ""
 }
 
 // defaultsOf makes an object of the defaults of a schema's properties.

@@ -176,6 +176,7 @@ class PermissionPrompt(_Prompt):
     """A tool needs a permission.
 
     Attributes:
+        kind: What tells the prompts of the union `Prompt` apart.
         permission: The permission that is asked for.
         editable: Whether `instead` is a possible decision.
         input: If it is editable: the call's input.
@@ -184,6 +185,7 @@ class PermissionPrompt(_Prompt):
     permission: Permission
     editable: bool
     input: JsonObject | None
+    kind: Literal["permission"] = "permission"
 
     @property
     def title(self) -> str:
@@ -196,10 +198,12 @@ class QuestionPrompt(_Prompt):
     """The model asks questions.
 
     Attributes:
+        kind: What tells the prompts of the union `Prompt` apart.
         questions: In the order in which `answer` answers them.
     """
 
     questions: list[Question]
+    kind: Literal["questions"] = "questions"
 
     @property
     def title(self) -> str:
