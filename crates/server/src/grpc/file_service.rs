@@ -7,7 +7,7 @@
 //! is changed, by calls of the tool `files`. `watch`: what happens to files. `archive`: a folder as one stream of bytes.
 
 mod archive;
-mod change;
+pub(super) mod change;
 mod look;
 mod permitted;
 mod watch;
