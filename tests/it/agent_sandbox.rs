@@ -114,15 +114,28 @@ fn a_command_is_a_call() {
         let silent = execute(&server, sandbox, json!({"command": "true"})).await;
         assert_eq!(silent.json()["stdout"], "");
         let limited = execute(&server, sandbox, json!({"command": "sleep 60", "timeout_seconds": 0.2})).await;
-        assert_eq!((&limited.json()["exit_code"], &limited.json()["timed_out"]), (&json!(124), &json!(true)));
+        assert_eq!(
+            (&limited.json()["exit_code"], &limited.json()["timed_out"]),
+            (&json!(124), &json!(true))
+        );
         execute(&server, "X-Sandbox-ID: box-2\r\n", json!({"command": "true"})).await;
         let calls = commands(&server).await;
         let contexts: Vec<_> = calls.iter().filter_map(|call| call.context.clone()).collect();
         assert!(contexts.iter().all(|context| context.client_kind == "agent-sandbox"));
         let sessions: std::collections::BTreeSet<_> = contexts.iter().map(|context| &context.session_id).collect();
         assert_eq!((calls.len(), sessions.len()), (4, 2), "{sessions:?}");
-        for body in ["", "[]", "{}", r#"{"command": 1}"#, r#"{"command": "true", "timeout_seconds": -1}"#] {
-            assert_eq!(ask(&server, "POST /execute", "", body.as_bytes()).await.status, 400, "{body}");
+        for body in [
+            "",
+            "[]",
+            "{}",
+            r#"{"command": 1}"#,
+            r#"{"command": "true", "timeout_seconds": -1}"#,
+        ] {
+            assert_eq!(
+                ask(&server, "POST /execute", "", body.as_bytes()).await.status,
+                400,
+                "{body}"
+            );
         }
         assert_eq!(ask(&server, "GET /execute", "", b"").await.status, 400);
         server.assert_calm();
@@ -133,12 +146,21 @@ fn a_command_is_a_call() {
 fn a_long_output_is_cut_and_says_so() {
     test(async {
         let server = served().await;
-        let ran = execute(&server, "", json!({"command": "head -c 5000000 /dev/zero | tr '\\0' x"})).await;
+        let ran = execute(
+            &server,
+            "",
+            json!({"command": "head -c 5000000 /dev/zero | tr '\\0' x"}),
+        )
+        .await;
         let ran = ran.json();
         assert_eq!(ran["exit_code"], 0, "{}", ran["stderr"]);
         let shown = ran["stdout"].as_str().unwrap();
         assert!(shown.len() > 4_000_000 && shown.bytes().all(|byte| byte == b'x'));
-        assert!(ran["stderr"].as_str().unwrap().contains("5000000 bytes"), "{}", ran["stderr"]);
+        assert!(
+            ran["stderr"].as_str().unwrap().contains("5000000 bytes"),
+            "{}",
+            ran["stderr"]
+        );
     });
 }
 
@@ -230,7 +252,9 @@ fn callers_say_who_they_are() {
         execute(&server, files, wanted()).await.refuses(403, "calls.execute");
         ask(&server, "GET /list/.", sdk, b"").await.refuses(403, "files.read");
         assert_eq!(ask(&server, "GET /list/.", files, b"").await.json(), json!([]));
-        ask(&server, "PUT /v1/files/a", files, b"x").await.refuses(403, "files.write");
+        ask(&server, "PUT /v1/files/a", files, b"x")
+            .await
+            .refuses(403, "files.write");
         // A page that a browser shows may not call, whoever asks it to.
         let page = format!("{sdk}Origin: http://page.example\r\n");
         assert_eq!(execute(&server, &page, wanted()).await.status, 403);

@@ -23,8 +23,8 @@ use tonic::codegen::http::{HeaderName, HeaderValue, Method, Request, Response, S
 use toolgate_contract::OpenPortResponse;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{
-    MCP_PATH, MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, agent_sandbox_failing, agent_sandbox_rpc, end_to_end, guarded,
-    named, parts_of, plain, refused,
+    MCP_PATH, MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, agent_sandbox_failing, agent_sandbox_rpc, end_to_end,
+    guarded, named, parts_of, plain, refused,
 };
 use toolgate_server::grpc::status;
 
@@ -120,7 +120,11 @@ async fn passed_to_sandbox(
     arrived: Instant,
 ) -> Result<Response<Body>, Status> {
     let caller = OnBehalf::of(request.extensions())?;
-    let wanted = named("workspace", request.uri().query().unwrap_or_default(), request.headers());
+    let wanted = named(
+        "workspace",
+        request.uri().query().unwrap_or_default(),
+        request.headers(),
+    );
     let wanted = wanted.map_err(|problem| status::bad_field("workspace", problem))?;
     let rpc = agent_sandbox_rpc(request.method(), request.uri().path());
     let (worker, workspace) = parts.place(&caller, &wanted, rpc).await?;

@@ -33,9 +33,16 @@ fn a_content_comes_and_goes_byte_for_byte() {
         let answer = ask(&server, "POST /upload", &kind, &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(fs::read(server.work().join("data/ümlaut name.bin")).unwrap(), bytes());
-        for path in ["/download/data%2F%C3%BCmlaut%20name.bin", "/v1/files/data/%C3%BCmlaut%20name.bin"] {
+        for path in [
+            "/download/data%2F%C3%BCmlaut%20name.bin",
+            "/v1/files/data/%C3%BCmlaut%20name.bin",
+        ] {
             let answer = ask(&server, &format!("GET {path}"), "", b"").await;
-            assert!(answer.status == 200 && answer.body == bytes(), "{path}: {}", answer.head);
+            assert!(
+                answer.status == 200 && answer.body == bytes(),
+                "{path}: {}",
+                answer.head
+            );
             assert!(answer.head.contains("content-length: 300000"), "{}", answer.head);
         }
         let put = ask(&server, "PUT /v1/files/run%2Fme?mode=0750", "", &bytes()).await;
@@ -79,18 +86,44 @@ fn folders_are_listed_as_each_api_does() {
         let short = |entry: &Value| json!([entry["name"], entry["type"], entry["size"]]);
         let entries: Vec<Value> = listed.as_array().unwrap().iter().map(short).collect();
         let sizes: Vec<&Value> = entries.iter().filter(|entry| entry[1] == "file").collect();
-        assert_eq!(sizes, [&json!(["f", "file", 4]), &json!(["link", "file", 4])], "{listed}");
-        assert!(entries.iter().any(|entry| entry[0] == ".git" && entry[1] == "directory"), "{listed}");
+        assert_eq!(
+            sizes,
+            [&json!(["f", "file", 4]), &json!(["link", "file", 4])],
+            "{listed}"
+        );
+        assert!(
+            entries
+                .iter()
+                .any(|entry| entry[0] == ".git" && entry[1] == "directory"),
+            "{listed}"
+        );
         assert_eq!(entries.len(), 3, "{listed}");
         assert!(listed[1]["mod_time"].as_f64().unwrap() > 1.6e9);
         let listed = ask(&server, "GET /v1/files/a", "", b"").await.json();
         assert_eq!(listed["path"], "/a");
-        let file = listed["entries"].as_array().unwrap().iter().find(|entry| entry["name"] == "f").unwrap();
+        let file = listed["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|entry| entry["name"] == "f")
+            .unwrap();
         assert_eq!((&file["size"], &file["type"]), (&json!(4), &json!("file")));
-        assert!(file["modified_at"].as_str().unwrap().ends_with('Z') && file["mode"].as_str().unwrap().starts_with("06"));
-        for (path, exists) in [("a%2Ff", true), ("a", true), ("%2Fa%2Ff", true), (".", true), ("b", false)] {
+        assert!(
+            file["modified_at"].as_str().unwrap().ends_with('Z') && file["mode"].as_str().unwrap().starts_with("06")
+        );
+        for (path, exists) in [
+            ("a%2Ff", true),
+            ("a", true),
+            ("%2Fa%2Ff", true),
+            (".", true),
+            ("b", false),
+        ] {
             let answer = ask(&server, &format!("GET /exists/{path}"), "", b"").await;
-            assert_eq!((answer.status, &answer.json()["exists"]), (200, &json!(exists)), "{path}");
+            assert_eq!(
+                (answer.status, &answer.json()["exists"]),
+                (200, &json!(exists)),
+                "{path}"
+            );
             let code = if exists { 200 } else { 404 };
             let head = ask(&server, &format!("HEAD /v1/files/{path}"), "", b"").await;
             assert_eq!((head.status, head.body.len()), (code, 0), "{path}");
@@ -131,8 +164,14 @@ fn deleting_is_asked_for() {
         fs::write(server.work().join("a/f"), "f").unwrap();
         assert_eq!(ask(&server, "DELETE /v1/files/a", "", b"").await.status, 409);
         assert_eq!(ask(&server, "DELETE /v1/files/b", "", b"").await.status, 404);
-        assert_eq!(ask(&server, "DELETE /v1/files/a?recursive=maybe", "", b"").await.status, 400);
-        assert_eq!(ask(&server, "DELETE /v1/files/a?recursive=true", "", b"").await.status, 204);
+        assert_eq!(
+            ask(&server, "DELETE /v1/files/a?recursive=maybe", "", b"").await.status,
+            400
+        );
+        assert_eq!(
+            ask(&server, "DELETE /v1/files/a?recursive=true", "", b"").await.status,
+            204
+        );
         assert!(!server.work().join("a").exists());
         let root = ask(&server, "DELETE /v1/files/?recursive=true", "", b"").await;
         assert!((400..500).contains(&root.status), "{}", root.status);

@@ -183,7 +183,11 @@ fn a_command_runs_to_its_end() {
         let server = served().await;
         let channel = server.channel();
         let ran = execute(&channel, shell("printf 'a\\377b'; exit 7")).await.unwrap();
-        assert_eq!((ran.exit_code, ran.stdout.as_slice()), (7, b"a\xffb".as_slice()), "{ran:?}");
+        assert_eq!(
+            (ran.exit_code, ran.stdout.as_slice()),
+            (7, b"a\xffb".as_slice()),
+            "{ran:?}"
+        );
         std::fs::create_dir(server.work().join("sub")).unwrap();
         let mut wanted = shell("pwd; echo $GREETING");
         if let Some(config) = &mut wanted.config {
@@ -192,14 +196,22 @@ fn a_command_runs_to_its_end() {
         }
         let ran = execute(&channel, wanted).await.unwrap();
         let folder = server.work().canonicalize().unwrap().join("sub");
-        assert_eq!(String::from_utf8(ran.stdout).unwrap(), format!("{}\nhi\n", folder.display()));
+        assert_eq!(
+            String::from_utf8(ran.stdout).unwrap(),
+            format!("{}\nhi\n", folder.display())
+        );
         let words = Wanted {
             config: Some(config(&["printf", "%s|", "a b", "$HOME"])),
             pty: None,
         };
         assert_eq!(execute(&channel, words).await.unwrap().stdout, b"a b|$HOME|");
         let calls = super::commands(&server).await;
-        assert!(calls.iter().any(|call| call.input_json.contains("\"pwd; echo $GREETING\"")), "{calls:?}");
+        assert!(
+            calls
+                .iter()
+                .any(|call| call.input_json.contains("\"pwd; echo $GREETING\"")),
+            "{calls:?}"
+        );
         for (wanted, code) in [
             (shell("forbidden"), Code::PermissionDenied),
             (shell("forbidden it; true"), Code::PermissionDenied),
@@ -241,7 +253,11 @@ fn a_process_takes_input_and_signals() {
         let gone = unary::<_, Nothing>(&channel, "WriteStdin", gone).await.unwrap_err();
         assert_eq!(gone.code(), Code::NotFound);
         for (signal, line, expected) in [
-            (15, "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done", 5),
+            (
+                15,
+                "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done",
+                5,
+            ),
             (9, "echo ready; sleep 600", 137),
         ] {
             let mut started = Started::new(&channel, shell(line)).await;

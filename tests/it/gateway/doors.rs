@@ -441,7 +441,11 @@ fn sdks_of_agent_sandbox_work_where_their_workspace_is() {
             let ran = send(Method::POST, "/execute", whom, run("pwd; exit 3")).await;
             let ran: Value = serde_json::from_str(&ran.text().await.unwrap()).unwrap();
             let expected = format!("{}\n", fleet.path(folder).display());
-            assert_eq!((&ran["stdout"], &ran["exit_code"]), (&json!(expected), &json!(3)), "{ran}");
+            assert_eq!(
+                (&ran["stdout"], &ran["exit_code"]),
+                (&json!(expected), &json!(3)),
+                "{ran}"
+            );
             let content: Vec<u8> = (0..=255).cycle().take(300_000).collect();
             let put = send(Method::PUT, "/v1/files/x%2Fy", whom, content.clone()).await;
             assert_eq!(put.status(), StatusCode::NO_CONTENT);

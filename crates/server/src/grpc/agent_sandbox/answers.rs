@@ -82,7 +82,11 @@ mod tests {
     fn what_would_run_twice_is_not_asked_for_again() {
         let check = |code: Code, is_new_again: bool, goes_on: bool, expected: u16| {
             let response = failure(&Status::new(code, "x"), is_new_again, goes_on);
-            assert_eq!(response.status().as_u16(), expected, "{code:?} {is_new_again} {goes_on}");
+            assert_eq!(
+                response.status().as_u16(),
+                expected,
+                "{code:?} {is_new_again} {goes_on}"
+            );
         };
         check(Code::Unavailable, false, false, 503);
         check(Code::Unavailable, true, false, 409);

@@ -76,12 +76,7 @@ impl Asked {
         Self::new(caller, &headers, "", deadline)
     }
 
-    fn new(
-        caller: Arc<Caller>,
-        headers: &HeaderMap,
-        query: &str,
-        deadline: Option<Instant>,
-    ) -> Result<Self, Status> {
+    fn new(caller: Arc<Caller>, headers: &HeaderMap, query: &str, deadline: Option<Instant>) -> Result<Self, Status> {
         let named = |name: &str| named(name, query, headers).map_err(|problem| bad_field("header", problem));
         let (sandbox, namespace) = (text(headers, &SANDBOX)?, text(headers, &NAMESPACE)?);
         let owner = json!([caller.principal().id(), namespace, sandbox]);

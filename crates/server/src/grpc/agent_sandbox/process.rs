@@ -35,11 +35,11 @@ use tower::{Service, service_fn};
 use super::asked::Asked;
 use super::commands::{self, Command};
 use super::messages::*;
+use crate::grpc::Shared;
 use crate::grpc::arrival::Arrival;
 use crate::grpc::events::ResponseStream;
 use crate::grpc::status::{self, bad_field};
 use crate::grpc::tool_service::Tools;
-use crate::grpc::Shared;
 
 const SERVICE: &str = "/process.v1.ProcessService/";
 
