@@ -27,7 +27,6 @@ use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Method, Request, Response};
-use toolgate_contract::Scope;
 use tower::{Layer as _, Service};
 
 use self::asked::Asked;
@@ -35,14 +34,8 @@ use self::process::Processes;
 use super::auth::{Authenticator, GateLayer};
 use super::door::DoorLayer;
 use super::limits::Traffic;
+use super::sandbox_paths::{DOWNLOAD, EXECUTE, EXISTS, FILES, LIST, UPLOAD, is_http, is_process};
 use super::{Shared, status};
-
-const EXECUTE: &str = "/execute";
-const UPLOAD: &str = "/upload";
-const DOWNLOAD: &str = "/download/";
-const LIST: &str = "/list/";
-const EXISTS: &str = "/exists/";
-const FILES: &str = "/v1/files/";
 
 /// The doors: for HTTP, and for gRPC.
 #[derive(Clone)]
@@ -78,62 +71,19 @@ impl Doors {
         let by_grpc = GateLayer::new(authenticator, traffic);
         Self {
             http: DoorLayer::new(is_http, by_http.layer(http)),
-            process: DoorLayer::new(process::is_for, by_grpc.layer(process)),
+            process: DoorLayer::new(is_process, by_grpc.layer(process)),
         }
-    }
-}
-
-/// Says whether a path is one of these doors.
-pub fn is_for(path: &str) -> bool {
-    is_http(path) || process::is_for(path)
-}
-
-/// Returns the RPC of the contract that does the same as a request for these doors.
-pub fn as_rpc(method: &Method, path: &str) -> &'static str {
-    match (scope(method, path), method) {
-        (Some(Scope::CallsExecute), _) if path == process::START => "/toolgate.v1.ToolService/ExecuteTool",
-        (Some(Scope::CallsExecute), _) => "/toolgate.v1.ToolService/RunTool",
-        (Some(Scope::FilesWrite), &Method::DELETE) => "/toolgate.v1.FileService/DeleteFile",
-        (Some(Scope::FilesWrite), _) => "/toolgate.v1.FileService/UploadFile",
-        _ => "/toolgate.v1.FileService/ReadFile",
     }
 }
 
 /// Returns how it is said that a request for these doors has failed, which may have been begun.
 pub fn failing<B>(request: &Request<B>) -> impl Fn(Status) -> Response<Body> + Send + Sync + use<B> {
-    let is_rpc = process::is_for(request.uri().path());
+    let is_rpc = is_process(request.uri().path());
     let is_new_again = request.method() == Method::POST && !request.headers().contains_key(asked::REQUEST);
     move |status| match is_rpc {
         true => status.into_http(),
         false => answers::failure(&status, is_new_again, !is_new_again),
     }
-}
-
-/// Says whether a path is one of the HTTP APIs.
-fn is_http(path: &str) -> bool {
-    [EXECUTE, UPLOAD].contains(&path)
-        || [DOWNLOAD, LIST, EXISTS, FILES]
-            .iter()
-            .any(|start| path.starts_with(start))
-}
-
-/// Returns what a request for these doors needs: the scope of the same work by the contract.
-pub(super) fn scope(method: &Method, path: &str) -> Option<Scope> {
-    if process::is_for(path) || path == EXECUTE {
-        return Some(Scope::CallsExecute);
-    }
-    let is_shown = [DOWNLOAD, LIST, EXISTS].iter().any(|start| path.starts_with(start));
-    let is_read = path.starts_with(FILES) && [Method::GET, Method::HEAD].contains(method);
-    match is_http(path) {
-        true if is_shown || is_read => Some(Scope::FilesRead),
-        true => Some(Scope::FilesWrite),
-        false => None,
-    }
-}
-
-/// Says whether what is asked for is a stream.
-pub(super) fn is_stream(path: &str) -> bool {
-    path == process::START
 }
 
 /// What is behind the gate for HTTP.
@@ -201,32 +151,4 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked, request: Request<Body>) -> 
 
 fn not_this(method: &Method, path: &str) -> Status {
     status::bad_field("method", format!("{path} does not take {method}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_scopes_are_those_of_the_contract() {
-        let check = |method: Method, path: &str, expected: Option<Scope>| {
-            assert_eq!(scope(&method, path), expected, "{method} {path}");
-        };
-        check(Method::POST, "/execute", Some(Scope::CallsExecute));
-        check(Method::POST, "/upload", Some(Scope::FilesWrite));
-        check(Method::GET, "/download/a", Some(Scope::FilesRead));
-        check(Method::GET, "/list/.", Some(Scope::FilesRead));
-        check(Method::GET, "/exists/a", Some(Scope::FilesRead));
-        check(Method::HEAD, "/v1/files/a", Some(Scope::FilesRead));
-        check(Method::PUT, "/v1/files/a", Some(Scope::FilesWrite));
-        check(Method::DELETE, "/v1/files/a", Some(Scope::FilesWrite));
-        check(
-            Method::POST,
-            "/process.v1.ProcessService/Execute",
-            Some(Scope::CallsExecute),
-        );
-        check(Method::POST, "/execute/x", None);
-        check(Method::GET, "/v1/health", None);
-        check(Method::POST, "/toolgate.v1.ToolService/RunTool", None);
-    }
 }

@@ -58,7 +58,7 @@ pub use self::tls::{HANDSHAKE_TIMEOUT, Tls};
 use self::tokens::Tokens;
 use self::workers::Workers;
 use super::arrival::{Arrival, Behind, MakingCall, Way};
-use super::{agent_sandbox, status};
+use super::{sandbox_paths, status};
 
 /// What a process of a call may do at most: run tools and read, but neither answer nor lend tools, nor administer.
 const PROCESS_SCOPES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope::OutputsRead];
@@ -152,7 +152,7 @@ impl Authenticator {
     /// Finds the caller of a request and checks that it may make it; none where nobody need be known.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<Option<Arc<Caller>>, Status> {
         let path = request.uri().path();
-        let need = match agent_sandbox::scope(request.method(), path) {
+        let need = match sandbox_paths::scope(request.method(), path) {
             Some(scope) => Need::AnyOf(Scopes::new(&[scope])),
             None => self.needs.for_path(path),
         };

@@ -36,6 +36,7 @@ mod port_service;
 mod ports;
 mod reflection;
 mod rpc_call;
+mod sandbox_paths;
 mod session_service;
 mod shared;
 pub mod status;
@@ -101,12 +102,11 @@ pub use self::workspaces::{CloseError, CreatedError, OpenError, WantedCreation, 
 
 /// What a gateway needs to pass on what does not speak the contract: MCP clients, SDKs of agent-sandbox, and opened ports.
 pub mod doors {
-    pub use super::agent_sandbox::{
-        as_rpc as agent_sandbox_rpc, failing as agent_sandbox_failing, is_for as is_agent_sandbox,
-    };
+    pub use super::agent_sandbox::failing as agent_sandbox_failing;
     pub use super::answers::{plain, refused};
     pub use super::mcp::{PATH as MCP_PATH, SESSION as MCP_SESSION, named};
     pub use super::ports::{OF_ADDRESS, PATH as PORTS_PATH, Upgrade, end_to_end, guarded, parts_of};
+    pub use super::sandbox_paths::{as_rpc as agent_sandbox_rpc, is_for as is_agent_sandbox};
 }
 
 /// What a gateway needs that keeps track of created workspaces itself.

@@ -38,13 +38,9 @@ use super::messages::*;
 use crate::grpc::Shared;
 use crate::grpc::arrival::Arrival;
 use crate::grpc::events::ResponseStream;
+use crate::grpc::sandbox_paths::PROCESS;
 use crate::grpc::status::{self, bad_field};
 use crate::grpc::tool_service::Tools;
-
-const SERVICE: &str = "/process.v1.ProcessService/";
-
-/// The RPC whose answer is a stream.
-pub(super) const START: &str = "/process.v1.ProcessService/Start";
 
 const TOOL: &str = "background";
 
@@ -57,11 +53,6 @@ const ROWS: u32 = 24;
 
 /// The exit code of a program that was killed, as in a shell.
 const KILLED: i32 = 128 + 9;
-
-/// Says whether a path is one of this service.
-pub(super) fn is_for(path: &str) -> bool {
-    path.starts_with(SERVICE)
-}
 
 /// The service, behind its gate.
 #[derive(Clone)]
@@ -95,7 +86,7 @@ impl Processes {
 
     async fn serve(self, request: http::Request<Body>) -> http::Response<Body> {
         let limit = self.shared.max_message_bytes;
-        let method = request.uri().path().strip_prefix(SERVICE).unwrap_or_default();
+        let method = request.uri().path().strip_prefix(PROCESS).unwrap_or_default();
         match method {
             "Execute" => unary(limit, request, move |request| self.clone().execute(request)).await,
             "WriteStdin" => unary(limit, request, move |request| self.clone().write(request)).await,
