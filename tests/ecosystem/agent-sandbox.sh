@@ -9,7 +9,7 @@ target="$TOOLGATE_TARGET"
 
 PYTHON=1.0.8
 GRPCIO=1.85.1 # what the library for Python wants as well
-GO=0.5.6
+GO="$(sed -n 's|.*sigs.k8s.io/agent-sandbox v||p' "$here/agent-sandbox/go/go.mod")"
 
 packages="$ECOSYSTEM/python"
 if [[ ! -e "$packages/k8s_agent_sandbox-$PYTHON.dist-info" ]]; then
@@ -20,7 +20,11 @@ fi
 
 played=()
 if go="$(find_go)"; then
-    (cd "$here/agent-sandbox/go" && in_go build -trimpath -o "$ECOSYSTEM/go" .) >&2
+    sources="$here/agent-sandbox/go"
+    if [[ ! -x "$ECOSYSTEM/go" || -n "$(find "$sources" -newer "$ECOSYSTEM/go" -type f)" ]]; then
+        (cd "$sources" && in_go build -trimpath -o "$ECOSYSTEM/go" .) >&2
+        forget_go
+    fi
     played=("$ECOSYSTEM/go" "$GO")
 else
     printf '%s\t%s\tCANNOT\t%s\n' "sigs.k8s.io/agent-sandbox (Go)" "$GO" "no Go 1.21 or later is installed" >>"$RESULTS"

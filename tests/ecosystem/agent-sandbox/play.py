@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,9 @@ import threading
 import time
 import traceback
 
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="agent-sandbox.")).resolve()
+# The library for Kubernetes looks where its file is when it is loaded.
+os.environ["KUBECONFIG"] = str(FOLDER / "kubeconfig")
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from cluster import Cluster, port_of_service
 
@@ -118,7 +122,7 @@ def asks(sandbox, service):
         seen.append(prompt.permission.patterns)
         return reject("write a file instead") if "no" in str(prompt.permission.patterns) else once()
 
-    with service.person() as person, person.approvals(answer):
+    with service.person() as person, person.approvals(answer, everybody=True):
         assert sandbox.commands.run("touch yes").exit_code == 0
         assert (service.work / "yes").exists()
         refused = raised((SandboxRequestError, RuntimeError), lambda: sandbox.commands.run("touch no"))
@@ -145,7 +149,7 @@ def direct(service):
         assert nobody.status_code == 401
     with service.person() as person:
         calls = [call for call in person.calls() if call.tool == "bash"]
-        assert len({call.context.session for call in calls}) == 1, calls
+        assert len({call.session for call in calls}) == 1, calls
     client.delete_sandbox(sandbox.claim_name)
 
 
@@ -232,7 +236,7 @@ def at_once(service):
 
 def go(program, service):
     """The SDK for Go, with a person who says yes after a while."""
-    with service.person() as person, person.approvals(lambda prompt: (time.sleep(3), once())[1]):
+    with service.person() as person, person.approvals(lambda prompt: (time.sleep(3), once())[1], everybody=True):
         environment = os.environ | {"SERVICE": service.url, "TOKEN": TOKEN if service.headers else ""}
         ended = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -240,15 +244,13 @@ def go(program, service):
 
 
 def main():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="agent-sandbox."))
-    cluster = Cluster()
+    folder, cluster = FOLDER, Cluster()
     (folder / "kubeconfig").write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "played",
         "clusters": [{"name": "played", "cluster": {"server": cluster.url}}],
         "users": [{"name": "played", "user": {}}],
         "contexts": [{"name": "played", "context": {"cluster": "played", "user": "played"}}],
     }))
-    os.environ["KUBECONFIG"] = str(folder / "kubeconfig")
     known, unknown = Service(folder / "known", True), Service(folder / "unknown", False)
     failed = False
     parts = [
@@ -272,6 +274,8 @@ def main():
         if failed:
             sys.stderr.write(pathlib.Path(service.log.name).read_text())
         service.stop()
+    if not failed:
+        shutil.rmtree(FOLDER)
     return failed
 
 
