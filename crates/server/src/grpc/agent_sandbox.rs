@@ -35,7 +35,8 @@ use super::auth::{Authenticator, GateLayer};
 use super::door::DoorLayer;
 use super::limits::Traffic;
 use super::sandbox_paths::{DOWNLOAD, EXECUTE, EXISTS, FILES, LIST, UPLOAD, is_http, is_process};
-use super::{Shared, status};
+use super::shared::Shared;
+use super::status;
 
 /// The doors: for HTTP, and for gRPC.
 #[derive(Clone)]

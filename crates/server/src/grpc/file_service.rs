@@ -22,9 +22,9 @@ use toolgate_contract::*;
 
 use self::change::Change;
 use self::permitted::{glance, named};
-use super::Shared;
 use super::auth::Caller;
 use super::events::{ResponseStream, deadline};
+use super::shared::Shared;
 
 /// The service.
 pub(crate) struct WorkspaceFiles(pub(crate) Arc<Shared>);

@@ -64,7 +64,8 @@ impl Asked {
                 Some(wait.ok_or_else(|| bad_field("X-Sandbox-Timeout", "expected seconds"))?)
             }
         };
-        let deadline = wait.map(|wait| Instant::now() + wait.min(MAX_WAIT));
+        // A moment before: one that has hung up may send the request again, which would be another one.
+        let deadline = wait.map(|wait| early(Instant::now() + wait.min(MAX_WAIT)));
         Self::new(caller, headers, request.uri().query().unwrap_or_default(), deadline)
     }
 
@@ -133,10 +134,10 @@ impl Asked {
         request
     }
 
-    /// Ends with the wait of the SDK, a moment before: one that has hung up may send the request again, which would be another one.
+    /// Ends with the wait of the SDK.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         match self.deadline {
-            Some(deadline) => match tokio::time::timeout_at(early(deadline), work).await {
+            Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
                 Ok(done) => done,
                 Err(_) => Err(status::deadline()),
             },

@@ -18,8 +18,8 @@ use toolgate_model::OutputId;
 
 use super::answers;
 use super::asked::{Asked, within};
-use crate::grpc::Shared;
 use crate::grpc::rpc_call::RpcCall;
+use crate::grpc::shared::Shared;
 use crate::grpc::status::{self, bad_field};
 
 const TOOL: &str = "bash";

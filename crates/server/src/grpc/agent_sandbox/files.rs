@@ -18,9 +18,9 @@ use toolgate_contract::*;
 
 use super::answers;
 use super::asked::{Asked, within};
-use crate::grpc::Shared;
 use crate::grpc::file_service::WorkspaceFiles;
 use crate::grpc::mcp::named;
+use crate::grpc::shared::Shared;
 use crate::grpc::status::{self, bad_field};
 
 const PAGE: i32 = 10_000;

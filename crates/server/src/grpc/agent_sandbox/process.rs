@@ -35,10 +35,10 @@ use tower::{Service, service_fn};
 use super::asked::Asked;
 use super::commands::{self, Command};
 use super::messages::*;
-use crate::grpc::Shared;
 use crate::grpc::arrival::Arrival;
 use crate::grpc::events::ResponseStream;
 use crate::grpc::sandbox_paths::PROCESS;
+use crate::grpc::shared::Shared;
 use crate::grpc::status::{self, bad_field};
 use crate::grpc::tool_service::Tools;
 

@@ -17,10 +17,10 @@ use toolgate_contract::WriteTarget;
 
 use super::answers;
 use super::asked::{Asked, within};
-use crate::grpc::Shared;
 use crate::grpc::events::ResponseStream;
 use crate::grpc::file_service::change::Change;
 use crate::grpc::mcp::named;
+use crate::grpc::shared::Shared;
 use crate::grpc::status::bad_field;
 
 /// The part of a form that is the file.
