@@ -1,12 +1,12 @@
-//! What does not speak gRPC: MCP clients and opened ports, passed on as HTTP.
+//! What does not speak the contract: MCP clients, SDKs of agent-sandbox and opened ports, passed on as HTTP.
 //!
-//! Neither is looked up. The session of an MCP client says at the gateway which workspace it began in, and the path of an opened port
+//! None is looked up. The session of an MCP client says at the gateway which workspace it began in, and the path of an opened port
 //! which worker has it: `ID~WORKSPACE` and `/ports/SECRET~WORKER/`. So every gateway finds both, also one that has just started.
 //!
 //! *Invariant:* such a name only says whom to ask. Whether the session is the caller's, and whether the secret opens a port, the worker
 //! says. A secret is sent to its worker only, and is in no log.
 
-use std::future::Future;
+use std::future::{Future, Ready};
 use std::hash::BuildHasher as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,11 +19,12 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::{LOCATION, ORIGIN, REFERER};
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use tonic::codegen::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use toolgate_contract::OpenPortResponse;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{
-    MCP_PATH, MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, end_to_end, guarded, named, parts_of, plain, refused,
+    MCP_PATH, MCP_SESSION, OF_ADDRESS, PORTS_PATH, Upgrade, agent_sandbox_failing, agent_sandbox_rpc, end_to_end,
+    guarded, named, parts_of, plain, refused,
 };
 use toolgate_server::grpc::status;
 
@@ -33,6 +34,9 @@ use crate::wire::{Messages, decode, framed};
 
 /// The RPC whose answer names a port.
 pub(crate) const OPEN_PORT: &str = "/toolgate.v1.PortService/OpenPort";
+
+/// Names the workspace of a request that does not speak the contract.
+const WORKSPACE: HeaderName = HeaderName::from_static("toolgate-workspace");
 
 /// What is between the name that a worker gave and where it is.
 const SEPARATOR: char = '~';
@@ -100,6 +104,42 @@ async fn passed_to_mcp(parts: &Parts, mut request: Request<Body>, arrived: Insta
     }
     let closing = ends_with_gateway.then(|| parts.closing.at_once().clone().cancelled_owned());
     Ok(carried(response, closing, (open, counted)))
+}
+
+/// Answers an SDK of agent-sandbox. Its sandbox is the workspace that a header names.
+pub(crate) async fn agent_sandbox(parts: &Parts, request: Request<Body>) -> Response<Body> {
+    let arrived = Instant::now();
+    let failing = agent_sandbox_failing(&request);
+    let answer = passed_to_sandbox(parts, request, arrived).await;
+    answer.unwrap_or_else(failing)
+}
+
+async fn passed_to_sandbox(
+    parts: &Parts,
+    mut request: Request<Body>,
+    arrived: Instant,
+) -> Result<Response<Body>, Status> {
+    let caller = OnBehalf::of(request.extensions())?;
+    let wanted = named(
+        "workspace",
+        request.uri().query().unwrap_or_default(),
+        request.headers(),
+    );
+    let wanted = wanted.map_err(|problem| status::bad_field("workspace", problem))?;
+    let rpc = agent_sandbox_rpc(request.method(), request.uri().path());
+    let (worker, workspace) = parts.place(&caller, &wanted, rpc).await?;
+    let counted = parts.tenants.run(rpc, &workspace)?;
+    *request.headers_mut() = end_to_end(request.headers());
+    // Which one an empty name means is told differently by each worker.
+    let workspace = HeaderValue::try_from(workspace).map_err(|error| Status::internal(error.to_string()))?;
+    request.headers_mut().insert(WORKSPACE, workspace);
+    *request.version_mut() = Version::HTTP_2;
+    let routing = arrived.elapsed();
+    let sent = worker.send(request, Some(&caller.entry()), None).await;
+    parts.metrics.gateway_passed("agent_sandbox", outcome(&sent), routing);
+    let (mut response, open) = sent?;
+    worker.keep_to_itself(response.headers_mut());
+    Ok(carried(response, None::<Ready<()>>, (open, counted)))
 }
 
 /// Answers what is asked of an opened port.

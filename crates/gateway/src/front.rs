@@ -28,7 +28,7 @@ use toolgate_model::InstanceId;
 use toolgate_server::app::store_front::StoreFront;
 use toolgate_server::grpc::Closing;
 use toolgate_server::grpc::auth::OnBehalf;
-use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH};
+use toolgate_server::grpc::doors::{MCP_PATH, PORTS_PATH, is_agent_sandbox};
 use toolgate_server::grpc::limits::Traffic;
 use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
@@ -98,6 +98,7 @@ impl Service<Request<Body>> for Front {
             Ok(match request.uri().path() {
                 MCP_PATH => doors::mcp(&parts, request).await,
                 path if path.starts_with(PORTS_PATH) => doors::ports(&parts, request).await,
+                path if is_agent_sandbox(path) => doors::agent_sandbox(&parts, request).await,
                 _ => parts.answer(request).await.unwrap_or_else(Status::into_http),
             })
         })

@@ -272,6 +272,7 @@ impl App {
             traffic: entrance.traffic.clone(),
             origins: config.listen.origins.clone().into(),
             console: config.console,
+            agent_sandbox: config.listen.agent_sandbox,
             authenticator,
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,

@@ -25,6 +25,7 @@
 //!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
 //!   - `hold`: when the client of a call counts as gone;
 //!   - `mcp`: the same tools for MCP clients;
+//!   - `agent_sandbox`: commands and files for the SDKs of agent-sandbox, at `sandbox_paths`;
 //!   - `console`: the page for the people who approve.
 //!
 //! A file `X_absent` stands for `X` in a build without its feature.

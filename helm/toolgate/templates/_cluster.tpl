@@ -158,7 +158,7 @@ name of a pod where gateways reach it) and `pods` (what the names of their pods 
 {{- $_ := set $values "image" (merge (deepCopy .) (ternary (omit $.Values.image "digest") $.Values.image (hasKey . "tag")) (dict "digest" "")) }}
 {{- end }}
 {{- $_ := set $values "mode" "server" }}
-{{- $_ := set $values "listen" (dict "tcp" true "port" .Values.workers.port "origins" list) }}
+{{- $_ := set $values "listen" (dict "tcp" true "port" .Values.workers.port "origins" list "agentSandbox" .Values.listen.agentSandbox) }}
 {{- $_ := set $values "workspaces" (list (dict "name" "main" "volume" .Values.workers.volume)) }}
 {{- $_ := set $values "tls" (dict "mode" "secret" "secretName" "" "clientCA" (dict "secretName" "")) }}
 {{- $_ := set $values "auth" (dict "tokens" (dict "secretName" "") "jwt" (dict "jwks" dict) "certificates" list "unix" .Values.auth.unix) }}

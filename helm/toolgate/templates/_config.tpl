@@ -18,6 +18,7 @@ The part of the configuration for telemetry: the one place that knows the names 
 {{- if .Values.listen.tcp }}
 {{- $_ := set $part "tcp" (printf "0.0.0.0:%d" (int64 .Values.listen.port)) }}
 {{- with .Values.listen.origins }}{{ $_ := set $part "origins" . }}{{ end }}
+{{- if .Values.listen.agentSandbox }}{{ $_ := set $part "agent_sandbox" true }}{{ end }}
 {{- if include "toolgate.encrypts" . }}
 {{- $tls := dict "certificate" "/etc/toolgate/tls/tls.crt" "key" "/etc/toolgate/tls/tls.key" }}
 {{- with .Values.tls.clientCA }}

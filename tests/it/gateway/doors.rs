@@ -1,4 +1,4 @@
-//! What does not speak gRPC, through a gateway: MCP clients and opened ports.
+//! What does not speak the contract, through a gateway: MCP clients, SDKs of agent-sandbox and opened ports.
 
 use std::path::Path;
 use std::time::Duration;
@@ -419,6 +419,46 @@ fn websockets_go_through_and_end_with_the_port() {
         };
         eventually("the call has ended", async || ended().await.ending.is_some()).await;
         assert!(completed(&ended().await).output.contains("Connections: 2"));
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn sdks_of_agent_sandbox_work_where_their_workspace_is() {
+    test(async {
+        let fleet = Fleet::with_both("", "listen.agent_sandbox = true").await;
+        let send = async |method: Method, path: &str, (token, workspace): (&str, &str), body: Vec<u8>| {
+            let url = format!("http://{}{path}", fleet.gateway.address);
+            let request = http().request(method, url).bearer_auth(token).body(body);
+            match workspace {
+                "" => request.send().await.unwrap(),
+                name => request.header("toolgate-workspace", name).send().await.unwrap(),
+            }
+        };
+        let run = |command: &str| json!({ "command": command }).to_string().into_bytes();
+        for (token, workspace, folder) in [(ANNA, "", "a/own"), (ANNA, "wc", "c/own"), (BEN, "", "b/own")] {
+            let whom = (token, workspace);
+            let ran = send(Method::POST, "/execute", whom, run("pwd; exit 3")).await;
+            let ran: Value = serde_json::from_str(&ran.text().await.unwrap()).unwrap();
+            let expected = format!("{}\n", fleet.path(folder).display());
+            assert_eq!(
+                (&ran["stdout"], &ran["exit_code"]),
+                (&json!(expected), &json!(3)),
+                "{ran}"
+            );
+            let content: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+            let put = send(Method::PUT, "/v1/files/x%2Fy", whom, content.clone()).await;
+            assert_eq!(put.status(), StatusCode::NO_CONTENT);
+            assert_eq!(std::fs::read(fleet.path(folder).join("x/y")).unwrap(), content);
+            let got = send(Method::GET, "/download/x%2Fy", whom, Vec::new()).await;
+            assert_eq!(got.bytes().await.unwrap(), content);
+        }
+        let refused = send(Method::POST, "/execute", (DORA, ""), run("true")).await;
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        let unseen = send(Method::POST, "/execute", (BEN, "wa"), run("true")).await;
+        assert_eq!(unseen.status(), StatusCode::NOT_FOUND);
+        let nobody = send(Method::POST, "/execute", ("nobody-nobody-nobody", ""), run("true")).await;
+        assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED);
         fleet.assert_calm();
     });
 }

@@ -346,6 +346,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         traffic: Traffic::new(TrafficLimits::default(), Arc::default()),
         origins: Arc::new([]),
         console: false,
+        agent_sandbox: false,
         authenticator: Authenticator::load(AuthConfig::default()).unwrap(),
         takes_replies: true,
         started: Timestamp::now(),

@@ -180,6 +180,9 @@ keys! { |layers|
         local_users: LocalUsers = word(LocalUsers::WORDS), LocalUsers::Same;
         /// The origins of web pages that may call, such as `http://localhost:3000`.
         origins: Vec<String> = list(text(parse::origin)), Vec::new();
+        /// Serve the SDKs of agent-sandbox, on the same port; see
+        /// [Pods of agent-sandbox](../operate/agent-sandbox.md#its-sdks).
+        agent_sandbox: bool = switch(), false;
         /// How long a request of gRPC may take to bring its first message.
         request_timeout: Duration = duration(), Duration::from_secs(60);
     }

@@ -92,11 +92,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the configuration of a listener to which no pages of a browser come.
+    /// Returns the configuration of a listener to which neither pages of a browser nor SDKs of agent-sandbox come.
     #[must_use]
     pub fn for_workers_alone(&self) -> Self {
         let mut config = self.clone();
         config.console = false;
+        config.listen.agent_sandbox = false;
         config.listen.origins.clear();
         config
     }

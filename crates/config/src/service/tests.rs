@@ -89,6 +89,7 @@ tcp = "[::1]:9"
 unix = "none"
 local_users = "any"
 origins = ["HTTP://localhost:3000"]
+agent_sandbox = true
 request_timeout = "5s"
 [limits]
 max_running_calls = 5
@@ -187,6 +188,7 @@ trust = false
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
     assert_eq!(config.listen.request_timeout, Duration::from_secs(5));
     assert!(config.console);
+    assert!(config.listen.agent_sandbox);
     assert_eq!(config.limits.max_queued_calls, 0);
     assert_eq!(config.limits.max_requests_per_second, Some(100));
     assert_eq!(config.limits.max_message_bytes, 1 << 20);

@@ -114,6 +114,7 @@ impl StoreFront {
             traffic: entrance.traffic.clone(),
             origins: config.listen.origins.clone().into(),
             console: config.console,
+            agent_sandbox: false,
             authenticator: entrance.authenticator.clone(),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,

@@ -7,7 +7,7 @@
 //! is changed, by calls of the tool `files`. `watch`: what happens to files. `archive`: a folder as one stream of bytes.
 
 mod archive;
-mod change;
+pub(super) mod change;
 mod look;
 mod permitted;
 mod watch;
@@ -22,9 +22,9 @@ use toolgate_contract::*;
 
 use self::change::Change;
 use self::permitted::{glance, named};
-use super::Shared;
 use super::auth::Caller;
 use super::events::{ResponseStream, deadline};
+use super::shared::Shared;
 
 /// The service.
 pub(crate) struct WorkspaceFiles(pub(crate) Arc<Shared>);

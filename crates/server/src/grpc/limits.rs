@@ -19,7 +19,7 @@ use toolgate_contract as proto;
 use toolgate_telemetry::Metrics;
 
 use super::mcp::PATH as MCP_PATH;
-use super::{measure, status};
+use super::{measure, sandbox_paths, status};
 
 /// Where opened ports are, whose requests count as streams.
 pub const PORTS_PATH: &str = "/ports/";
@@ -169,7 +169,7 @@ impl Traffic {
     fn is_stream<B>(&self, request: &Request<B>) -> bool {
         match request.uri().path() {
             MCP_PATH => request.method() != Method::DELETE,
-            path => path.starts_with(PORTS_PATH) || self.streaming.contains(path),
+            path => path.starts_with(PORTS_PATH) || self.streaming.contains(path) || sandbox_paths::is_stream(path),
         }
     }
 

@@ -1,7 +1,8 @@
-//! The service on the wire: gRPC, gRPC-Web, health, reflection, MCP and the console on one port.
+//! The service on the wire: gRPC, gRPC-Web, health, reflection, MCP, what SDKs of agent-sandbox speak, and the console on one port.
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
+mod agent_sandbox;
 mod answers;
 pub mod arrival;
 mod audit_service;
@@ -35,6 +36,7 @@ mod port_service;
 mod ports;
 mod reflection;
 mod rpc_call;
+mod sandbox_paths;
 mod session_service;
 mod shared;
 pub mod status;
@@ -98,11 +100,13 @@ pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, 
 pub use self::watches::Watches;
 pub use self::workspaces::{CloseError, CreatedError, OpenError, WantedCreation, WantedWorkspace, Workspaces};
 
-/// What a gateway needs to pass on what does not speak gRPC: MCP clients, and opened ports.
+/// What a gateway needs to pass on what does not speak the contract: MCP clients, SDKs of agent-sandbox, and opened ports.
 pub mod doors {
+    pub use super::agent_sandbox::failing as agent_sandbox_failing;
     pub use super::answers::{plain, refused};
     pub use super::mcp::{PATH as MCP_PATH, SESSION as MCP_SESSION, named};
     pub use super::ports::{OF_ADDRESS, PATH as PORTS_PATH, Upgrade, end_to_end, guarded, parts_of};
+    pub use super::sandbox_paths::{as_rpc as agent_sandbox_rpc, is_for as is_agent_sandbox};
 }
 
 /// What a gateway needs that keeps track of created workspaces itself.
@@ -147,6 +151,8 @@ pub enum ServeError {
 #[derive(Clone)]
 pub struct Services {
     routes: Routes,
+    /// None where SDKs of agent-sandbox are not served.
+    agent_sandbox: Option<agent_sandbox::Doors>,
     /// None in a build without it.
     mcp: Option<DoorLayer>,
     ports: DoorLayer,
@@ -195,6 +201,7 @@ impl Services {
             traffic: shared.traffic.clone(),
             tracer: Arc::new(Untraced),
             patience: first_message::DEFAULT,
+            agent_sandbox: shared.agent_sandbox.then(|| agent_sandbox::Doors::new(&shared)),
             mcp: mcp.layer(),
             mcp_sessions: Some(mcp),
             ports: ports::layer(ports::Ports(shared.clone())),
@@ -207,7 +214,7 @@ impl Services {
         services
     }
 
-    /// Makes what has the same doors, and passes requests on to another service: those of the contract and of MCP clients each
+    /// Makes what has the same doors, and passes requests on to another service: those of the contract and of MCP clients and SDKs each
     /// with its [`auth::OnBehalf`], those for opened ports from whoever knows their secrets.
     pub async fn passing_on<S>(
         config: &Config,
@@ -223,6 +230,9 @@ impl Services {
         let gate = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refused);
         let mcp = DoorLayer::new(|path| path == mcp::PATH, gate.layer(behind.clone()));
         let ports = ports::layer(behind.clone());
+        let agent_sandbox = config.listen.agent_sandbox;
+        let agent_sandbox =
+            agent_sandbox.then(|| agent_sandbox::Doors::to((authenticator.clone(), traffic.clone()), behind.clone()));
         let contract = behind.map_request(|request: Request<AxumBody>| request.map(Body::new));
         let routes = standard(health_service).into_axum_router().fallback_service(contract);
         let services = Self {
@@ -232,6 +242,7 @@ impl Services {
             traffic,
             tracer: Arc::new(Untraced),
             patience: first_message::DEFAULT,
+            agent_sandbox,
             mcp: Some(mcp),
             mcp_sessions: None,
             ports,
@@ -294,11 +305,15 @@ impl Services {
     pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
+        let agent_sandbox = self.agent_sandbox.map(|doors| (doors.http, doors.process)).unzip();
         let router = server(self.traffic.limits().streams_per_connection)
             // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
             .layer(self.ports)
             .layer(only_origins)
             .layer(cors(&self.origins))
+            // Before the console, which answers whatever is read without being gRPC.
+            .layer(option_layer(agent_sandbox.0))
+            .layer(option_layer(agent_sandbox.1))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
             .layer(ConsoleLayer::new(self.console))
             .layer(option_layer(self.mcp))

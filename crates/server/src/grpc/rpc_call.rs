@@ -1,7 +1,9 @@
-//! The call by which an RPC does its work: FileService for a change, PortService to open a port.
+//! The call by which an RPC does its work: FileService for a change, PortService to open a port. The door for SDKs of agent-sandbox
+//! makes its calls so, too.
 //!
 //! *Invariant:* what becomes of a call is told by one status, whatever the RPC.
 
+use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tonic::Status;
 use toolgate_contract::call::Ending;
-use toolgate_contract::{CallContext, CallOutcome, CallStart, ErrorReason, OnDisconnect};
+use toolgate_contract::{Call, CallCompleted, CallContext, CallOutcome, CallStart, ErrorReason, OnDisconnect};
 use toolgate_model::{CallId, RawInput};
 
 use super::Shared;
@@ -86,6 +88,14 @@ impl<'a> RpcCall<'a> {
         Ok(id)
     }
 
+    /// Makes the call, and returns its id and its result.
+    pub(super) async fn complete(&self, input: Value) -> Result<(String, CallCompleted), Status> {
+        match self.run(input, |_| pending::<Infallible>()).await? {
+            Ran::Ended(call) => self.completed(*call),
+            Ran::Reached(_, never) => match never {},
+        }
+    }
+
     /// Makes the call, and returns its id: with what `reached` returns as soon as that does, from when on the call goes on
     /// without its client, or with nothing if the call did all that it is for before.
     pub(super) async fn make_until<T, F: Future<Output = T> + Send>(
@@ -93,6 +103,17 @@ impl<'a> RpcCall<'a> {
         input: Value,
         reached: impl FnOnce(CallId) -> F + Send,
     ) -> Result<(String, Option<T>), Status> {
+        match self.run(input, reached).await? {
+            Ran::Reached(id, what) => Ok((id.to_string(), Some(what))),
+            Ran::Ended(call) => self.completed(*call).map(|(id, _)| (id, None)),
+        }
+    }
+
+    async fn run<T, F: Future<Output = T> + Send>(
+        &self,
+        input: Value,
+        reached: impl FnOnce(CallId) -> F + Send,
+    ) -> Result<Ran<T>, Status> {
         let CallStart {
             context,
             call_id,
@@ -111,19 +132,22 @@ impl<'a> RpcCall<'a> {
         };
         let tools = Tools(self.shared.clone());
         let waits = (self.deadline, self.linger);
-        let ran = tools.run_until(self.caller, &self.workspace, request, waits, reached);
-        match ran.await? {
-            Ran::Reached(id, what) => Ok((id.to_string(), Some(what))),
-            Ran::Ended(call) => match &call.ending {
-                // What a rule denies whatever the pattern is no tool of the agent's.
-                Some(Ending::Completed(result)) if result.outcome() == CallOutcome::Invalid => {
-                    let problem = format!("a rule denies the tool {} for this agent", self.tool);
-                    Err(status::refused(ErrorReason::DeniedByRule, problem))
-                }
-                Some(Ending::Completed(_)) => Ok((call.call_id, None)),
-                Some(Ending::Failed(failed)) => Err(status::failed_call(&call.call_id, failed)),
-                None => Err(status::draining()),
-            },
+        tools
+            .run_until(self.caller, &self.workspace, request, waits, reached)
+            .await
+    }
+
+    /// Returns the id and the result of a call that has ended, if it did what it is for.
+    fn completed(&self, call: Call) -> Result<(String, CallCompleted), Status> {
+        match call.ending {
+            // What a rule denies whatever the pattern is no tool of the agent's.
+            Some(Ending::Completed(result)) if result.outcome() == CallOutcome::Invalid => {
+                let problem = format!("a rule denies the tool {} for this agent", self.tool);
+                Err(status::refused(ErrorReason::DeniedByRule, problem))
+            }
+            Some(Ending::Completed(result)) => Ok((call.call_id, result)),
+            Some(Ending::Failed(failed)) => Err(status::failed_call(&call.call_id, &failed)),
+            None => Err(status::draining()),
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct Shared {
     pub origins: Arc<[String]>,
     /// Whether the console is served, which then may call as well.
     pub console: bool,
+    /// Whether SDKs of agent-sandbox are served.
+    pub agent_sandbox: bool,
     /// Knows who may call.
     pub authenticator: Arc<Authenticator>,
     /// Knows how much may come from whom.

@@ -443,7 +443,7 @@ pub(super) enum Ran<T> {
 }
 
 /// Returns when to tell a client what its call waits for: shortly before it stops listening.
-fn early(deadline: Instant) -> Instant {
+pub(super) fn early(deadline: Instant) -> Instant {
     let left = deadline.saturating_duration_since(Instant::now());
     deadline
         .checked_sub((left / 10).min(DEADLINE_MARGIN))

@@ -16,16 +16,16 @@ use toolgate_fs::uploads::Upload;
 
 use super::look;
 use super::permitted::{self, named};
-use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
 use crate::grpc::rpc_call::RpcCall;
+use crate::grpc::shared::Shared;
 use crate::grpc::status::{self, bad_field};
 
 /// The tool that changes files.
 const TOOL: &str = "files";
 
 /// A content as it comes, piece by piece.
-pub(super) type Content = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+pub(crate) type Content = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// A message of a stream that brings a content.
 pub(super) trait Piece: Send + 'static {
@@ -63,7 +63,7 @@ pub(super) fn pieces<P: Piece>(first: Bytes, others: Streaming<P>) -> Content {
 }
 
 /// A change that is to be made.
-pub(super) struct Change<'a>(RpcCall<'a>);
+pub(crate) struct Change<'a>(RpcCall<'a>);
 
 /// Adds to an input the SHA-256 that a file must have, if one is named.
 pub(super) fn expect_sha256(input: &mut Value, sha256: &str) -> Result<(), Status> {
@@ -79,7 +79,7 @@ pub(super) fn expect_sha256(input: &mut Value, sha256: &str) -> Result<(), Statu
 
 impl<'a> Change<'a> {
     /// Prepares a change in the name of a caller.
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: &'a Arc<Shared>,
         caller: &'a Caller,
         call: Option<CallStart>,
@@ -89,7 +89,7 @@ impl<'a> Change<'a> {
     }
 
     /// Writes a content, and returns the call and the file as it is then.
-    pub(super) async fn write(
+    pub(crate) async fn write(
         &self,
         target: &WriteTarget,
         content: Content,
