@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
 use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
-use super::client::{Described, RequestError};
-use super::message::Progress;
+use super::attending::Attending;
+use super::client::Described;
 use super::names::full_name;
 use super::result;
 use super::server::Shared;
@@ -70,7 +69,10 @@ impl Tool for McpTool {
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
         let description = &self.described.description;
-        Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
+        Definition {
+            title: self.described.title.clone(),
+            ..Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
+        }
     }
 
     fn properties(&self) -> Properties {
@@ -99,37 +101,64 @@ impl Tool for McpTool {
         let Value::Object(arguments) = input else {
             return Err(ToolError::failed("The arguments are not an object."));
         };
-        let started = Instant::now();
-        let link = self.server.link(self.limit, &ctx.cancelled).await.map_err(failed)?;
-        let limit = self.limit.saturating_sub(started.elapsed());
-        let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, |progress| {
-            ctx.output.progress(None, progress_metadata(progress))
-        });
-        let raw = called.await.map_err(failed)?;
-        result::convert(&ctx.hooks.after(raw).await?)
+        let headers = in_headers(&self.described.schema, &arguments);
+        let params = json_map([
+            ("name", json!(self.described.name)),
+            ("arguments", Value::Object(arguments)),
+        ]);
+        let attending = Attending::new(ctx, &self.server);
+        let raw = attending.run("tools/call", params, &headers, self.limit).await?;
+        result::convert(&raw)
     }
 }
 
-fn progress_metadata(progress: Progress) -> Map<String, Value> {
-    json_map([
-        ("progress", json!(progress.progress)),
-        ("total", json!(progress.total)),
-        ("message", json!(progress.message)),
-    ])
-}
-
-fn failed(error: RequestError) -> ToolError {
-    match error {
-        RequestError::Cancelled => ToolError::Cancelled,
-        RequestError::Server(_) | RequestError::Closed(_) | RequestError::TimedOut => {
-            ToolError::failed(error.to_string())
-        }
-    }
+/// Returns what of the arguments goes into headers as well: the properties that the server marks, under the names that it
+/// gives them.
+fn in_headers(schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
+    let Some(properties) = schema["properties"].as_object() else {
+        return Vec::new();
+    };
+    let is_name = |name: &&str| {
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    let marked = properties.iter().filter_map(|(property, schema)| {
+        let name = schema["x-mcp-header"].as_str().filter(is_name)?;
+        let value = match arguments.get(property)? {
+            Value::String(text) => text.clone(),
+            value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        };
+        Some((name.to_ascii_lowercase(), value))
+    });
+    marked.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marked_arguments_are_headers() {
+        let schema = json!({"properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "n": {"type": "integer", "x-mcp-header": "N"},
+            "odd": {"type": "string", "x-mcp-header": "a b"},
+            "absent": {"type": "string", "x-mcp-header": "Absent"},
+            "plain": {"type": "string"},
+        }});
+        let arguments = json_map([
+            ("region", json!("eu")),
+            ("n", json!(3)),
+            ("odd", json!("x")),
+            ("plain", json!("x")),
+        ]);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(in_headers(&schema, &arguments), [pair("region", "eu"), pair("n", "3")]);
+        assert_eq!(in_headers(&json!(true), &arguments), []);
+    }
 
     #[test]
     fn schemas_are_closed() {
