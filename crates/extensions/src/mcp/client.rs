@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_model::{ITSELF, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
 use super::dispatcher::{About, Aside, Disconnect, Dispatcher, shortened_line};
+use super::marked;
 use super::message::{self, CONNECTION_ERROR, ErrorObject, Introduction, METHOD_NOT_FOUND, Outgoing, Progress};
 use super::result;
 
@@ -36,8 +37,8 @@ const VERSIONS: [&str; 5] = [
 ];
 pub(super) const WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
-/// The code of a server that does not speak the version that it is asked for.
-const UNSUPPORTED_VERSION: i64 = -32022;
+/// What servers say to a handshake that know none: no such method, no such version, or headers that are missing.
+const WITHOUT_HANDSHAKES: [i64; 3] = [METHOD_NOT_FOUND, -32022, -32020];
 
 /// Pauses before a lost subscription is made again.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
@@ -174,7 +175,7 @@ impl Link {
         });
         let answer = self.request(INITIALIZE, params, about.connect_limit).await;
         let info: ServerInfo = match answer {
-            Err(RequestError::Server(error)) if [METHOD_NOT_FOUND, UNSUPPORTED_VERSION].contains(&error.code) => {
+            Err(RequestError::Server(error)) if WITHOUT_HANDSHAKES.contains(&error.code) => {
                 return self.discover(&error).await;
             }
             answer => self.read_info(answer)?,
@@ -272,7 +273,18 @@ impl Link {
     pub(super) async fn list(&self, limit: Duration) -> Result<Vec<Described>, String> {
         let listed = self.list_all("tools/list", "tools", limit).await;
         let listed = listed.map_err(|problem| format!("Failed to get tools: {problem}"))?;
-        Ok(listed.iter().filter_map(described).collect())
+        let listed = listed.iter().filter_map(described);
+        let fine = listed.filter(|tool| {
+            let is_fine = marked::are_fine(&tool.schema);
+            if !is_fine {
+                tracing::warn!(
+                    tool = tool.name,
+                    "a tool is left out: what it wants in headers cannot be there"
+                );
+            }
+            is_fine
+        });
+        Ok(fine.collect())
     }
 
     /// Reads all pages of a list, which are below `key` in the answers.

@@ -157,12 +157,10 @@ impl Streamable {
         self.endpoint.send(request).await
     }
 
-    /// Says in headers what a message is, as servers without a handshake want it.
+    /// Says in headers what a message is: servers without a handshake want that, and others do not mind.
     fn labelled(&self, mut request: RequestBuilder, message: &Outgoing) -> RequestBuilder {
-        let Some(introduction) = self.endpoint.dispatcher.introduction() else {
-            return request;
-        };
-        if self.endpoint.dispatcher.version().is_none() {
+        let dispatcher = &self.endpoint.dispatcher;
+        if let Some(introduction) = dispatcher.introduction().filter(|_| dispatcher.version().is_none()) {
             request = request.header(VERSION, introduction.version);
         }
         if !message.method.is_empty() {

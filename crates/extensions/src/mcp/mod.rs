@@ -10,7 +10,7 @@
 //!
 //! In reading order: `settings`, `server` (the life of one), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
-//! `login` and `oauth`; `tool`, `names` and `result`; `attending` (what a server says and asks in the midst of a call) with
+//! `login` and `oauth`; `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
 //! `forms` and `relay`; `lists` and `passed` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
@@ -26,6 +26,7 @@ mod http;
 mod lists;
 mod local;
 mod login;
+mod marked;
 mod message;
 mod names;
 mod oauth;

@@ -13,6 +13,7 @@ use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
 use super::attending::Attending;
 use super::client::Described;
+use super::marked;
 use super::names::full_name;
 use super::result;
 use super::server::Shared;
@@ -101,7 +102,7 @@ impl Tool for McpTool {
         let Value::Object(arguments) = input else {
             return Err(ToolError::failed("The arguments are not an object."));
         };
-        let headers = in_headers(&self.described.schema, &arguments);
+        let headers = marked::headers(&self.described.schema, &arguments);
         let params = json_map([
             ("name", json!(self.described.name)),
             ("arguments", Value::Object(arguments)),
@@ -112,53 +113,9 @@ impl Tool for McpTool {
     }
 }
 
-/// Returns what of the arguments goes into headers as well: the properties that the server marks, under the names that it
-/// gives them.
-fn in_headers(schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
-    let Some(properties) = schema["properties"].as_object() else {
-        return Vec::new();
-    };
-    let is_name = |name: &&str| {
-        !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-    };
-    let marked = properties.iter().filter_map(|(property, schema)| {
-        let name = schema["x-mcp-header"].as_str().filter(is_name)?;
-        let value = match arguments.get(property)? {
-            Value::String(text) => text.clone(),
-            value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
-            Value::Null | Value::Array(_) | Value::Object(_) => return None,
-        };
-        Some((name.to_ascii_lowercase(), value))
-    });
-    marked.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn marked_arguments_are_headers() {
-        let schema = json!({"properties": {
-            "region": {"type": "string", "x-mcp-header": "Region"},
-            "n": {"type": "integer", "x-mcp-header": "N"},
-            "odd": {"type": "string", "x-mcp-header": "a b"},
-            "absent": {"type": "string", "x-mcp-header": "Absent"},
-            "plain": {"type": "string"},
-        }});
-        let arguments = json_map([
-            ("region", json!("eu")),
-            ("n", json!(3)),
-            ("odd", json!("x")),
-            ("plain", json!("x")),
-        ]);
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(in_headers(&schema, &arguments), [pair("region", "eu"), pair("n", "3")]);
-        assert_eq!(in_headers(&json!(true), &arguments), []);
-    }
 
     #[test]
     fn schemas_are_closed() {

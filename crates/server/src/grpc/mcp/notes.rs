@@ -111,7 +111,7 @@ impl Notes {
     /// Hands on a line for a log, if the client wants lines of its level.
     pub(super) async fn log(&self, line: Value) {
         let wanted = self.log_level.zip(line["level"].as_str().and_then(level));
-        if !wanted.is_some_and(|(least, level)| level >= least) {
+        if wanted.is_none_or(|(least, level)| level < least) {
             return;
         }
         let line = json!({"method": "notifications/message", "params": line});

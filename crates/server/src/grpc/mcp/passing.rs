@@ -156,7 +156,11 @@ async fn made(
     Ok(Made::Answer(answer))
 }
 
-fn answer_of<T: DeserializeOwned>(answer: Value) -> Result<T, ErrorData> {
+fn answer_of<T: DeserializeOwned>(mut answer: Value) -> Result<T, ErrorData> {
+    if let Some(answer) = answer.as_object_mut() {
+        // Servers of older revisions do not say so; clients of those are not told.
+        answer.insert("resultType".to_owned(), json!("complete"));
+    }
     serde_json::from_value(answer)
         .map_err(|error| ErrorData::internal_error(format!("the server's answer cannot be read: {error}"), None))
 }
@@ -318,7 +322,10 @@ pub(super) async fn listen<F: Future<Output = ()>>(
                     }
                     sent
                 }
-                Err(RecvError::Closed) => Ok(announced = None),
+                Err(RecvError::Closed) => {
+                    announced = None;
+                    Ok(())
+                }
             },
         };
         if sent.is_err() {

@@ -27,7 +27,7 @@ enum Want {
     },
     /// What a server asks for.
     Request {
-        request: InputRequest,
+        request: Box<InputRequest>,
         answer: oneshot::Sender<Map<String, Value>>,
     },
 }
@@ -67,7 +67,7 @@ impl Wanted {
             request["params"] = asked.params;
         }
         if let Ok(request) = serde_json::from_value(request) {
-            let answer = asked.answer;
+            let (request, answer) = (Box::new(request), asked.answer);
             self.wants.insert(asked.key, Want::Request { request, answer });
         }
     }
@@ -135,7 +135,7 @@ impl Wanted {
         }
         let request = |want: &Want| match want {
             Want::Form { form, .. } => InputRequest::Elicitation(ElicitRequest::new((**form).clone())),
-            Want::Request { request, .. } => request.clone(),
+            Want::Request { request, .. } => (**request).clone(),
         };
         let requests = self.wants.iter().map(|(key, want)| (key.clone(), request(want)));
         Some(requests.collect())
