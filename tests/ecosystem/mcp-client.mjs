@@ -1,5 +1,5 @@
 // Toolgate as a client, for the official conformance suite: starts `toolgate mcp` with the suite's server behind it and calls
-// every tool that this one has. Arguments: the program, a folder to work in, and the server's address, which the suite adds.
+// every tool that this one has, with the arguments that the scenario names or some that fit. Arguments: the program, a folder to work in, and the server's address, which the suite adds.
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 
 const [program, folder, url] = process.argv.slice(2);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
+const { toolCalls } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
 mkdirSync(folder, { recursive: true });
 const work = mkdtempSync(join(folder, "client-"));
 writeFileSync(
@@ -62,13 +63,15 @@ while (tools.length === 0 && Date.now() < deadline) {
   tools = listed.tools.filter(({ name }) => name.startsWith("s_"));
   if (tools.length === 0) await new Promise((done) => setTimeout(done, 100));
 }
-if (!scenario.startsWith("json-schema")) {
-  for (const { name, inputSchema } of tools) {
-    const properties = Object.entries(inputSchema.properties ?? {});
-    const args = Object.fromEntries(properties.map(([key, schema]) => [key, sample(schema)]));
-    const result = await request("tools/call", { name, arguments: args });
-    console.error(`${name}: ${JSON.stringify(result).slice(0, 300)}`);
-  }
+const fitting = ({ name, inputSchema }) => {
+  const properties = Object.entries(inputSchema.properties ?? {});
+  return { name, arguments: Object.fromEntries(properties.map(([key, schema]) => [key, sample(schema)])) };
+};
+const named = toolCalls?.map((call) => ({ ...call, name: `s_${call.name}` }));
+const calls = scenario.startsWith("json-schema") ? [] : (named ?? tools.map(fitting));
+for (const call of calls) {
+  const result = await request("tools/call", { name: call.name, arguments: call.arguments });
+  console.error(`${call.name}: ${JSON.stringify(result).slice(0, 300)}`);
 }
 toolgate.stdin.end();
 toolgate.on("exit", () => process.exit(0));

@@ -400,6 +400,10 @@ impl Link {
                 Some(aside) = expected.asides.recv() => {
                     let Some(attendant) = attendant else { continue };
                     match aside {
+                        Aside::Progressed(progress) => {
+                            deadline = last.min(Instant::now() + limit);
+                            attendant.progressed(progress).await;
+                        }
                         Aside::Logged(line) => attendant.logged(line).await,
                         Aside::Asked { id, method, params } => {
                             answers.push(async move { (id, attendant.asked(&method, params).await) });

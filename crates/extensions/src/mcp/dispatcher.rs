@@ -79,6 +79,8 @@ struct Pending {
 /// What a server says in the midst of a call.
 #[derive(Debug, PartialEq)]
 pub(super) enum Aside {
+    /// It is further with the call.
+    Progressed(Progress),
     /// A line for the log, with its level.
     Logged(Value),
     /// A request, which has an answer.
@@ -231,7 +233,15 @@ impl Dispatcher {
                 let pending = self.pending.lock();
                 let waiting = progress.progress_token.as_u64().and_then(|id| pending.get(&id));
                 if let Some(waiting) = waiting {
-                    waiting.progress.send_replace(Some(progress));
+                    // Whoever listens hears each step, unless there are too many.
+                    let step = Aside::Progressed(progress.clone());
+                    let heard = waiting
+                        .asides
+                        .as_ref()
+                        .is_some_and(|asides| asides.try_send(step).is_ok());
+                    if !heard {
+                        waiting.progress.send_replace(Some(progress));
+                    }
                 }
             }
             Incoming::ToolsChanged => self.tools_changed.notify_one(),
