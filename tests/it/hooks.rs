@@ -34,6 +34,7 @@ impl Tool for Echo {
     fn definition(&self, _: &Offer<'_>) -> Definition {
         Definition {
             name: self.0.to_owned(),
+            title: String::new(),
             description: "says it again".to_owned(),
             input_schema: self.input_schema(),
             source: Source::Custom,

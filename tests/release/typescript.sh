@@ -37,7 +37,10 @@ can_be_published() {
             if (!told[key]) problems.push(`there is no ${key}`);
         }
         if (!told.publishConfig?.provenance || told.publishConfig.access !== "public") problems.push("no provenance");
-        if (told.peerDependencies) problems.push("peers may be in conflict with those of others");
+        for (const [peer, version] of Object.entries(told.peerDependencies ?? {})) {
+            const isOptional = told.peerDependenciesMeta?.[peer]?.optional;
+            if (version !== "*" || !isOptional) problems.push(`the peer ${peer} may be in conflict with that of others`);
+        }
         if (problems.length) { console.error(problems.join("\n")); process.exit(1); }'
 }
 

@@ -137,6 +137,11 @@ impl Engine {
         &self.parts.inbox
     }
 
+    /// Returns what takes secrets out of what is shown and kept.
+    pub fn redactor(&self) -> &Redactor {
+        &self.parts.redactor
+    }
+
     /// Returns the changes of files that a call recorded.
     ///
     /// # Errors

@@ -179,7 +179,7 @@ async fn resume(
     let mut earlier = Vec::new();
     let asks_first = record.started.is_none();
     let prompts = parts.store.prompts(&filter, usize::MAX).await?;
-    if prompts.iter().filter_map(Prompt::ask).any(|ask| ask.late) {
+    if prompts.iter().any(Prompt::is_late) {
         return Ok(Err(Stranded::AskedLate));
     }
     // The loop question is not asked again once the tool has started.

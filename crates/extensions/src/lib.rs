@@ -6,7 +6,8 @@
 //! In reading order:
 //!
 //! - `mcp`: `mcp/server.rs` is the life of one server (connect, list, report a loss, connect again), `client` and `dispatcher`
-//!   talk to it, `stdio`, `http` and `sse` carry the messages, `login` and `oauth` get tokens;
+//!   talk to it, `stdio`, `http` and `sse` carry the messages, `login` and `oauth` get tokens; `mcp/attending.rs` is a call there,
+//!   with what the server says and asks meanwhile;
 //! - `javascript`: `discovery` finds files, `script` loads them, `host` and `runtime` run them, `manifest` is for executables;
 //! - `groups`: what runs for each workspace;
 //! - `hosted`: tools, hooks and subagents that front ends lend.

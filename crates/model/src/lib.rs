@@ -65,8 +65,8 @@ pub use names::{CONNECTION, SessionKey};
 pub use origin::{Delegation, Model, Origin, Unanswered};
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
-    Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,
-    Prompt, PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
+    Action, Always, Approval, Ask, AskPart, Consent, Decision, FormField, Grant, GrantReach, GrantScope, InputEdit,
+    PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
 pub use result::{
     CallEnd, ChildResult, ChildrenResult, CommandResult, FetchResult, FileAction, FileResult, ReadKind, ReadResult,

@@ -3,6 +3,7 @@
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -209,6 +210,15 @@ impl Prompt {
         }
     }
 
+    /// Says whether the call has perhaps changed something already when it asks. After a restart it is not run again up to
+    /// its question then.
+    pub fn is_late(&self) -> bool {
+        match &self.request {
+            PromptRequest::Permission { ask, .. } => ask.late,
+            PromptRequest::Questions(questions) => questions.iter().any(|question| question.form.is_some()),
+        }
+    }
+
     /// Says whether a principal is among those in whose name the call is made.
     pub fn is_requested_by(&self, principal: &str) -> bool {
         self.requester == principal || self.on_behalf_of.iter().any(|id| id == principal)
@@ -277,6 +287,30 @@ pub struct Question {
     pub multiple: bool,
     /// Whether an own answer makes sense beside the options. For the front end: answers are not held against it.
     pub custom: bool,
+    /// The field of a form that it stands for, where a server of tools asks in the midst of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Box<FormField>>,
+}
+
+/// A field of a form that a server of tools wants filled in. Whoever can show forms shows that; everybody else sees questions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormField {
+    /// Tells the forms of one prompt apart.
+    pub key: String,
+    /// What the server says of the form.
+    pub message: String,
+    /// The page that a person should visit. There is no field then, only whether it was visited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The field's name; empty where a form has no field and is only agreed to.
+    #[serde(default)]
+    pub name: String,
+    /// The JSON Schema of the field.
+    #[serde(default)]
+    pub schema: Value,
+    /// Whether the server needs it.
+    #[serde(default)]
+    pub required: bool,
 }
 
 /// One choice of a question.

@@ -46,6 +46,9 @@ pub enum Effect {
 pub struct Definition {
     /// The name that a call uses.
     pub name: String,
+    /// A name for people, where whoever offers the tool has given it one; not to be trusted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
     /// The text for the model; may depend on the agent.
     pub description: String,
     /// The JSON Schema (2020-12) of the input.
@@ -67,6 +70,7 @@ impl Definition {
     pub fn foreign(name: &str, description: &str, input_schema: &Value, source: Source, effects: &[Effect]) -> Self {
         Self {
             name: name.to_owned(),
+            title: String::new(),
             description: description.to_owned(),
             input_schema: input_schema.clone(),
             source,

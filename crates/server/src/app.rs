@@ -266,6 +266,8 @@ impl App {
             watches: Watches::default(),
             journal: store.clone(),
             audit: store.clone(),
+            #[cfg(feature = "mcp")]
+            servers: Some(mcp.clone()),
             hosts,
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: settings::bytes(config.limits.max_message_bytes),

@@ -253,6 +253,7 @@ impl<T: TypedTool> Tool for T {
     fn definition(&self, offer: &Offer<'_>) -> Definition {
         Definition {
             name: T::ABOUT.name.to_owned(),
+            title: String::new(),
             description: self.description(offer),
             input_schema: self.told_schema(),
             source: Source::Builtin,

@@ -140,6 +140,7 @@ impl Switch<'_> {
             options: vec![option("Yes", self.yes), option("No", self.no)],
             multiple: false,
             custom: false,
+            form: None,
         };
         let answers = ctx.permission.ask_questions(vec![question]).await?;
         let first = answers.first().and_then(|labels| labels.first());

@@ -299,6 +299,7 @@ mod tests {
         fn definition(&self, _offer: &Offer<'_>) -> Definition {
             Definition {
                 name: self.0.to_owned(),
+                title: String::new(),
                 description: String::new(),
                 input_schema: self.input_schema(),
                 source: Source::Builtin,

@@ -91,6 +91,7 @@ impl Tool for PlanSwitch {
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
         Definition {
             name: self.words.name.to_owned(),
+            title: String::new(),
             description: self.words.description.trim_end().to_owned(),
             input_schema: self.input_schema(),
             source: Source::Builtin,

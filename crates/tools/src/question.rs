@@ -83,6 +83,7 @@ impl From<Asked> for call::Question {
                 .collect(),
             multiple: asked.multiple.unwrap_or(false),
             custom: true,
+            form: None,
         }
     }
 }

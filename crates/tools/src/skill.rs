@@ -77,6 +77,7 @@ impl Tool for LoadSkill {
         }
         Definition {
             name: NAME.to_owned(),
+            title: String::new(),
             description: description(&listed),
             input_schema: schema,
             source: Source::Builtin,

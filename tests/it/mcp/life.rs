@@ -134,12 +134,34 @@ fn progress_is_shown_and_begins_the_time_limit_anew() {
 fn what_servers_ask_for_is_answered() {
     test(async {
         let (_folder, server) = watched("asks", |_| {}).await;
-        let call = server.run("s_work", json!({})).await;
-        let answers: Value = serde_json::from_str(&completed(&call).output).unwrap();
+        let request = request("s_work", json!({}));
+        let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
+        let prompt = waiting(&mut stream).await;
+        assert!(
+            format!("{prompt:?}").contains("The MCP server s asks: Who?"),
+            "{prompt:?}"
+        );
+        let agreed = toolgate_contract::QuestionAnswer {
+            values: vec!["Accept".to_owned()],
+        };
+        let reply = toolgate_contract::PromptReply {
+            answers: vec![agreed],
+            ..reply(&prompt, toolgate_contract::PromptDecision::Answer)
+        };
+        let reply = toolgate_contract::ReplyPromptRequest {
+            reply: Some(reply),
+            name: "tester".to_owned(),
+        };
+        server.permissions().reply_prompt(reply).await.unwrap();
+        let events = collect(stream).await.unwrap();
+        let call::Ending::Completed(end) = end_of(&events) else {
+            panic!("{events:?}")
+        };
+        let answers: Value = serde_json::from_str(&end.output).unwrap();
         let uri = answers["r"]["roots"][0]["uri"].as_str().unwrap();
         assert!(uri.starts_with("file:///") && uri.ends_with("/work"), "{uri}");
         assert_eq!(answers["s"]["code"], -32601, "{answers}");
-        assert_eq!(answers["e"]["action"], "decline", "{answers}");
+        assert_eq!(answers["e"]["action"], "accept", "{answers}");
         assert_eq!(answers["x"]["code"], -32601, "{answers}");
     });
 }

@@ -359,6 +359,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
             required: false,
             missing: Vec::new(),
         },
+        servers: None,
         hosts: Default::default(),
         languages: Arc::new(NoLanguages),
         workspaces: Arc::new(Fixed),

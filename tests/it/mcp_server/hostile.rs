@@ -118,7 +118,7 @@ fn what_is_no_request_is_refused() {
 }
 
 #[test]
-fn a_client_of_a_newer_revision_is_told_which_are_spoken() {
+fn clients_of_newer_revisions_are_told_which_are_spoken() {
     test(async {
         let server = Server::with(Setup::tcp()).await;
         let body = initialize("2099-01-01").to_string();
@@ -145,6 +145,9 @@ fn a_client_of_a_newer_revision_is_told_which_are_spoken() {
             .await
             .unwrap();
         let text = response.text().await.unwrap();
-        assert!(text.contains("2025-11-25") && text.contains("error"), "{text}");
+        assert!(
+            text.contains("\"supportedVersions\":[") && text.contains("2026-07-28"),
+            "{text}"
+        );
     });
 }

@@ -417,6 +417,10 @@ impl PermissionHandle for RunContext {
         if self.may_be_unrecorded && !self.is_recorded().await {
             return Err(Refusal::Unavailable);
         }
+        if questions.iter().any(|question| question.form.is_some()) {
+            // A server of tools asks: by now it may have done something.
+            self.call.handover.keep_here();
+        }
         let request = self.parts.redactor.request(PromptRequest::Questions(questions));
         let replied = match self.asked_before(|before| *before == request).await? {
             Some(earlier) => self.go_on_from(earlier).await,

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::InstanceId;
 use tracing::Instrument as _;
 
-use super::message::{self, ErrorObject, Incoming, Outgoing, Progress};
+use super::message::{self, ErrorObject, Incoming, Introduction, Outgoing, Progress};
 
 /// Bytes that may wait for the server to read them.
 const MAX_UNREAD: usize = 32 << 20;
@@ -72,7 +72,35 @@ impl Disconnect {
 struct Pending {
     answer: oneshot::Sender<Result<Value, ErrorObject>>,
     progress: watch::Sender<Option<Progress>>,
+    /// Takes what the server says and asks in the midst of the call; none if nobody listens.
+    asides: Option<mpsc::Sender<Aside>>,
 }
+
+/// What a server says in the midst of a call.
+#[derive(Debug, PartialEq)]
+pub(super) enum Aside {
+    /// It is further with the call.
+    Progressed(Progress),
+    /// A line for the log, with its level.
+    Logged(Value),
+    /// A request, which has an answer.
+    Asked { id: Value, method: String, params: Value },
+}
+
+/// What a server has announced beside its list of tools.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// Its prompts or its resources are others.
+    Lists,
+    /// The content of a resource is another.
+    Resource(String),
+}
+
+/// Changes that nobody has looked at yet, of which the oldest are forgotten.
+const MAX_CHANGES: usize = 64;
+
+/// Asides of one call that may wait; logs beyond that are dropped, requests refused.
+const MAX_ASIDES: usize = 64;
 
 /// A message that waits for the server to read it.
 pub(super) struct Queued {
@@ -106,6 +134,10 @@ pub(super) struct Dispatcher {
     room: Arc<Semaphore>,
     /// The list of tools has changed.
     pub(super) tools_changed: Notify,
+    /// What else has changed.
+    pub(super) changes: broadcast::Sender<Change>,
+    /// Who this client is, since it is known that each request has to say it.
+    introduction: OnceLock<Introduction>,
     /// The version of the protocol, since the handshake.
     version: Mutex<Option<String>>,
     /// What is wrong, should the connection end.
@@ -127,6 +159,8 @@ impl Dispatcher {
             queue,
             room: Arc::new(Semaphore::new(MAX_UNREAD)),
             tools_changed: Notify::new(),
+            changes: broadcast::Sender::new(MAX_CHANGES),
+            introduction: OnceLock::new(),
             version: Mutex::default(),
             problem: Mutex::default(),
             loss: OnceLock::new(),
@@ -145,16 +179,24 @@ impl Dispatcher {
         self.tasks.spawn(work.in_current_span());
     }
 
-    /// Takes a number for a request, and waits for its answer from now on.
-    pub(super) fn expect(self: &Arc<Self>) -> Expected {
+    /// Takes a number for a request, and waits for its answer from now on. `listens` says whether somebody also hears what
+    /// the server says meanwhile.
+    pub(super) fn expect(self: &Arc<Self>, listens: bool) -> Expected {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, answered) = oneshot::channel();
         let (progress, progressed) = watch::channel(None);
-        self.pending.lock().insert(id, Pending { answer, progress });
+        let (aside, asides) = mpsc::channel(MAX_ASIDES);
+        let pending = Pending {
+            answer,
+            progress,
+            asides: listens.then_some(aside),
+        };
+        self.pending.lock().insert(id, pending);
         Expected {
             id,
             answer: answered,
             progress: progressed,
+            asides,
             dispatcher: Arc::clone(self),
         }
     }
@@ -180,18 +222,64 @@ impl Dispatcher {
                     let _ = pending.answer.send(result);
                 }
             }
-            Incoming::Request { id, method } => self.enqueue(Outgoing::reply(&id, &method, &self.about.root)),
+            Incoming::Request { id, method, params } => self.asked(id, method, params),
+            Incoming::Logged(params) => {
+                if let Some(call) = self.only_call() {
+                    let _ = call.try_send(Aside::Logged(params));
+                }
+            }
             Incoming::Progress(mut progress) => {
                 progress.message = progress.message.map(|message| shortened_line(&message));
                 let pending = self.pending.lock();
                 let waiting = progress.progress_token.as_u64().and_then(|id| pending.get(&id));
                 if let Some(waiting) = waiting {
-                    waiting.progress.send_replace(Some(progress));
+                    // Whoever listens hears each step, unless there are too many.
+                    let step = Aside::Progressed(progress.clone());
+                    let heard = waiting
+                        .asides
+                        .as_ref()
+                        .is_some_and(|asides| asides.try_send(step).is_ok());
+                    if !heard {
+                        waiting.progress.send_replace(Some(progress));
+                    }
                 }
             }
             Incoming::ToolsChanged => self.tools_changed.notify_one(),
+            // Nobody may be interested.
+            Incoming::ListChanged => drop(self.changes.send(Change::Lists)),
+            Incoming::ResourceUpdated(uri) => drop(self.changes.send(Change::Resource(uri))),
             Incoming::Unneeded => {}
         }
+    }
+
+    /// Hands a request of the server to the call that it belongs to. Which that is, the protocol does not say: with several
+    /// calls under way nobody could tell whom to ask, and the wrong person would see it.
+    fn asked(&self, id: Value, method: String, params: Value) {
+        let reply = Outgoing::reply(&id, &method, &self.about.root);
+        let is_for_call = matches!(method.as_str(), message::ELICITATION | message::SAMPLING);
+        let call = self.only_call().filter(|_| is_for_call);
+        let taken = call.is_some_and(|call| call.try_send(Aside::Asked { id, method, params }).is_ok());
+        if !taken {
+            self.enqueue(reply);
+        }
+    }
+
+    /// Returns the one call under way.
+    fn only_call(&self) -> Option<mpsc::Sender<Aside>> {
+        let pending = self.pending.lock();
+        let mut calls = pending.values().filter_map(|pending| pending.asides.as_ref());
+        let only = calls.next().cloned();
+        only.filter(|_| calls.next().is_none())
+    }
+
+    /// Notes that each request has to say who this client is.
+    pub(super) fn introduce(&self, introduction: Introduction) {
+        let _ = self.introduction.set(introduction);
+    }
+
+    /// Returns who this client is, if each request has to say it.
+    pub(super) fn introduction(&self) -> Option<&Introduction> {
+        self.introduction.get()
     }
 
     /// Sends a message when the server has read the earlier ones. A server that does not read them is given up.
@@ -262,6 +350,7 @@ pub(super) struct Expected {
     pub(super) id: u64,
     pub(super) answer: oneshot::Receiver<Result<Value, ErrorObject>>,
     pub(super) progress: watch::Receiver<Option<Progress>>,
+    pub(super) asides: mpsc::Receiver<Aside>,
     dispatcher: Arc<Dispatcher>,
 }
 
@@ -343,7 +432,7 @@ mod tests {
         assert_eq!(shortened_line(&"é".repeat(500)), "é".repeat(500));
         assert_eq!(shortened_line(&"é".repeat(501)), format!("{}…", "é".repeat(500)));
         let (dispatcher, _queue) = dispatcher();
-        let expected = dispatcher.expect();
+        let expected = dispatcher.expect(false);
         let params = serde_json::json!({"progressToken": expected.id, "progress": 1, "message": "x".repeat(1 << 20)});
         let progress = Outgoing::notification("notifications/progress", Some(params));
         dispatcher.receive(&progress.text).unwrap();
@@ -354,13 +443,31 @@ mod tests {
     #[tokio::test]
     async fn an_answer_reaches_who_waits_for_it() {
         let (dispatcher, _queue) = dispatcher();
-        let (first, second) = (dispatcher.expect(), dispatcher.expect());
+        let (first, second) = (dispatcher.expect(false), dispatcher.expect(false));
         dispatcher.receive(br#"{"id":2,"result":"two"}"#).unwrap();
         dispatcher.receive(br#"{"id":7,"result":"nobody's"}"#).unwrap();
         let mut second = second;
         assert_eq!((&mut second.answer).await.unwrap(), Ok("two".into()));
         drop((first, second));
         assert!(dispatcher.pending.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_a_server_asks_belongs_to_the_only_call() {
+        let (dispatcher, mut queue) = dispatcher();
+        let ask = br#"{"id":"e","method":"elicitation/create","params":{"message":"m"}}"#;
+        dispatcher.receive(ask).unwrap();
+        let refused = queue.recv().await.unwrap();
+        assert!(String::from_utf8_lossy(&refused.message.text).contains("decline"));
+        let mut first = dispatcher.expect(true);
+        let _list = dispatcher.expect(false);
+        dispatcher.receive(ask).unwrap();
+        let asked = first.asides.recv().await.unwrap();
+        assert!(matches!(asked, Aside::Asked { params, .. } if params["message"] == "m"));
+        let _second = dispatcher.expect(true);
+        dispatcher.receive(ask).unwrap();
+        assert!(queue.recv().await.is_some(), "nobody knows whom to ask");
+        assert!(first.asides.try_recv().is_err());
     }
 
     #[tokio::test]

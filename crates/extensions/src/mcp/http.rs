@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -35,6 +37,8 @@ const JSON: &str = "application/json";
 const BOTH: &str = "application/json, text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A session with a server; some servers have none.
@@ -148,9 +152,27 @@ impl Streamable {
             INITIALIZE => self.endpoint.request(Method::POST),
             _ => self.request(Method::POST, session),
         };
-        let request = request.header(ACCEPT, BOTH);
+        let request = self.labelled(request, message).header(ACCEPT, BOTH);
         let request = request.header(CONTENT_TYPE, JSON).body(message.text.clone());
         self.endpoint.send(request).await
+    }
+
+    /// Says in headers what a message is: servers without a handshake want that, and others do not mind.
+    fn labelled(&self, mut request: RequestBuilder, message: &Outgoing) -> RequestBuilder {
+        let dispatcher = &self.endpoint.dispatcher;
+        if let Some(introduction) = dispatcher.introduction().filter(|_| dispatcher.version().is_none()) {
+            request = request.header(VERSION, introduction.version);
+        }
+        if !message.method.is_empty() {
+            request = request.header(METHOD, message.method);
+        }
+        if let Some(name) = &message.name {
+            request = request.header(NAME, in_header(name));
+        }
+        for (name, value) in &message.headers {
+            request = request.header(format!("mcp-param-{name}"), in_header(value));
+        }
+        request
     }
 
     /// Takes in how the server responds to a message.
@@ -302,6 +324,18 @@ pub(super) async fn check_events(response: Response) -> Result<Response, String>
     match has_type(&response, EVENT_STREAM) {
         true => Ok(response),
         false => Err(unexpected_type(&response)),
+    }
+}
+
+/// Writes a text as the value of a header: as it is where that is possible, else encoded.
+fn in_header(text: &str) -> String {
+    const ENCODED: &str = "=?base64?";
+    let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
+        && text.trim_matches([' ', '\t']) == text
+        && !text.starts_with(ENCODED);
+    match is_plain {
+        true => text.to_owned(),
+        false => format!("{ENCODED}{}?=", STANDARD.encode(text)),
     }
 }
 

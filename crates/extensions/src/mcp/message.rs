@@ -21,7 +21,12 @@ pub(super) const KEPT_BYTES: usize = 512;
 pub(super) const CONNECTION_ERROR: i64 = -32000;
 
 /// The code of the answer to a request that nobody here knows.
-const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+
+/// What servers may ask for in the midst of a call.
+pub(super) const ELICITATION: &str = "elicitation/create";
+pub(super) const SAMPLING: &str = "sampling/createMessage";
+pub(super) const ROOTS: &str = "roots/list";
 
 /// A message to a server.
 #[derive(Clone)]
@@ -30,17 +35,73 @@ pub(super) struct Outgoing {
     pub(super) method: &'static str,
     /// Of a request.
     pub(super) id: Option<u64>,
+    /// What a request is about: the name of a tool or a prompt, the address of a resource.
+    pub(super) name: Option<String>,
+    /// What of the arguments of a call goes into headers, under these names.
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// The keys of a request's `_meta` in the revision without a handshake.
+const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// Who a client is and what it can, as each request says it where there is no handshake.
+#[derive(Clone, Debug)]
+pub(super) struct Introduction {
+    pub(super) version: &'static str,
+    pub(super) client: Value,
+    pub(super) capabilities: Value,
 }
 
 impl Outgoing {
-    /// Makes a request, which asks for progress under its own number.
-    pub(super) fn request(id: u64, method: &'static str, mut params: Value) -> Self {
+    /// Makes a request, which asks for progress under its own number, and introduces the client if that is wanted.
+    pub(super) fn request(
+        id: u64,
+        method: &'static str,
+        mut params: Value,
+        introduction: Option<&Introduction>,
+    ) -> Self {
         params["_meta"] = json!({ "progressToken": id });
+        if let Some(Introduction {
+            version,
+            client,
+            capabilities,
+        }) = introduction
+        {
+            params["_meta"][META_VERSION] = json!(version);
+            params["_meta"][META_CLIENT] = client.clone();
+            params["_meta"][META_CAPABILITIES] = capabilities.clone();
+        }
+        let name = params.get("name").or_else(|| params.get("uri"));
+        let name = name.and_then(Value::as_str).map(str::to_owned);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         Self {
             text: message.to_string().into(),
             method,
             id: Some(id),
+            name,
+            headers: Vec::new(),
+        }
+    }
+
+    /// Answers a request of the server.
+    pub(super) fn answer(id: &Value, result: Result<Value, ErrorObject>) -> Self {
+        let mut message = json!({"jsonrpc": "2.0", "id": id});
+        match result {
+            Ok(result) => message["result"] = result,
+            Err(error) => message["error"] = json!({"code": error.code, "message": error.message}),
+        }
+        Self::plain(&message, "")
+    }
+
+    fn plain(message: &Value, method: &'static str) -> Self {
+        Self {
+            text: message.to_string().into(),
+            method,
+            id: None,
+            name: None,
+            headers: Vec::new(),
         }
     }
 
@@ -50,33 +111,29 @@ impl Outgoing {
         if let Some(params) = params {
             message["params"] = params;
         }
-        Self {
-            text: message.to_string().into(),
-            method,
-            id: None,
-        }
+        Self::plain(&message, method)
     }
 
-    /// Answers a request of the server. There is no model here and nobody who could be asked for a server; the folder of
-    /// the project is the workspace's (`root`).
+    /// Answers a request that the server makes outside of any call: there is no model here, and nobody knows whom to ask.
+    /// The folder of the project is the workspace's (`root`).
     pub(super) fn reply(id: &Value, method: &str, root: &str) -> Self {
-        let mut message = json!({"jsonrpc": "2.0", "id": id});
         let result = match method {
-            "ping" => Some(json!({})),
-            "roots/list" => Some(json!({"roots": [{"uri": root}]})),
-            "elicitation/create" => Some(json!({"action": "decline"})),
-            _ => None,
+            "ping" => Ok(json!({})),
+            ROOTS => Ok(roots(root)),
+            ELICITATION => Ok(json!({"action": "decline"})),
+            _ => Err(ErrorObject {
+                code: METHOD_NOT_FOUND,
+                message: "Method not found".to_owned(),
+                data: Value::Null,
+            }),
         };
-        match result {
-            Some(result) => message["result"] = result,
-            None => message["error"] = json!({"code": METHOD_NOT_FOUND, "message": "Method not found"}),
-        }
-        Self {
-            text: message.to_string().into(),
-            method: "",
-            id: None,
-        }
+        Self::answer(id, result)
     }
+}
+
+/// What a server is told that asks for the folders of the project.
+pub(super) fn roots(root: &str) -> Value {
+    json!({"roots": [{"uri": root}]})
 }
 
 /// What a server sends.
@@ -88,11 +145,17 @@ pub(super) enum Incoming {
         result: Result<Value, ErrorObject>,
     },
     /// A request of the server.
-    Request { id: Value, method: String },
+    Request { id: Value, method: String, params: Value },
     /// How far a request has come.
     Progress(Progress),
+    /// A line for the log, with its level.
+    Logged(Value),
     /// The list of tools has changed.
     ToolsChanged,
+    /// The list of prompts or of resources has changed.
+    ListChanged,
+    /// A resource that is watched has changed.
+    ResourceUpdated(String),
     /// Something that nobody here needs.
     Unneeded,
 }
@@ -172,6 +235,7 @@ fn read(text: &[u8]) -> Result<Incoming, String> {
         (Some(method), id) => Ok(Incoming::Request {
             id,
             method: method.into_owned(),
+            params: read_params(envelope.params).unwrap_or_default(),
         }),
         (None, Value::Number(id)) => {
             let id = id.as_u64().ok_or("the id is none of a request")?;
@@ -264,9 +328,20 @@ fn notification(method: &str, params: Option<&RawValue>) -> Result<Incoming, Str
             let progress = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
             Ok(Incoming::Progress(progress))
         }
+        "notifications/message" => Ok(read_params(params).map_or(Incoming::Unneeded, Incoming::Logged)),
         "notifications/tools/list_changed" => Ok(Incoming::ToolsChanged),
+        "notifications/prompts/list_changed" | "notifications/resources/list_changed" => Ok(Incoming::ListChanged),
+        "notifications/resources/updated" => {
+            let params = read_params(params).unwrap_or_default();
+            let uri = params.get("uri").and_then(Value::as_str);
+            Ok(uri.map_or(Incoming::Unneeded, |uri| Incoming::ResourceUpdated(uri.to_owned())))
+        }
         _ => Ok(Incoming::Unneeded),
     }
+}
+
+fn read_params(params: Option<&RawValue>) -> Option<Value> {
+    serde_json::from_str(params?.get()).ok()
 }
 
 /// Looks for the id of a response in what is left of a message that is too long to be kept: its beginning and its end.
@@ -299,7 +374,9 @@ mod tests {
             Ok(Incoming::Answer { result: Err(_), .. }) => "error",
             Ok(Incoming::Request { .. }) => "request",
             Ok(Incoming::Progress(_)) => "progress",
-            Ok(Incoming::ToolsChanged) => "changed",
+            Ok(Incoming::ToolsChanged | Incoming::ListChanged) => "changed",
+            Ok(Incoming::Logged(_)) => "log",
+            Ok(Incoming::ResourceUpdated(_)) => "updated",
             Ok(Incoming::Unneeded) => "unneeded",
             Err(_) => "none",
         }
@@ -321,7 +398,7 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#,
-                "unneeded",
+                "log",
             ),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2}}"#,

@@ -10,21 +10,28 @@
 //!
 //! In reading order: `settings`, `server` (the life of one), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
-//! `login` and `oauth`; `tool`, `names` and `result`.
+//! `login` and `oauth`; `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
+//! `forms` and `relay`; `lists` and `passed` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.
 
+mod attending;
 mod client;
 mod dispatcher;
 mod endpoint;
 mod events;
+mod forms;
 mod http;
+mod lists;
 mod local;
 mod login;
+mod marked;
 mod message;
 mod names;
 mod oauth;
+mod passed;
+pub mod relay;
 mod remote;
 mod result;
 mod server;
@@ -38,6 +45,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::broadcast;
 use tokio_util::task::TaskTracker;
 use toolgate_model::{InstanceId, Source, SourceState};
 use toolgate_process::Programs;
@@ -45,10 +54,14 @@ use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
+pub use lists::{Announced, List, Owned};
 pub use login::Logins;
+pub use result::text_of;
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
 
+use self::lists::Known;
 use self::login::Credentials;
+use self::relay::Relays;
 use self::server::Server;
 use self::settings::Env;
 use crate::groups::Groups;
@@ -63,6 +76,10 @@ pub struct Servers {
     tasks: TaskTracker,
     /// The servers themselves.
     groups: Groups,
+    /// What leads to them.
+    known: Known,
+    /// Who follows which call.
+    relays: Arc<Relays>,
     instance: InstanceId,
     /// Whether this service runs below a server that another one has started: then it starts none.
     nested: bool,
@@ -78,6 +95,8 @@ impl Servers {
             credentials: Mutex::default(),
             tasks: TaskTracker::new(),
             groups: Groups::default(),
+            known: Known::default(),
+            relays: Arc::default(),
             instance,
             nested,
         }
@@ -90,6 +109,9 @@ impl Servers {
         catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
         let env = Env {
+            workspace: workspace.to_owned(),
+            relays: Arc::clone(&self.relays),
+            announced: self.known.announced.clone(),
             root: root.map_or_else(|()| "file:///".to_owned(), |root| root.trim_end_matches('/').to_owned()),
             directory,
             programs: self.programs.clone(),
@@ -105,6 +127,7 @@ impl Servers {
             Kind::Local(_) => None,
         };
         let server = Server::new(settings, env, catalog, credentials);
+        self.known.add(workspace, server.shared());
         group.tasks.spawn(server.run().instrument(span));
     }
 
@@ -120,8 +143,34 @@ impl Servers {
         Some(Arc::clone(known))
     }
 
+    /// Returns what leads from servers to whoever follows a call.
+    pub fn relays(&self) -> &Arc<Relays> {
+        &self.relays
+    }
+
+    /// Returns all that the servers of a workspace list, prompts under the names that they have here.
+    pub async fn listed(&self, workspace: &str, list: List) -> Vec<Value> {
+        self.known.listed(workspace, list).await
+    }
+
+    /// Finds the server of a resource.
+    pub async fn resource(&self, workspace: &str, uri: &str) -> Option<Owned> {
+        self.known.resource(workspace, uri).await
+    }
+
+    /// Finds the server of a prompt.
+    pub async fn prompt(&self, workspace: &str, name: &str) -> Option<Owned> {
+        self.known.prompt(workspace, name).await
+    }
+
+    /// Hears what servers say that has changed.
+    pub fn announced(&self) -> broadcast::Receiver<Announced> {
+        self.known.announced.subscribe()
+    }
+
     /// Ends the servers of a workspace, and returns when they are gone.
     pub async fn end(&self, workspace: &str) {
+        self.known.forget(workspace);
         self.groups.end(workspace).await;
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use toolgate_web::{Network, Url};
 
-use super::client::{self, HasTools, Link};
+use super::client::{self, Link, Offers};
 use super::dispatcher::{Disconnect, Dispatcher, Queue, with_causes};
 use super::endpoint::{self, Endpoint};
 use super::http;
@@ -21,7 +21,7 @@ pub(super) async fn connect(
     credentials: Option<Arc<Credentials>>,
     network: &Network,
     dispatcher: impl Fn() -> (Arc<Dispatcher>, Queue),
-) -> Result<(Link, HasTools), Disconnect> {
+) -> Result<(Link, Offers), Disconnect> {
     let headers = endpoint::headers(&remote.headers).map_err(Disconnect::Failed)?;
     let url = Url::parse(&remote.url).map_err(|error| Disconnect::Failed(with_causes(&error)))?;
     let client = network.client_to(&url).await;
@@ -36,7 +36,7 @@ pub(super) async fn connect(
     };
     let link = http::open(endpoint.clone(), queue);
     let first = match link.connect().await {
-        Ok(has_tools) => return Ok((link, has_tools)),
+        Ok(offers) => return Ok((link, offers)),
         Err(Disconnect::Failed(problem)) => problem,
         Err(loss) => return Err(explained(loss, &endpoint).await),
     };
@@ -49,13 +49,13 @@ pub(super) async fn connect(
     }
 }
 
-async fn connect_by_sse(endpoint: &Endpoint, queue: Queue) -> Result<(Link, HasTools), Disconnect> {
+async fn connect_by_sse(endpoint: &Endpoint, queue: Queue) -> Result<(Link, Offers), Disconnect> {
     let limit = endpoint.dispatcher.about.connect_limit;
     let opened = tokio::time::timeout(limit, sse::open(endpoint.clone(), queue)).await;
     match opened.unwrap_or_else(|_| Err(client::timed_out(limit))) {
         Ok(link) => {
-            let has_tools = link.connect().await?;
-            Ok((link, has_tools))
+            let offers = link.connect().await?;
+            Ok((link, offers))
         }
         Err(problem) => {
             endpoint.dispatcher.lose(Disconnect::Failed(problem));

@@ -121,12 +121,41 @@ fn part(item: &Value) -> Option<Part> {
     let text = |key: &str| item.get(key).and_then(Value::as_str);
     match text("type")? {
         "text" => Some(Part::Text(text("text")?.to_owned())),
-        "image" => {
+        "image" | "audio" => {
             let bytes = BASE64.decode(text("data")?).ok()?;
             Some(Part::File(file(mime(text("mimeType")), None, bytes)))
         }
         "resource" => resource(item.get("resource")?),
+        "resource_link" => Some(Part::Text(link(item))),
         _ => None,
+    }
+}
+
+/// Says in words what a link leads to: a model that wants it can ask for it.
+fn link(item: &Value) -> String {
+    let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
+    let name = if text("title").is_empty() {
+        text("name")
+    } else {
+        text("title")
+    };
+    let mut said = format!("[Resource {name}: {}", text("uri"));
+    if !text("mimeType").is_empty() {
+        said.push_str(&format!(" ({})", text("mimeType")));
+    }
+    if !text("description").is_empty() {
+        said.push_str(&format!(", {}", text("description")));
+    }
+    said.push(']');
+    said
+}
+
+/// Returns the text that a model reads of a result: whoever has the result as the server sent it can tell by this whether
+/// it still is what the model was shown.
+pub fn text_of(result: &Value) -> Option<String> {
+    match convert(result).ok()?.output {
+        OutputText::Text(text) => Some(text),
+        OutputText::Stored => None,
     }
 }
 
@@ -225,6 +254,10 @@ mod tests {
         check(
             json!([text("a"), {"type": "audio", "data": "", "mimeType": "audio/wav"}, {"type": "new"}, 1]),
             "a",
+        );
+        check(
+            json!([{"type": "resource_link", "uri": "file:///x", "name": "x", "mimeType": "text/plain"}]),
+            "[Resource x: file:///x (text/plain)]",
         );
         check(json!([{"type": "text"}, {"type": "image", "data": "!"}]), "");
         check(json!("no list"), "");

@@ -7,21 +7,26 @@
 //! *Invariant:* that a server is lost is told before anything of it is cleaned up; a server harms nobody else: each has its own task, its own limits of time, and its program is ended with
 //! everything it started before the next attempt and at the end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{Effect, Source, SourceState};
 use toolgate_process::{Exit, StdioChild};
 use toolgate_tool::{Catalog, Contribution, Tool};
 
-use super::client::{Described, HasTools, Link, RequestError};
-use super::dispatcher::{About, Disconnect, Dispatcher, Queue};
+use super::client::{Described, Link, Offers, RequestError};
+use super::dispatcher::{About, Change, Disconnect, Dispatcher, Queue};
+use super::lists::{Announced, List};
 use super::local;
 use super::login::Credentials;
+use super::passed::Passed;
+use super::relay::Relays;
 use super::remote;
 use super::settings::{Env, Kind, ServerSettings};
 use super::tool::McpTool;
@@ -44,7 +49,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// The way to a server at the moment.
 #[derive(Clone)]
 enum Way {
-    Open(Link),
+    Open(Link, Offers),
     /// It is lost, and the first attempt to connect again is under way. With the reason, if one is known.
     Returning(Option<String>),
     Closed(Option<String>),
@@ -53,15 +58,70 @@ enum Way {
 /// What the tools of a server have in common: the way to it.
 pub(super) struct Shared {
     name: String,
+    /// The workspace's folder, as a URL.
+    root: String,
+    relays: Arc<Relays>,
     way: watch::Sender<Way>,
+    /// Its prompts and resources, as they were listed last. Never held across an await.
+    lists: Mutex<HashMap<List, Arc<Vec<Value>>>>,
 }
 
 impl Shared {
-    fn new(name: String) -> Self {
+    fn new(name: String, env: &Env) -> Self {
         Self {
             name,
+            root: env.root.clone(),
+            relays: Arc::clone(&env.relays),
             way: watch::Sender::new(Way::Closed(None)),
+            lists: Mutex::default(),
         }
+    }
+
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+
+    pub(super) fn relays(&self) -> &Relays {
+        &self.relays
+    }
+
+    /// Returns the connection, if there is one, and what is offered there.
+    pub(super) fn open(&self) -> Option<(Link, Offers)> {
+        match &*self.way.borrow() {
+            Way::Open(link, offers) => Some((link.clone(), *offers)),
+            Way::Returning(_) | Way::Closed(_) => None,
+        }
+    }
+
+    /// Returns what the server lists; nothing if it has no such list or cannot be asked.
+    pub(super) async fn listed(&self, list: List, limit: Duration) -> Arc<Vec<Value>> {
+        let Some((link, offers)) = self.open().filter(|(_, offers)| list.is_among(*offers)) else {
+            return Arc::default();
+        };
+        if let Some(known) = self.lists.lock().get(&list) {
+            return Arc::clone(known);
+        }
+        debug_assert!(list.is_among(offers));
+        match link.list_all(list.method(), list.key(), limit).await {
+            Ok(listed) => {
+                let listed = Arc::new(listed);
+                self.lists.lock().insert(list, Arc::clone(&listed));
+                listed
+            }
+            Err(problem) => {
+                tracing::warn!(
+                    server = self.name,
+                    list = list.method(),
+                    problem,
+                    "a list cannot be had"
+                );
+                Arc::default()
+            }
+        }
+    }
+
+    fn forget_lists(&self) {
+        self.lists.lock().clear();
     }
 
     pub(super) fn name(&self) -> &str {
@@ -84,7 +144,7 @@ impl Shared {
         };
         let way = settled.ok().and_then(Result::ok);
         match way.unwrap_or_else(|| self.way.borrow().clone()) {
-            Way::Open(link) => Ok(link),
+            Way::Open(link, _) => Ok(link),
             Way::Returning(problem) | Way::Closed(problem) => Err(RequestError::closed(problem)),
         }
     }
@@ -109,7 +169,7 @@ pub(super) struct Server {
 /// A connection, and the program at its other end.
 struct Connection {
     link: Link,
-    has_tools: HasTools,
+    offers: Offers,
     process: Option<StdioChild>,
 }
 
@@ -121,13 +181,18 @@ impl Server {
         credentials: Option<Arc<Credentials>>,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared::new(settings.name.clone())),
+            shared: Arc::new(Shared::new(settings.name.clone(), &env)),
             settings,
             env,
             catalog,
             credentials,
             offered: Mutex::default(),
         }
+    }
+
+    /// Returns what leads to it from outside of its tools.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Lives until the service stops.
@@ -190,10 +255,10 @@ impl Server {
             Kind::Remote(remote) => {
                 let credentials = self.credentials.clone();
                 let connected = remote::connect(remote, credentials, &self.env.network, || self.dispatcher(false));
-                let (link, has_tools) = connected.await?;
+                let (link, offers) = connected.await?;
                 return Ok(Connection {
                     link,
-                    has_tools,
+                    offers,
                     process: None,
                 });
             }
@@ -201,9 +266,9 @@ impl Server {
         let started = local::start(&self.settings.name, local, &self.env, self.dispatcher(true)).await;
         let (mut process, link) = started?;
         match link.connect().await {
-            Ok(has_tools) => Ok(Connection {
+            Ok(offers) => Ok(Connection {
                 link,
-                has_tools,
+                offers,
                 process: Some(process),
             }),
             Err(loss) => {
@@ -237,15 +302,16 @@ impl Server {
         let since = Instant::now();
         let Connection {
             link,
-            has_tools,
+            offers,
             mut process,
         } = connection;
-        self.shared.set(Way::Open(link.clone()));
+        self.shared.set(Way::Open(link.clone(), offers));
         let (loss, worked) = tokio::select! {
             () = self.env.stop.cancelled() => (Disconnect::Failed("The service stops".to_owned()), true),
             loss = link.dispatcher.lost() => (loss, true),
             () = ended(process.as_ref()) => (Disconnect::closed(), true),
-            problem = self.keep_listed(&link, has_tools) => (Disconnect::Failed(problem), false),
+            problem = self.keep_listed(&link, offers) => (Disconnect::Failed(problem), false),
+            loss = self.tell_changes(&link) => (loss, true),
         };
         // Whatever is still under way: nobody waits for it any more.
         link.dispatcher.lose(loss);
@@ -272,10 +338,37 @@ impl Server {
         loss
     }
 
+    /// Tells whoever is interested what the server says that has changed beside its tools.
+    async fn tell_changes(&self, link: &Link) -> Disconnect {
+        let mut changes = link.dispatcher.changes.subscribe();
+        self.shared.forget_lists();
+        loop {
+            let change = match changes.recv().await {
+                Ok(change) => change,
+                // Something was missed: it may have been the lists.
+                Err(broadcast::error::RecvError::Lagged(_)) => Change::Lists,
+                Err(broadcast::error::RecvError::Closed) => return Disconnect::closed(),
+            };
+            if matches!(change, Change::Lists) {
+                self.shared.forget_lists();
+            }
+            let (workspace, server) = (self.env.workspace.clone(), self.settings.name.clone());
+            // Nobody may be interested.
+            let _ = self.env.announced.send(Announced {
+                workspace,
+                server,
+                uri: match change {
+                    Change::Lists => None,
+                    Change::Resource(uri) => Some(uri),
+                },
+            });
+        }
+    }
+
     /// Lists the tools, and lists them again when the server says that they have changed. Returns why the first list
     /// cannot be had.
-    async fn keep_listed(&self, link: &Link, has_tools: HasTools) -> String {
-        let mut last = match self.list(link, has_tools, None).await {
+    async fn keep_listed(&self, link: &Link, offers: Offers) -> String {
+        let mut last = match self.list(link, offers, None).await {
             Ok(listed) => listed,
             Err(problem) => return problem,
         };
@@ -284,7 +377,7 @@ impl Server {
             link.dispatcher.tools_changed.notified().await;
             tokio::time::sleep(pause).await;
             let started = Instant::now();
-            match self.list(link, has_tools, Some(&last)).await {
+            match self.list(link, offers, Some(&last)).await {
                 Ok(listed) => last = listed,
                 Err(problem) => tracing::warn!(problem, "the list of tools stays as it was"),
             }
@@ -294,13 +387,8 @@ impl Server {
     }
 
     /// Offers what a server lists, if that is not what it listed last.
-    async fn list(
-        &self,
-        link: &Link,
-        has_tools: HasTools,
-        last: Option<&Vec<Described>>,
-    ) -> Result<Vec<Described>, String> {
-        let described = if has_tools.0 {
+    async fn list(&self, link: &Link, offers: Offers, last: Option<&Vec<Described>>) -> Result<Vec<Described>, String> {
+        let described = if offers.tools {
             link.list(self.settings.connect).await?
         } else {
             Vec::new()
@@ -310,7 +398,7 @@ impl Server {
         }
         let (catalog, name) = (Arc::clone(&self.catalog), self.settings.name.clone());
         let contribution = Contribution {
-            tools: self.tools(described.clone()),
+            tools: self.tools(described.clone(), offers),
             hooks: Vec::new(),
         };
         // Schemas are compiled there.
@@ -325,7 +413,7 @@ impl Server {
         Ok(described)
     }
 
-    fn tools(&self, described: Vec<Described>) -> Vec<Arc<dyn Tool>> {
+    fn tools(&self, described: Vec<Described>, offers: Offers) -> Vec<Arc<dyn Tool>> {
         let mut offered = self.offered.lock();
         let effect = match self.settings.kind {
             Kind::Local(_) => Effect::RunsPrograms,
@@ -340,7 +428,11 @@ impl Server {
         };
         let tools: Vec<Arc<McpTool>> = described.into_iter().map(tool).collect();
         offered.clone_from(&tools);
-        tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect()
+        let mut tools: Vec<Arc<dyn Tool>> = tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect();
+        if offers.prompts || offers.resources {
+            tools.push(Arc::new(Passed::new(self.settings.call, Arc::clone(&self.shared))));
+        }
+        tools
     }
 }
 

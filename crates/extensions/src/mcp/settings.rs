@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::InstanceId;
 use toolgate_process::Programs;
 use toolgate_web::Network;
 
+use super::lists::Announced;
 use super::login::Logins;
+use super::relay::Relays;
 
 /// How long connecting and listing may take unless the configuration says otherwise.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(30);
@@ -68,6 +71,12 @@ pub struct Local {
 /// Where the servers of a workspace work.
 #[derive(Clone)]
 pub(super) struct Env {
+    /// The name of the workspace.
+    pub(super) workspace: String,
+    /// Who follows which call.
+    pub(super) relays: Arc<Relays>,
+    /// Tells what servers say that has changed.
+    pub(super) announced: broadcast::Sender<Announced>,
     pub(super) directory: PathBuf,
     /// The same as a URL.
     pub(super) root: String,

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
 use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
-use super::client::{Described, RequestError};
-use super::message::Progress;
+use super::attending::Attending;
+use super::client::Described;
+use super::marked;
 use super::names::full_name;
 use super::result;
 use super::server::Shared;
@@ -70,7 +70,10 @@ impl Tool for McpTool {
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
         let description = &self.described.description;
-        Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
+        Definition {
+            title: self.described.title.clone(),
+            ..Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
+        }
     }
 
     fn properties(&self) -> Properties {
@@ -99,31 +102,14 @@ impl Tool for McpTool {
         let Value::Object(arguments) = input else {
             return Err(ToolError::failed("The arguments are not an object."));
         };
-        let started = Instant::now();
-        let link = self.server.link(self.limit, &ctx.cancelled).await.map_err(failed)?;
-        let limit = self.limit.saturating_sub(started.elapsed());
-        let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, |progress| {
-            ctx.output.progress(None, progress_metadata(progress))
-        });
-        let raw = called.await.map_err(failed)?;
-        result::convert(&ctx.hooks.after(raw).await?)
-    }
-}
-
-fn progress_metadata(progress: Progress) -> Map<String, Value> {
-    json_map([
-        ("progress", json!(progress.progress)),
-        ("total", json!(progress.total)),
-        ("message", json!(progress.message)),
-    ])
-}
-
-fn failed(error: RequestError) -> ToolError {
-    match error {
-        RequestError::Cancelled => ToolError::Cancelled,
-        RequestError::Server(_) | RequestError::Closed(_) | RequestError::TimedOut => {
-            ToolError::failed(error.to_string())
-        }
+        let headers = marked::headers(&self.described.schema, &arguments);
+        let params = json_map([
+            ("name", json!(self.described.name)),
+            ("arguments", Value::Object(arguments)),
+        ]);
+        let attending = Attending::new(ctx, &self.server);
+        let raw = attending.run("tools/call", params, &headers, self.limit).await?;
+        result::convert(&raw)
     }
 }
 

@@ -117,6 +117,13 @@ impl Redactor {
             self.string(&mut option.label);
             self.string(&mut option.description);
         }
+        if let Some(form) = &mut question.form {
+            self.string(&mut form.message);
+            if let Some(url) = &mut form.url {
+                self.string(url);
+            }
+            self.value(&mut form.schema);
+        }
         question
     }
 

@@ -194,6 +194,7 @@ async fn nobody_is_in_the_audit_because_a_run_says_so() {
         options: Vec::new(),
         multiple: false,
         custom: true,
+        form: None,
     };
     let questions = Prompt {
         request: PromptRequest::Questions(vec![question]),

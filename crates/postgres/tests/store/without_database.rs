@@ -367,6 +367,7 @@ async fn who_asks_does_not_decide() {
         options: Vec::new(),
         multiple: false,
         custom: true,
+        form: None,
     };
     let questions = Prompt {
         request: PromptRequest::Questions(vec![question]),

@@ -108,6 +108,8 @@ impl StoreFront {
             watches: Watches::default(),
             journal: store.clone(),
             audit: store.clone(),
+            #[cfg(feature = "mcp")]
+            servers: None,
             hosts: Arc::new(Hosts::default()),
             heartbeat: HEARTBEAT,
             max_message_bytes: settings::bytes(config.limits.max_message_bytes),

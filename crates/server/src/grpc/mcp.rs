@@ -1,8 +1,12 @@
 //! `/mcp`: the same tools for any MCP client, over streamable HTTP, on the port that serves the contract.
 //!
 //! A tool call of a client is a call of the engine like any other: judged, recorded, audited. It is made in the session that
-//! the client names, else in one that all its connections share. The revision 2026-07-28, which has no sessions, is answered with the revisions that are
-//! spoken here, so that its clients fall back to the newest of them.
+//! the client names, else in one that all its connections share. Clients of the revision 2026-07-28 have no sessions of the
+//! protocol: each request stands for itself, and what a call needs of its client is the answer to it.
+//!
+//! In reading order: `endpoint` and `context` (what a request says beside its body), `sessions`, `handler` (what the SDK asks),
+//! `call` and `following` with `notes`, `wanted` and `parked`; `elicitation` and `content` (prompts and results as the client gets
+//! them); `resources` (outputs) and `passing` (prompts and resources of servers of tools).
 //!
 //! *Invariant:* nothing passes without a [`Caller`] that may execute calls; a session is used only by whoever opened it,
 //! and the number of sessions is bounded. The calls of a connection end with it.
@@ -12,9 +16,14 @@ mod content;
 mod context;
 mod elicitation;
 mod endpoint;
+mod following;
 mod handler;
+mod notes;
+mod parked;
+mod passing;
 mod resources;
 mod sessions;
+mod wanted;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,6 +32,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +49,9 @@ use super::Shared;
 use super::answers::{plain, refused};
 use super::auth::{Caller, Gate, GateLayer};
 use super::door::DoorLayer;
+
+/// Says which revision a request is of.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// Bytes of JSON around the input of a call.
 const MESSAGE_OVERHEAD_BYTES: usize = 1024 * 1024;
@@ -133,7 +146,7 @@ impl Mcp {
             *response.status_mut() = StatusCode::OK;
         }
         let Some(id) = session.or_else(|| text_of(response.headers(), &SESSION)) else {
-            return response;
+            return self.sessions.let_out(response);
         };
         if method == Method::DELETE {
             self.sessions.end(&id);
@@ -156,7 +169,12 @@ impl Mcp {
             Some(id) if !self.sessions.is_of(id, &caller.principal().id()) => {
                 Err(plain(StatusCode::NOT_FOUND, "there is no such session: initialize again\n").into())
             }
-            None if request.method() == Method::POST && !self.sessions.make_room() => Err(full().into()),
+            None if request.method() == Method::POST
+                && !is_sessionless(request.headers())
+                && !self.sessions.make_room() =>
+            {
+                Err(full().into())
+            }
             Some(_) | None => Ok(session),
         }
     }
@@ -196,6 +214,12 @@ impl Service<Request<Body>> for Mcp {
         let mcp = self.clone();
         Box::pin(async move { Ok(mcp.serve(request).await) })
     }
+}
+
+/// Says whether a request is one of a client that has no session, and so opens none.
+fn is_sessionless(headers: &HeaderMap) -> bool {
+    let version = headers.get(VERSION).and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// Returns a header, if it is text.

@@ -49,6 +49,9 @@ pub struct Shared {
     pub journal: Arc<dyn Journal>,
     /// Who did what, by which rule.
     pub audit: Arc<dyn Audit>,
+    /// The servers of tools; none where calls do not run.
+    #[cfg(feature = "mcp")]
+    pub servers: Option<Arc<toolgate_extensions::mcp::Servers>>,
     /// The front ends that lend tools.
     pub hosts: Arc<Hosts>,
     /// The longest silence on a stream.

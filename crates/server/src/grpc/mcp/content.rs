@@ -1,6 +1,7 @@
 //! The core's definitions and ends of calls as an MCP client gets them.
 //!
-//! *Invariant:* pure. What a model has to read is in the content. Many clients show a model nothing else once a result has
+//! *Invariant:* pure. What a model has to read is in the content. What a server of tools has sent is handed on as it was, unless
+//! it was cut. Many clients show a model nothing else once a result has
 //! `structuredContent`, so only a tool that announces an `outputSchema` has any, and none here does. What is for the
 //! client is in `_meta`.
 
@@ -16,11 +17,13 @@ use super::resources;
 pub(super) fn tool(definition: Definition) -> Tool {
     let Definition {
         name,
+        title,
         description,
         input_schema,
         effects,
         ..
     } = definition;
+    let title = if title.is_empty() { title_of(&name) } else { title };
     let schema = match input_schema {
         Value::Object(schema) => schema,
         // A client needs an object; `true` stands for any.
@@ -30,7 +33,29 @@ pub(super) fn tool(definition: Definition) -> Tool {
             schema
         }
     };
-    Tool::new(name, description, schema).with_annotations(annotations(&effects))
+    let tool = Tool::new(name, description, schema).with_title(title);
+    tool.with_annotations(annotations(&effects))
+}
+
+/// Makes a name for people of one for programs.
+fn title_of(name: &str) -> String {
+    let words = name.replace(['_', '-'], " ");
+    let mut letters = words.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Puts what a server of tools has sent in the place of what was made of it for the record.
+pub(super) fn as_sent(result: &mut CallToolResult, sent: Option<Value>) {
+    let Some(Value::Array(blocks)) = sent.and_then(|mut sent| sent.get_mut("content").map(Value::take)) else {
+        return;
+    };
+    // A kind that is not known here stays what was made of it.
+    match serde_json::from_value::<Vec<ContentBlock>>(Value::Array(blocks)) {
+        Ok(blocks) if !blocks.is_empty() => result.content = blocks,
+        Ok(_) | Err(_) => {}
+    }
 }
 
 /// Says what a tool may do in the words of MCP.
@@ -145,9 +170,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_has_sent_is_handed_on() {
+        let made = || CallToolResult::success(vec![ContentBlock::text("made")]);
+        let check = |sent: Option<Value>, expected: Value| {
+            let mut result = made();
+            as_sent(&mut result, sent);
+            assert_eq!(serde_json::to_value(&result.content).unwrap(), expected);
+        };
+        let made = json!([{"type": "text", "text": "made"}]);
+        check(None, made.clone());
+        check(Some(json!({"structuredContent": 1})), made.clone());
+        check(Some(json!({"content": []})), made.clone());
+        check(Some(json!({"content": [{"type": "new"}]})), made);
+        let sent = json!([
+            {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "u", "mimeType": "text/plain", "text": "t"}},
+        ]);
+        check(Some(json!({"content": sent})), sent);
+        assert_eq!(title_of("apply_patch"), "Apply patch");
+    }
+
+    #[test]
     fn a_schema_is_an_object() {
         let definition = Definition {
             name: "any".to_owned(),
+            title: String::new(),
             description: "Takes anything".to_owned(),
             input_schema: Value::Bool(true),
             source: Source::Custom,

@@ -119,8 +119,8 @@ impl McpContext {
 pub(super) struct Seen {
     pub(super) caller: Arc<Caller>,
     pub(super) context: McpContext,
-    /// The session of the transport.
-    pub(super) session: String,
+    /// The session of the transport; none of a client that has none.
+    pub(super) session: Option<String>,
 }
 
 impl Seen {

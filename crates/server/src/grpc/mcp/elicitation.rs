@@ -3,9 +3,11 @@
 //! *Invariant:* pure. Only a plain, explicit yes approves, and only a plain, explicit no refuses. Whatever else comes back
 //! is no answer: a client without a person in front of it dismisses every form.
 
+use std::collections::BTreeMap;
+
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
-use toolgate_model::{Always, Ask, Prompt, PromptRequest, Question, Reply};
+use toolgate_model::{Always, Ask, FormField, Prompt, PromptRequest, Question, Reply};
 
 /// Bytes of a form's text; the rest is said to be left out.
 const MAX_TEXT: usize = 16 * 1024;
@@ -16,8 +18,81 @@ const MAX_MESSAGE: usize = 64 * 1024;
 /// What of the metadata of a request a person should see, in this order.
 const SHOWN: [&str; 3] = ["command", "diff", "url"];
 
+/// What a client shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shows {
+    /// Lists of which several may be chosen.
+    pub(super) choices: bool,
+    /// Pages that its user should visit.
+    pub(super) pages: bool,
+    /// Several forms at once.
+    pub(super) several: bool,
+}
+
+/// Makes the forms for a prompt, by their names. Where a server of tools asks, they are its own, if the client shows such.
+pub(super) fn forms(prompt: &Prompt, shows: Shows) -> Vec<(String, ElicitRequestParams)> {
+    if let PromptRequest::Questions(questions) = &prompt.request
+        && let Some(forms) = forms_of_server(questions)
+        && (forms.len() == 1 || shows.several)
+        && (shows.pages
+            || !forms
+                .iter()
+                .any(|(_, form)| matches!(form, ElicitRequestParams::UrlElicitationParams { .. })))
+    {
+        return forms;
+    }
+    let form = form(prompt, shows.choices);
+    form.map(|form| (prompt.id.to_string(), form)).into_iter().collect()
+}
+
+/// Returns the forms that questions stand for; none if they do not.
+fn forms_of_server(questions: &[Question]) -> Option<Vec<(String, ElicitRequestParams)>> {
+    let mut forms: Vec<(String, Vec<&FormField>)> = Vec::new();
+    for question in questions {
+        let field = question.form.as_deref()?;
+        match forms.iter_mut().find(|(key, _)| *key == field.key) {
+            Some((_, fields)) => fields.push(field),
+            None => forms.push((field.key.clone(), vec![field])),
+        }
+    }
+    let made = forms
+        .into_iter()
+        .map(|(key, fields)| Some((key.clone(), form_of_server(key, &fields)?)));
+    made.collect::<Option<Vec<_>>>().filter(|forms| !forms.is_empty())
+}
+
+fn form_of_server(key: String, fields: &[&FormField]) -> Option<ElicitRequestParams> {
+    let first = fields.first()?;
+    let message = bounded(&first.message);
+    if let Some(url) = &first.url {
+        return Some(ElicitRequestParams::UrlElicitationParams {
+            meta: None,
+            message,
+            url: url.clone(),
+            elicitation_id: key,
+        });
+    }
+    let named = fields.iter().filter(|field| !field.name.is_empty());
+    let properties: Map<String, Value> = named.map(|field| (field.name.clone(), field.schema.clone())).collect();
+    let required: Vec<&str> = fields
+        .iter()
+        .filter(|field| field.required)
+        .map(|field| field.name.as_str())
+        .collect();
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    let Value::Object(schema) = schema else { return None };
+    Some(ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message,
+        requested_schema: ElicitationSchema::from_json_schema(schema).ok()?,
+    })
+}
+
 /// Makes the form for a prompt. `choices` says whether the client knows lists of which several may be chosen.
-pub(super) fn form(prompt: &Prompt, choices: bool) -> Option<ElicitRequestParams> {
+fn form(prompt: &Prompt, choices: bool) -> Option<ElicitRequestParams> {
     let (message, schema) = match &prompt.request {
         PromptRequest::Permission { ask, .. } => (permission_text(prompt, ask), permission_schema(ask)),
         PromptRequest::Questions(questions) => (questions_text(questions), questions_schema(questions, choices)),
@@ -139,20 +214,23 @@ fn questions_schema(questions: &[Question], choices: bool) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
-/// Reads what the user filled in. None if nobody answered, or it cannot be understood.
-pub(super) fn reply(prompt: &Prompt, result: &ElicitResult) -> Option<Reply> {
-    match result.action {
-        ElicitationAction::Accept => {}
-        ElicitationAction::Decline => return Some(rejection(String::new())),
-        ElicitationAction::Cancel | _ => return None,
-    }
-    let Some(Value::Object(content)) = &result.content else {
+/// Reads what the user filled in, by the names of the forms. None if nobody answered, or it cannot be understood.
+pub(super) fn reply(prompt: &Prompt, results: &BTreeMap<String, ElicitResult>) -> Option<Reply> {
+    if results.is_empty() {
         return None;
-    };
-    match &prompt.request {
+    }
+    for result in results.values() {
+        match result.action {
+            ElicitationAction::Accept => {}
+            ElicitationAction::Decline => return Some(rejection(String::new())),
+            ElicitationAction::Cancel | _ => return None,
+        }
+    }
+    let questions = match &prompt.request {
         PromptRequest::Permission { ask, .. } => {
+            let content = filled(results.values().next())?;
             let text = |name: &str| content.get(name).and_then(Value::as_str).unwrap_or_default();
-            match text("decision") {
+            return match text("decision") {
                 "once" => Some(Reply::Once),
                 "always" if !ask.always.is_empty() => Some(Reply::Always(Always {
                     patterns: ask.always.clone(),
@@ -160,17 +238,45 @@ pub(super) fn reply(prompt: &Prompt, result: &ElicitResult) -> Option<Reply> {
                 })),
                 "reject" => Some(rejection(text("message").to_owned())),
                 _ => None,
-            }
+            };
         }
-        PromptRequest::Questions(questions) => {
-            let answers: Vec<Vec<String>> = questions
-                .iter()
-                .enumerate()
-                .map(|(at, question)| answer(question, at, content))
-                .collect();
-            let size: usize = answers.iter().flatten().map(|answer| answer.len() + 1).sum();
-            (size <= MAX_MESSAGE).then_some(Reply::Answers(answers))
-        }
+        PromptRequest::Questions(questions) => questions,
+    };
+    let mut answers: Vec<Vec<String>> = Vec::new();
+    for (at, question) in questions.iter().enumerate() {
+        let form = question.form.as_deref();
+        answers.push(match form.and_then(|field| Some((field, results.get(&field.key)?))) {
+            Some((field, result)) => answer_of_server(question, field, filled(Some(result))),
+            None => answer(question, at, filled(results.get(&*prompt.id.to_string()))?),
+        });
+    }
+    let size: usize = answers.iter().flatten().map(|answer| answer.len() + 1).sum();
+    (size <= MAX_MESSAGE).then_some(Reply::Answers(answers))
+}
+
+fn filled(result: Option<&ElicitResult>) -> Option<&Map<String, Value>> {
+    result?.content.as_ref()?.as_object()
+}
+
+/// Reads what was filled into a form of a server. One without fields is only agreed to.
+fn answer_of_server(question: &Question, field: &FormField, content: Option<&Map<String, Value>>) -> Vec<String> {
+    if field.name.is_empty() {
+        return question
+            .options
+            .iter()
+            .take(1)
+            .map(|option| option.label.clone())
+            .collect();
+    }
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    match content.and_then(|content| content.get(&field.name)) {
+        Some(Value::Array(values)) => values.iter().filter_map(text).collect(),
+        Some(value) => text(value).into_iter().collect(),
+        None => Vec::new(),
     }
 }
 
@@ -276,7 +382,12 @@ mod tests {
                 .collect(),
             multiple,
             custom: true,
+            form: None,
         }
+    }
+
+    fn replied(prompt: &Prompt, result: &ElicitResult) -> Option<Reply> {
+        reply(prompt, &BTreeMap::from([(prompt.id.to_string(), result.clone())]))
     }
 
     fn accepted(content: Value) -> ElicitResult {
@@ -287,7 +398,7 @@ mod tests {
     fn only_a_plain_yes_approves() {
         let no = Reply::Reject { message: String::new() };
         let check = |always: &[&str], result: ElicitResult, expected: Option<Reply>| {
-            assert_eq!(reply(&permission(always), &result), expected, "{result:?}");
+            assert_eq!(replied(&permission(always), &result), expected, "{result:?}");
         };
         check(&[], accepted(json!({"decision": "once"})), Some(Reply::Once));
         check(
@@ -333,6 +444,45 @@ mod tests {
     }
 
     #[test]
+    fn a_server_has_its_own_forms() {
+        let field = |key: &str, name: &str, schema: Value| Question {
+            form: Some(Box::new(FormField {
+                key: key.to_owned(),
+                message: "A pet?".to_owned(),
+                url: None,
+                name: name.to_owned(),
+                schema,
+                required: name == "name",
+            })),
+            ..question(&[], false)
+        };
+        let of_server = prompt(PromptRequest::Questions(vec![
+            field("a", "name", json!({"type": "string"})),
+            field("a", "age", json!({"type": "integer", "default": 3})),
+            field("b", "tame", json!({"type": "boolean"})),
+        ]));
+        let several = Shows {
+            several: true,
+            ..Shows::default()
+        };
+        let made = forms(&of_server, several);
+        let shown = serde_json::to_value(&made[0].1).unwrap();
+        assert_eq!((made.len(), &*made[0].0, &*made[1].0), (2, "a", "b"));
+        assert_eq!(shown["requestedSchema"]["required"], json!(["name"]));
+        assert_eq!(shown["requestedSchema"]["properties"]["age"]["default"], 3);
+        assert!(shown["message"].as_str().unwrap().contains("A pet?"));
+        let results = BTreeMap::from([
+            ("a".to_owned(), accepted(json!({"name": "Tom", "age": 4}))),
+            ("b".to_owned(), accepted(json!({"tame": true}))),
+        ]);
+        let answers = [["Tom"], ["4"], ["true"]].map(|answers| answers.map(str::to_owned).to_vec());
+        assert_eq!(reply(&of_server, &results), Some(Reply::Answers(answers.to_vec())));
+        // A client that shows one form at a time gets all the questions in one.
+        let one = forms(&of_server, Shows::default());
+        assert_eq!((one.len(), &*one[0].0), (1, "per_1"));
+    }
+
+    #[test]
     fn answers_are_read() {
         let prompt = prompt(PromptRequest::Questions(vec![
             question(&["A", "B", "A"], false),
@@ -349,7 +499,7 @@ mod tests {
         }
         let check = |content: Value, expected: [&[&str]; 3]| {
             let expected = expected.map(|answers| answers.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
-            let found = reply(&prompt, &accepted(content.clone()));
+            let found = replied(&prompt, &accepted(content.clone()));
             assert_eq!(found, Some(Reply::Answers(expected.to_vec())), "{content}");
         };
         check(json!({}), [&[], &[], &[]]);

@@ -2,26 +2,36 @@
 //!
 //! *Invariant:* one per session, and nothing of the session in it: whoever calls is read from each request.
 
+#![expect(
+    deprecated,
+    reason = "clients of revisions before 2026-07-28 set the level of their log by a request"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, Extensions, Implementation,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, CompleteRequestParams, CompleteResult, Extensions,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tonic::Status;
 use tonic::codegen::http::request::Parts;
 use toolgate_engine::digest_of;
+use toolgate_extensions::mcp::List;
 use toolgate_model::{Definition, ITSELF, Source, introduction};
 
+use super::call::{Outcome, Wish};
 use super::context::{McpContext, Seen};
 use super::sessions::Sessions;
 use super::{SESSION, text_of};
-use super::{call, content, resources};
+use super::{call, content, notes, passing, resources};
 use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
 
@@ -68,7 +78,7 @@ fn read_seen(extensions: &Extensions) -> Result<Seen, ErrorData> {
     Ok(Seen {
         caller: Caller::from_extensions(&parts.extensions).map_err(refused)?,
         context: parts.extensions.get::<McpContext>().cloned().ok_or_else(missing)?,
-        session: text_of(&parts.headers, &SESSION).ok_or_else(missing)?,
+        session: text_of(&parts.headers, &SESSION),
     })
 }
 
@@ -82,6 +92,12 @@ impl ServerHandler for Handler {
             .enable_tools()
             .enable_tool_list_changed()
             .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_completions()
+            .enable_logging()
             .enable_experimental_with(BTreeMap::from([(
                 ITSELF.to_owned(),
                 introduction(self.shared.engine.calls().instance()),
@@ -92,10 +108,6 @@ impl ServerHandler for Handler {
             .with_server_info(this)
             .with_instructions(INSTRUCTIONS)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
-
-    fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
-        ProtocolVersion::known_up_to(&ProtocolVersion::LATEST_WITH_INITIALIZE).into()
     }
 
     async fn list_tools(
@@ -130,13 +142,55 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let seen = read_seen(&context.extensions)?;
-        let gone = self
-            .sessions
-            .gone(&seen.session)
-            .ok_or_else(|| ErrorData::invalid_request("the session has ended", None))?;
-        let _counted = self.sessions.call(&seen.session);
-        let result = call::run(&self.shared, &self.sessions, seen, gone, request, context).await?;
+        let wish = Wish {
+            tool: request.name.into_owned(),
+            arguments: request.arguments.unwrap_or_default(),
+            state: request.request_state,
+            responses: request.input_responses,
+        };
+        let ended = match call::run(&self.shared, &self.sessions, seen, wish, context).await? {
+            Outcome::Refused(status) => return Ok(call::refusal(&status).into()),
+            Outcome::Wants(wants) => return Ok(wants.into()),
+            Outcome::Ended(ended) => *ended,
+        };
+        let is_whole = !ended.ending.truncation.truncated;
+        let mut result = content::result(&ended.call, &ended.ran, ended.ending);
+        if is_whole && result.is_error != Some(true) {
+            let mut sent = ended.sent;
+            if let Some(sent) = &mut sent {
+                self.shared.engine.redactor().value(sent);
+            }
+            content::as_sent(&mut result, sent);
+        }
         Ok(result.into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let seen = read_seen(&context.extensions)?;
+        let prompts = passing::listed(&self.shared, &seen, &context, List::Prompts).await?;
+        Ok(ListPromptsResult::with_all_items(prompts))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let seen = read_seen(&context.extensions)?;
+        passing::prompt((&self.shared, &self.sessions), seen, request, context).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let seen = read_seen(&context.extensions)?;
+        passing::complete(&self.shared, &seen, &request, &context).await
     }
 
     async fn list_resources(
@@ -147,15 +201,23 @@ impl ServerHandler for Handler {
         let seen = read_seen(&context.extensions)?;
         let cursor = request.and_then(|request| request.cursor);
         let client = context.client_info();
-        resources::list(&self.shared, &seen, client.as_ref(), cursor).await
+        let mut listed = resources::list(&self.shared, &seen, client.as_ref(), cursor).await?;
+        if listed.next_cursor.is_none() {
+            let of_servers = passing::listed(&self.shared, &seen, &context, List::Resources).await?;
+            listed.resources.extend(of_servers);
+        }
+        Ok(listed)
     }
 
     async fn list_resource_templates(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+        let seen = read_seen(&context.extensions)?;
+        let mut templates = vec![resources::template()];
+        templates.extend(passing::listed(&self.shared, &seen, &context, List::Templates).await?);
+        Ok(ListResourceTemplatesResult::with_all_items(templates))
     }
 
     async fn read_resource(
@@ -164,9 +226,80 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let seen = read_seen(&context.extensions)?;
+        if !resources::is_own(&request.uri) {
+            return passing::read((&self.shared, &self.sessions), seen, request, context).await;
+        }
         let client = context.client_info();
         let read = resources::read(&self.shared, &seen, client.as_ref(), &request.uri).await?;
         Ok(read.into())
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let seen = read_seen(&context.extensions)?;
+        if call::is_sessionless(&context) {
+            // There each request says it for itself.
+            return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
+        }
+        let level = serde_json::to_value(request.level).ok();
+        let level = level.as_ref().and_then(Value::as_str).and_then(notes::level);
+        if let (Some(session), Some(level)) = (&seen.session, level) {
+            self.sessions.set_log_level(session, level);
+        }
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let seen = read_seen(&context.extensions)?;
+        passing::subscribe((&self.shared, &self.sessions), &seen, request.uri, &context).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let seen = read_seen(&context.extensions)?;
+        passing::unsubscribe((&self.shared, &self.sessions), &seen, &request.uri, &context).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    /// Tells a client without a session what has changed, for as long as it listens.
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let request = context.request_context();
+        let seen = read_seen(&request.extensions)?;
+        let client = request.client_capabilities();
+        let place = seen.context.place(&seen.caller, &self.shared.engine).map_err(refused)?;
+        let changes = Mutex::new((place.tools.changes(), None));
+        drop(place);
+        let changed = || async {
+            let mut state = changes.lock().await;
+            let (changes, known) = &mut *state;
+            if known.is_none() {
+                *known = Some(self.definitions(&seen, client.as_ref()).await.unwrap_or_default());
+            }
+            loop {
+                if changes.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+                let now = Some(self.definitions(&seen, client.as_ref()).await.unwrap_or_default());
+                if now != *known {
+                    *known = now;
+                    return;
+                }
+            }
+        };
+        passing::listen(&self.shared, &seen, &context, changed).await
     }
 
     /// Begins to tell the client when its list of tools is another one.
@@ -175,7 +308,9 @@ impl ServerHandler for Handler {
             return;
         };
         let client = context.peer.peer_info().map(|info| info.capabilities.clone());
-        let session = seen.session.clone();
+        let Some(session) = seen.session.clone() else {
+            return;
+        };
         let watcher = Self::new(self.shared.clone(), self.sessions.clone());
         self.sessions.spawn(&session, async move {
             // The workspace itself is not held: it may be closed.

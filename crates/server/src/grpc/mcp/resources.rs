@@ -31,6 +31,11 @@ pub(super) fn uri(output: &OutputId) -> String {
     format!("{OUTPUTS}{output}")
 }
 
+/// Says whether an address is one of those that are served here.
+pub(super) fn is_own(uri: &str) -> bool {
+    uri.starts_with("toolgate:")
+}
+
 /// Returns how outputs are addressed.
 pub(super) fn template() -> ResourceTemplate {
     ResourceTemplate::new(format!("{OUTPUTS}{{id}}{{?offset,limit,line,tail}}"), "output")

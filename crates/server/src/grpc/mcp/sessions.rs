@@ -31,6 +31,9 @@ use tonic::codegen::http::Response;
 use toolgate_engine::Engine;
 use toolgate_model::SessionKey;
 
+use super::notes::USUAL_LEVEL;
+use super::parked::Parked;
+
 /// Sessions at once; beyond that the one that has been left alone for longest makes room.
 const MAX_SESSIONS: usize = 256;
 
@@ -43,6 +46,9 @@ const MAX_REMEMBERED: usize = 1024;
 
 /// How long a call goes on whose client has no connection.
 const RECONNECT_GRACE: Duration = Duration::from_secs(10);
+
+/// Resources that one session follows.
+const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// How often that is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -60,6 +66,10 @@ struct Session {
     alone_since: Instant,
     /// The conversations that calls were made in and that no client has named.
     conversations: HashSet<SessionKey>,
+    /// From which level on it wants lines for a log.
+    log_level: usize,
+    /// The resources that it follows.
+    subscriptions: HashMap<String, CancellationToken>,
 }
 
 /// The sessions of one server.
@@ -70,6 +80,12 @@ pub(super) struct Sessions {
     open: Mutex<HashMap<String, Session>>,
     /// The conversations without sessions, and since when. Locked after `open`, and never across an await.
     remembered: Mutex<HashMap<SessionKey, Instant>>,
+    /// Conversations of clients without sessions in which calls run, and how many. Locked after `remembered`.
+    visited: Mutex<HashMap<SessionKey, usize>>,
+    /// The calls that wait for such a client to come back.
+    pub(super) parked: Parked,
+    /// Cancelled when all of them have ended.
+    ended: CancellationToken,
     /// What looks after them.
     tasks: TaskTracker,
     /// Answers on their way to clients.
@@ -99,6 +115,9 @@ impl Sessions {
             manager,
             open: Mutex::default(),
             remembered: Mutex::default(),
+            visited: Mutex::default(),
+            parked: Parked::default(),
+            ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
             answers: TaskTracker::new(),
             over: closing.child_token(),
@@ -117,10 +136,13 @@ impl Sessions {
             {
                 sessions.end_lost().await;
                 sessions.forget();
+                sessions.parked.end_left();
             }
             sessions.answers.close();
             let _ = tokio::time::timeout(patience, sessions.answers.wait()).await;
             ended.cancel();
+            sessions.ended.cancel();
+            sessions.parked.end();
             for session in sessions.open().values() {
                 session.gone.cancel();
             }
@@ -129,7 +151,7 @@ impl Sessions {
 
     /// Runs what belongs to a session, until it ends.
     pub(super) fn spawn(&self, session: &str, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(gone) = self.gone(session) {
+        if let Some(gone) = self.gone(Some(session)) {
             self.tasks.spawn(async move { gone.run_until_cancelled(task).await });
         }
     }
@@ -178,6 +200,8 @@ impl Sessions {
                 calls: 0,
                 alone_since: Instant::now(),
                 conversations: HashSet::new(),
+                log_level: USUAL_LEVEL,
+                subscriptions: HashMap::new(),
             });
             if open.len() <= MAX_SESSIONS {
                 return true;
@@ -189,9 +213,54 @@ impl Sessions {
         stays
     }
 
-    /// Returns what is cancelled when a session ends; none if it has.
-    pub(super) fn gone(&self, id: &str) -> Option<CancellationToken> {
-        self.open().get(id).map(|session| session.gone.clone())
+    /// Returns what is cancelled when a session ends; none if it has. Without a session, that is the end of all.
+    pub(super) fn gone(&self, id: Option<&str>) -> Option<CancellationToken> {
+        match id {
+            Some(id) => self.open().get(id).map(|session| session.gone.clone()),
+            None => Some(self.ended.child_token()),
+        }
+    }
+
+    /// Says from which level on a session wants lines for a log.
+    pub(super) fn log_level(&self, id: Option<&str>) -> usize {
+        let open = self.open();
+        let session = id.and_then(|id| open.get(id));
+        session.map_or(USUAL_LEVEL, |session| session.log_level)
+    }
+
+    /// Sets that.
+    pub(super) fn set_log_level(&self, id: &str, level: usize) {
+        self.change(id, |session| session.log_level = level);
+    }
+
+    /// Follows a resource for a session, until what is returned is cancelled.
+    pub(super) fn subscribe(&self, id: &str, uri: &str) -> Option<CancellationToken> {
+        let mut open = self.open();
+        let session = open.get_mut(id)?;
+        if session.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+            return None;
+        }
+        let token = session.gone.child_token();
+        if let Some(earlier) = session.subscriptions.insert(uri.to_owned(), token.clone()) {
+            earlier.cancel();
+        }
+        Some(token)
+    }
+
+    /// Says whether any session follows a resource.
+    pub(super) fn follows(&self, uri: &str) -> bool {
+        self.open()
+            .values()
+            .any(|session| session.subscriptions.contains_key(uri))
+    }
+
+    /// Follows it no more.
+    pub(super) fn unsubscribe(&self, id: &str, uri: &str) {
+        self.change(id, |session| {
+            if let Some(token) = session.subscriptions.remove(uri) {
+                token.cancel();
+            }
+        });
     }
 
     /// Ends a session: its calls are cancelled.
@@ -207,9 +276,18 @@ impl Sessions {
         }
     }
 
-    /// Notes in which conversation a session makes a call.
-    pub(super) fn works_in(&self, id: &str, conversation: SessionKey) {
+    /// Notes in which conversation a session makes a call. Without a session the client comes back to it, or does not.
+    pub(super) fn works_in(&self, id: Option<&str>, conversation: SessionKey) {
         let mut open = self.open();
+        let Some(id) = id else {
+            if !open
+                .values()
+                .any(|session| session.conversations.contains(&conversation))
+            {
+                self.remembered.lock().insert(conversation, Instant::now());
+            }
+            return;
+        };
         let Some(session) = open.get_mut(id) else { return };
         self.remembered.lock().remove(&conversation);
         session.conversations.insert(conversation);
@@ -219,6 +297,9 @@ impl Sessions {
     fn forget(&self) {
         let over = {
             let mut remembered = self.remembered.lock();
+            for key in self.visited.lock().keys() {
+                remembered.insert(key.clone(), Instant::now());
+            }
             let mut over: Vec<(SessionKey, Instant)> = remembered.iter().map(|(key, at)| (key.clone(), *at)).collect();
             over.sort_by_key(|(_, at)| *at);
             let too_many = over.len().saturating_sub(MAX_REMEMBERED);
@@ -285,12 +366,22 @@ impl Sessions {
         })
     }
 
-    /// Counts a call until what is returned is dropped.
-    pub(super) fn call(self: &Arc<Self>, id: &str) -> CountedCall {
-        self.change(id, |session| session.calls += 1);
+    /// Lets an answer to a client without a session out before the end.
+    pub(super) fn let_out(&self, response: Response<Body>) -> Response<Body> {
+        let token = self.answers.token();
+        response.map(|body| Body::new(Leaving { body, _answer: token }))
+    }
+
+    /// Counts a call until what is returned is dropped. Without a session, its conversation is not forgotten meanwhile.
+    pub(super) fn call(self: &Arc<Self>, id: Option<&str>, conversation: &SessionKey) -> CountedCall {
+        match id {
+            Some(id) => self.change(id, |session| session.calls += 1),
+            None => *self.visited.lock().entry(conversation.clone()).or_default() += 1,
+        }
         CountedCall {
             sessions: self.clone(),
-            id: id.to_owned(),
+            id: id.map(str::to_owned),
+            conversation: conversation.clone(),
         }
     }
 
@@ -330,13 +421,47 @@ impl Session {
 /// A call under way.
 pub(super) struct CountedCall {
     sessions: Arc<Sessions>,
-    id: String,
+    id: Option<String>,
+    conversation: SessionKey,
 }
 
 impl Drop for CountedCall {
     fn drop(&mut self) {
-        self.sessions
-            .change(&self.id, |session| session.calls = session.calls.saturating_sub(1));
+        if let Some(id) = &self.id {
+            return self
+                .sessions
+                .change(id, |session| session.calls = session.calls.saturating_sub(1));
+        }
+        let mut visited = self.sessions.visited.lock();
+        if let Some(calls) = visited.get_mut(&self.conversation) {
+            *calls -= 1;
+            if *calls == 0 {
+                visited.remove(&self.conversation);
+            }
+        }
+    }
+}
+
+/// A body that is let out before the end.
+struct Leaving {
+    body: Body,
+    _answer: TaskTrackerToken,
+}
+
+impl http_body::Body for Leaving {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -1,0 +1,238 @@
+//! Prompts, resources and their templates: what servers list of them, and which server has what is asked for.
+//!
+//! *Invariant:* an address belongs to the first server that lists it, in the order in which the servers were named; else to
+//! the first that has a template it fits. What no server lists is nobody's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::client::{Offers, RequestError};
+use super::names::full_name;
+use super::passed;
+use super::server::Shared;
+
+/// How long one server may take for something small.
+const SMALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Changes that may wait for whoever follows them.
+const MAX_CHANGES: usize = 256;
+
+/// What a server can list beside tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum List {
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Templates of the addresses of resources.
+    Templates,
+}
+
+impl List {
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// Returns the key of an answer that has the list.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    pub(super) fn is_among(self, offers: Offers) -> bool {
+        match self {
+            Self::Prompts => offers.prompts,
+            Self::Resources | Self::Templates => offers.resources,
+        }
+    }
+}
+
+/// Something of a server has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// The workspace that it works for.
+    pub workspace: String,
+    /// The server.
+    pub server: String,
+    /// The resource whose content is another; none if the lists are others.
+    pub uri: Option<String>,
+}
+
+/// What belongs to a server.
+pub struct Owned {
+    /// The tool by which it is read.
+    pub tool: String,
+    /// Its name at the server.
+    pub name: String,
+    server: Arc<Shared>,
+}
+
+impl Owned {
+    /// Asks the server for something small about it, and returns the raw answer.
+    ///
+    /// # Errors
+    /// There is none; the text says why.
+    pub async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {
+        let (link, offers) = self.server.open().ok_or("the server is not there")?;
+        let may = match method {
+            "completion/complete" => offers.completions,
+            "resources/subscribe" | "resources/unsubscribe" => offers.watched,
+            _ => false,
+        };
+        if !may {
+            return Err(format!("the server does not offer {method}"));
+        }
+        let answer = link.request(method, params, SMALL_LIMIT).await;
+        answer.map_err(|error: RequestError| error.to_string())
+    }
+}
+
+/// The servers of all workspaces, as far as they can be asked.
+pub(super) struct Known {
+    /// By workspace, in the order in which they were named. Never held across an await.
+    servers: Mutex<HashMap<String, Vec<Arc<Shared>>>>,
+    pub(super) announced: broadcast::Sender<Announced>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            servers: Mutex::default(),
+            announced: broadcast::Sender::new(MAX_CHANGES),
+        }
+    }
+}
+
+impl Known {
+    pub(super) fn add(&self, workspace: &str, server: Arc<Shared>) {
+        self.servers
+            .lock()
+            .entry(workspace.to_owned())
+            .or_default()
+            .push(server);
+    }
+
+    pub(super) fn forget(&self, workspace: &str) {
+        self.servers.lock().remove(workspace);
+    }
+
+    fn of(&self, workspace: &str) -> Vec<Arc<Shared>> {
+        self.servers.lock().get(workspace).cloned().unwrap_or_default()
+    }
+
+    /// Returns all that the servers of a workspace list, prompts under the names that they have here.
+    pub(super) async fn listed(&self, workspace: &str, list: List) -> Vec<Value> {
+        let mut all = Vec::new();
+        for server in self.of(workspace) {
+            for item in server.listed(list, SMALL_LIMIT).await.iter() {
+                let mut item = item.clone();
+                if list == List::Prompts {
+                    let Some(name) = item["name"].as_str() else { continue };
+                    item["name"] = json!(full_name(server.name(), name));
+                }
+                all.push(item);
+            }
+        }
+        all
+    }
+
+    /// Finds the server of a resource.
+    pub(super) async fn resource(&self, workspace: &str, uri: &str) -> Option<Owned> {
+        let servers = self.of(workspace);
+        let owned = |server: &Arc<Shared>| Owned {
+            tool: passed::name_of(server.name()),
+            name: uri.to_owned(),
+            server: Arc::clone(server),
+        };
+        for server in &servers {
+            if server
+                .listed(List::Resources, SMALL_LIMIT)
+                .await
+                .iter()
+                .any(|item| item["uri"] == uri)
+            {
+                return Some(owned(server));
+            }
+        }
+        for server in &servers {
+            let templates = server.listed(List::Templates, SMALL_LIMIT).await;
+            let fits = |item: &Value| item["uriTemplate"].as_str().is_some_and(|template| fits(template, uri));
+            if templates.iter().any(fits) {
+                return Some(owned(server));
+            }
+        }
+        None
+    }
+
+    /// Finds the server of a prompt.
+    pub(super) async fn prompt(&self, workspace: &str, wanted: &str) -> Option<Owned> {
+        for server in self.of(workspace) {
+            for item in server.listed(List::Prompts, SMALL_LIMIT).await.iter() {
+                let name = item["name"].as_str().unwrap_or_default();
+                if full_name(server.name(), name) == wanted {
+                    return Some(Owned {
+                        tool: passed::name_of(server.name()),
+                        name: name.to_owned(),
+                        server,
+                    });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Says whether an address may come from a template: whether what is outside of its braces is there, in order.
+fn fits(template: &str, uri: &str) -> bool {
+    if template == uri {
+        return true;
+    }
+    let mut parts = template.split('{');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = uri.strip_prefix(first) else {
+        return false;
+    };
+    let literals: Vec<&str> = parts
+        .map(|part| part.split_once('}').map_or("", |(_, literal)| literal))
+        .collect();
+    let Some((last, middle)) = literals.split_last() else {
+        return false;
+    };
+    for literal in middle {
+        let Some(at) = rest.find(literal) else { return false };
+        rest = &rest[at + literal.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_fit_templates() {
+        let check =
+            |template: &str, uri: &str, expected: bool| assert_eq!(fits(template, uri), expected, "{template} {uri}");
+        check("test://template/{id}/data", "test://template/123/data", true);
+        check("test://template/{id}/data", "test://template/123", false);
+        check("file:///{+path}", "file:///a/b", true);
+        check("a://{x}/b/{y}/c{?z}", "a://1/b/2/c?z=3", true);
+        check("a://{x}/b/{y}", "b://1/b/2", false);
+        check("a://x", "a://x", true);
+        check("a://x", "a://y", false);
+        check("{x}", "anything", true);
+        check("a{x", "ab", true);
+    }
+}

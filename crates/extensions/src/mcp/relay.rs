@@ -1,0 +1,175 @@
+//! From servers of tools to the client that follows a call: an MCP client hears what a server says in the midst of a call, and
+//! may be asked for what only it has, a model for instance.
+//!
+//! *Invariant:* nothing here decides anything, and nothing is kept: where nobody follows a call, what is said is dropped, and
+//! what is asked for is not to be had. Only what a client says it can is asked of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+use toolgate_model::CallId;
+
+/// What may wait for a client; notes beyond that are dropped.
+const MAX_WAITING: usize = 256;
+
+/// What a client that follows a call can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// It has a model.
+    pub sampling: bool,
+    /// It has folders.
+    pub roots: bool,
+}
+
+/// Something of a client that a server may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// A model.
+    Sampling,
+    /// Folders.
+    Roots,
+}
+
+/// What a server says to whoever follows a call.
+#[derive(Debug)]
+pub enum Said {
+    /// How far it is.
+    Progress {
+        /// How far.
+        progress: f64,
+        /// How far it will be when it is done.
+        total: Option<f64>,
+        /// What it is doing.
+        message: Option<String>,
+    },
+    /// A line for a log: the parameters of `notifications/message`.
+    Logged(Value),
+    /// It asks for something, and waits.
+    Asks(Vec<Request>),
+    /// It asks for what the client says it does not have.
+    Lacks(Ability),
+    /// A prompt of the call comes next, which belongs to what was asked for.
+    PromptFollows,
+    /// The prompt is over, or there was none.
+    PromptOver,
+    /// The result as the server sent it, after the hooks.
+    Result(Value),
+    /// The error that it answered with.
+    Failed {
+        /// The code.
+        code: i64,
+        /// What it said.
+        message: String,
+    },
+}
+
+/// A request of a server to the client.
+#[derive(Debug)]
+pub struct Request {
+    /// Its name among those of the call.
+    pub key: String,
+    /// The method.
+    pub method: String,
+    /// What the server wants.
+    pub params: Value,
+    /// Takes the answer. Dropped, there is none.
+    pub answer: oneshot::Sender<Map<String, Value>>,
+}
+
+/// Who follows which call.
+#[derive(Debug, Default)]
+pub struct Relays {
+    /// Never held across an await.
+    followers: Mutex<HashMap<CallId, Follower>>,
+}
+
+/// The way to a client that follows a call.
+#[derive(Clone, Debug)]
+pub(super) struct Follower {
+    pub(super) abilities: Abilities,
+    sender: mpsc::Sender<Said>,
+}
+
+impl Follower {
+    /// Says something that nobody needs to hear.
+    pub(super) fn note(&self, said: Said) {
+        let _ = self.sender.try_send(said);
+    }
+
+    /// Says something that must be heard. False if nobody is there any more.
+    pub(super) async fn say(&self, said: Said) -> bool {
+        self.sender.send(said).await.is_ok()
+    }
+}
+
+impl Relays {
+    /// Follows a call that is about to be made, until what is returned is dropped.
+    pub fn follow(self: &Arc<Self>, call: &CallId, abilities: Abilities) -> Followed {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        self.followers
+            .lock()
+            .insert(call.clone(), Follower { abilities, sender });
+        Followed {
+            relays: Arc::clone(self),
+            call: call.clone(),
+            receiver,
+        }
+    }
+
+    /// Returns the way to whoever follows a call.
+    pub(super) fn of(&self, call: &CallId) -> Option<Follower> {
+        self.followers.lock().get(call).cloned()
+    }
+}
+
+/// A call that is followed.
+#[derive(Debug)]
+pub struct Followed {
+    relays: Arc<Relays>,
+    call: CallId,
+    receiver: mpsc::Receiver<Said>,
+}
+
+impl Followed {
+    /// Waits for what is said next. It never ends: whoever follows a call knows from the call when that is over.
+    pub async fn next(&mut self) -> Said {
+        match self.receiver.recv().await {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns what has been said already.
+    pub fn said(&mut self) -> Option<Said> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.relays.followers.lock().remove(&self.call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_who_follows_hears() {
+        let relays = Arc::new(Relays::default());
+        let call = CallId::from("c");
+        assert!(relays.of(&call).is_none());
+        let mut followed = relays.follow(&call, Abilities::default());
+        let follower = relays.of(&call).unwrap();
+        follower.note(Said::PromptFollows);
+        assert!(matches!(followed.next().await, Said::PromptFollows));
+        assert!(followed.said().is_none());
+        drop(followed);
+        assert!(relays.of(&call).is_none());
+        assert!(!follower.say(Said::PromptFollows).await);
+    }
+}

@@ -1,0 +1,91 @@
+//! Calls that wait for a client to come back: one without sessions is told in the answer to its request what a call needs, and
+//! makes the request again with that.
+//!
+//! *Invariant:* the state that a client hands back is a name that nobody can guess, for one use, of whoever made the call; what
+//! it stands for is here. A client that does not come back has left its call, which ends.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::following::Following;
+
+/// How long a call waits for its client: as long as a person may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
+
+/// Calls that wait; beyond that the oldest ends.
+const MAX_PARKED: usize = 256;
+
+struct Waiting {
+    following: Box<Following>,
+    owner: String,
+    what: String,
+    since: Instant,
+}
+
+/// The calls that wait.
+#[derive(Default)]
+pub(super) struct Parked {
+    /// Never held across an await.
+    waiting: Mutex<HashMap<String, Waiting>>,
+}
+
+impl Parked {
+    /// Keeps a call until its client comes back, and returns what it has to bring. `what` is what it has asked for.
+    pub(super) fn park(&self, following: Following, owner: String, what: String) -> String {
+        let state = Uuid::new_v4().simple().to_string();
+        let waiting = Waiting {
+            following: Box::new(following),
+            owner,
+            what,
+            since: Instant::now(),
+        };
+        // What is dropped ends its call, which is not to be done under the lock.
+        let _gone = {
+            let mut all = self.waiting.lock();
+            let oldest = match all.len() < MAX_PARKED {
+                true => None,
+                false => all
+                    .iter()
+                    .min_by_key(|(_, waiting)| waiting.since)
+                    .map(|(state, _)| state.clone()),
+            };
+            let gone = oldest.and_then(|state| all.remove(&state));
+            all.insert(state.clone(), waiting);
+            gone
+        };
+        state
+    }
+
+    /// Takes up the call that a state stands for, if it is this one's and of what is asked for again.
+    pub(super) fn take(&self, state: &str, owner: &str, what: &str) -> Option<Following> {
+        let mut all = self.waiting.lock();
+        let is_it = all
+            .get(state)
+            .is_some_and(|waiting| waiting.owner == owner && waiting.what == what);
+        let waiting = if is_it { all.remove(state) } else { None };
+        waiting.map(|waiting| *waiting.following)
+    }
+
+    /// Ends the calls whose clients have not come back.
+    pub(super) fn end_left(&self) {
+        let gone: Vec<Waiting> = {
+            let mut all = self.waiting.lock();
+            let left: Vec<String> = all
+                .iter()
+                .filter(|(_, waiting)| waiting.since.elapsed() >= PATIENCE)
+                .map(|(state, _)| state.clone())
+                .collect();
+            left.iter().filter_map(|state| all.remove(state)).collect()
+        };
+        drop(gone);
+    }
+
+    /// Ends all of them.
+    pub(super) fn end(&self) {
+        drop(std::mem::take(&mut *self.waiting.lock()));
+    }
+}

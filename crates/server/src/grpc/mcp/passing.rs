@@ -1,0 +1,335 @@
+//! Prompts and resources of servers of tools, handed on to MCP clients: under their own addresses, and prompts under
+//! `<server>_<prompt>`.
+//!
+//! *Invariant:* what is read is read by a call, which is judged and recorded like any other. To a Toolgate, nothing of a server
+//! is handed on: two that have each other as a server would hand the same round and round.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CompleteRequestParams, CompleteResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    JsonObject, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceUpdatedNotificationParam,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, Peer, RoleServer};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+use toolgate_extensions::mcp::{Announced, List, Owned, Servers};
+use toolgate_model::{ITSELF, Outcome as Ending};
+
+use super::call::{self, Ended, Outcome, Wish};
+use super::context::Seen;
+use super::sessions::Sessions;
+use crate::grpc::Shared;
+
+/// The code with which servers of older revisions say that there is no such resource.
+const NOT_FOUND: i64 = -32002;
+
+fn workspace(shared: &Shared, seen: &Seen) -> Result<String, ErrorData> {
+    let place = seen.context.place(&seen.caller, &shared.engine);
+    let place = place.map_err(|status| ErrorData::invalid_params(status.message().to_owned(), None))?;
+    Ok(place.workspace.name().to_owned())
+}
+
+/// Returns the servers, for clients that get something of them.
+fn servers<'s>(shared: &'s Shared, context: &RequestContext<RoleServer>) -> Option<&'s Arc<Servers>> {
+    let experimental = context.client_capabilities().and_then(|client| client.experimental);
+    let is_itself = experimental.is_some_and(|known| known.contains_key(ITSELF));
+    shared.servers.as_ref().filter(|_| !is_itself)
+}
+
+/// Returns what the servers of the workspace list. What cannot be read is left out.
+pub(super) async fn listed<T: DeserializeOwned>(
+    shared: &Shared,
+    seen: &Seen,
+    context: &RequestContext<RoleServer>,
+    list: List,
+) -> Result<Vec<T>, ErrorData> {
+    let workspace = workspace(shared, seen)?;
+    let Some(servers) = servers(shared, context) else {
+        return Ok(Vec::new());
+    };
+    let listed = servers.listed(&workspace, list).await;
+    Ok(listed
+        .into_iter()
+        .filter_map(|item| serde_json::from_value(item).ok())
+        .collect())
+}
+
+/// Reads a resource of a server.
+pub(super) async fn read(
+    (shared, sessions): (&Arc<Shared>, &Arc<Sessions>),
+    seen: Seen,
+    request: ReadResourceRequestParams,
+    context: RequestContext<RoleServer>,
+) -> Result<ReadResourceResponse, ErrorData> {
+    let uri = request.uri;
+    let missing =
+        || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), Some(json!({ "uri": uri })));
+    let workspace = workspace(shared, &seen)?;
+    let owned = match servers(shared, &context) {
+        Some(servers) => servers.resource(&workspace, &uri).await,
+        None => None,
+    };
+    let wish = Wish {
+        tool: owned.ok_or_else(missing)?.tool,
+        arguments: JsonObject::from_iter([("uri".to_owned(), json!(uri))]),
+        state: request.request_state,
+        responses: request.input_responses,
+    };
+    match made(shared, sessions, seen, wish, context).await? {
+        Made::Answer(answer) => Ok(answer_of::<ReadResourceResult>(answer)?.into()),
+        Made::Wants(wants) => Ok(wants.into()),
+        Made::Failed(error) if i64::from(error.code.0) == NOT_FOUND => Err(missing()),
+        Made::Failed(error) => Err(error),
+    }
+}
+
+/// Gets a prompt of a server.
+pub(super) async fn prompt(
+    (shared, sessions): (&Arc<Shared>, &Arc<Sessions>),
+    seen: Seen,
+    request: GetPromptRequestParams,
+    context: RequestContext<RoleServer>,
+) -> Result<GetPromptResponse, ErrorData> {
+    let workspace = workspace(shared, &seen)?;
+    let owned = match servers(shared, &context) {
+        Some(servers) => servers.prompt(&workspace, &request.name).await,
+        None => None,
+    };
+    let missing = || ErrorData::invalid_params(format!("there is no prompt {:?}", request.name), None);
+    let Owned { tool, name, .. } = owned.ok_or_else(missing)?;
+    let mut arguments = JsonObject::from_iter([("prompt".to_owned(), json!(name))]);
+    if let Some(given) = request.arguments {
+        arguments.insert("arguments".to_owned(), Value::Object(given));
+    }
+    let wish = Wish {
+        tool,
+        arguments,
+        state: request.request_state,
+        responses: request.input_responses,
+    };
+    match made(shared, sessions, seen, wish, context).await? {
+        Made::Answer(answer) => Ok(answer_of::<GetPromptResult>(answer)?.into()),
+        Made::Wants(wants) => Ok(wants.into()),
+        Made::Failed(error) => Err(error),
+    }
+}
+
+/// What came of a call that reads something.
+enum Made {
+    Answer(Value),
+    Wants(rmcp::model::InputRequiredResult),
+    Failed(ErrorData),
+}
+
+async fn made(
+    shared: &Arc<Shared>,
+    sessions: &Arc<Sessions>,
+    seen: Seen,
+    wish: Wish,
+    context: RequestContext<RoleServer>,
+) -> Result<Made, ErrorData> {
+    let ended = match call::run(shared, sessions, seen, wish, context).await? {
+        Outcome::Refused(status) => {
+            let refused = ErrorData::invalid_params(status.message().to_owned(), None);
+            return Ok(Made::Failed(refused));
+        }
+        Outcome::Wants(wants) => return Ok(Made::Wants(wants)),
+        Outcome::Ended(ended) => *ended,
+    };
+    let Ended {
+        ending, sent, failed, ..
+    } = ended;
+    if let Ending::Failed { error, .. } = ending.outcome {
+        let code = failed.as_ref().and_then(|(code, _)| i32::try_from(*code).ok());
+        let error = match (code, failed) {
+            (Some(code), Some((_, message))) => ErrorData::new(ErrorCode(code), message, None),
+            (None, _) | (_, None) => ErrorData::invalid_request(error, None),
+        };
+        return Ok(Made::Failed(error));
+    }
+    let lost = || ErrorData::internal_error("what was read did not arrive: read it again", None);
+    let mut answer = sent.ok_or_else(lost)?;
+    shared.engine.redactor().value(&mut answer);
+    Ok(Made::Answer(answer))
+}
+
+fn answer_of<T: DeserializeOwned>(mut answer: Value) -> Result<T, ErrorData> {
+    if let Some(answer) = answer.as_object_mut() {
+        // Servers of older revisions do not say so; clients of those are not told.
+        answer.insert("resultType".to_owned(), json!("complete"));
+    }
+    serde_json::from_value(answer)
+        .map_err(|error| ErrorData::internal_error(format!("the server's answer cannot be read: {error}"), None))
+}
+
+/// Completes an argument of a prompt or of the template of an address.
+pub(super) async fn complete(
+    shared: &Shared,
+    seen: &Seen,
+    request: &CompleteRequestParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<CompleteResult, ErrorData> {
+    let workspace = workspace(shared, seen)?;
+    let mut params = serde_json::to_value(request).unwrap_or_default();
+    let Some(servers) = servers(shared, context) else {
+        return Ok(CompleteResult::default());
+    };
+    let text = |key: &str| params["ref"][key].as_str().map(str::to_owned);
+    let owned = match (text("name"), text("uri")) {
+        (Some(name), _) => servers.prompt(&workspace, &name).await,
+        (None, Some(uri)) => servers.resource(&workspace, &uri).await,
+        (None, None) => None,
+    };
+    let Some(owned) = owned else {
+        return Ok(CompleteResult::default());
+    };
+    if params["ref"]["name"].is_string() {
+        params["ref"]["name"] = json!(owned.name);
+    }
+    if let Some(params) = params.as_object_mut() {
+        // It is of this client's request.
+        params.remove("_meta");
+    }
+    match owned.ask("completion/complete", params).await {
+        Ok(answer) => answer_of(answer),
+        Err(problem) => {
+            tracing::debug!(problem, "an argument could not be completed");
+            Ok(CompleteResult::default())
+        }
+    }
+}
+
+/// Follows a resource of a server for a session.
+pub(super) async fn subscribe(
+    (shared, sessions): (&Shared, &Arc<Sessions>),
+    seen: &Seen,
+    uri: String,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
+    let refused = |problem: &str| ErrorData::invalid_params(format!("{uri:?} cannot be followed: {problem}"), None);
+    let workspace = workspace(shared, seen)?;
+    let session = seen.session.as_deref().ok_or_else(|| refused("there is no session"))?;
+    let servers = servers(shared, context).ok_or_else(|| refused("it is of no server of tools"))?;
+    let owned = servers.resource(&workspace, &uri).await;
+    let owned = owned.ok_or_else(|| refused("there is no such resource"))?;
+    let mut announced = servers.announced();
+    let asked = owned.ask("resources/subscribe", json!({ "uri": uri })).await;
+    asked.map_err(|problem| refused(&problem))?;
+    let token = sessions.subscribe(session, &uri);
+    let token = token.ok_or_else(|| refused("too many are followed"))?;
+    let peer = context.peer.clone();
+    sessions.spawn(session, async move {
+        let follow = async {
+            loop {
+                let is_other = match announced.recv().await {
+                    Ok(announced) => is_about(&announced, &workspace, &uri),
+                    // It may have been this one.
+                    Err(RecvError::Lagged(_)) => true,
+                    Err(RecvError::Closed) => return,
+                };
+                if is_other && tell(&peer, &uri).await.is_err() {
+                    return;
+                }
+            }
+        };
+        token.run_until_cancelled(follow).await;
+    });
+    Ok(())
+}
+
+fn is_about(announced: &Announced, workspace: &str, uri: &str) -> bool {
+    announced.workspace == workspace && announced.uri.as_deref() == Some(uri)
+}
+
+async fn tell(peer: &Peer<RoleServer>, uri: &str) -> Result<(), rmcp::service::ServiceError> {
+    peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri))
+        .await
+}
+
+/// Follows it no more.
+pub(super) async fn unsubscribe(
+    (shared, sessions): (&Shared, &Sessions),
+    seen: &Seen,
+    uri: &str,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
+    let workspace = workspace(shared, seen)?;
+    if let Some(session) = seen.session.as_deref() {
+        sessions.unsubscribe(session, uri);
+    }
+    if sessions.follows(uri) {
+        return Ok(());
+    }
+    if let Some(servers) = servers(shared, context)
+        && let Some(owned) = servers.resource(&workspace, uri).await
+        && let Err(problem) = owned.ask("resources/unsubscribe", json!({ "uri": uri })).await
+    {
+        tracing::debug!(problem, "a server goes on telling of a resource");
+    }
+    Ok(())
+}
+
+/// Tells a client without a session what has changed, for as long as it listens. `tools` completes when the list of tools is
+/// another for it.
+pub(super) async fn listen<F: Future<Output = ()>>(
+    shared: &Shared,
+    seen: &Seen,
+    context: &SubscriptionContext,
+    mut tools: impl FnMut() -> F,
+) -> Result<(), ErrorData> {
+    let workspace = workspace(shared, seen)?;
+    let (sink, accepted) = (context.sink(), context.accepted());
+    let servers = servers(shared, context.request_context());
+    let mut announced = servers.map(|servers| servers.announced());
+    let followed = accepted.resource_subscriptions.clone().unwrap_or_default();
+    for uri in &followed {
+        if let Some(servers) = servers
+            && let Some(owned) = servers.resource(&workspace, uri).await
+            && let Err(problem) = owned.ask("resources/subscribe", json!({ "uri": uri })).await
+        {
+            tracing::debug!(problem, "a server does not tell of a resource");
+        }
+    }
+    loop {
+        let next = async {
+            match &mut announced {
+                Some(announced) => announced.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let sent = tokio::select! {
+            () = context.cancelled() => return Ok(()),
+            () = tools() => match accepted.tools_list_changed {
+                Some(true) => sink.notify_tool_list_changed().await,
+                Some(false) | None => Ok(()),
+            },
+            next = next => match next {
+                Ok(Announced { workspace: of, .. }) if of != workspace => Ok(()),
+                Ok(Announced { uri: Some(uri), .. }) if followed.contains(&uri) => {
+                    sink.notify_resource_updated(uri).await
+                }
+                Ok(Announced { uri: Some(_), .. }) => Ok(()),
+                Ok(Announced { uri: None, .. }) | Err(RecvError::Lagged(_)) => {
+                    let mut sent = Ok(());
+                    if accepted.prompts_list_changed == Some(true) {
+                        sent = sink.notify_prompt_list_changed().await;
+                    }
+                    if sent.is_ok() && accepted.resources_list_changed == Some(true) {
+                        sent = sink.notify_resource_list_changed().await;
+                    }
+                    sent
+                }
+                Err(RecvError::Closed) => {
+                    announced = None;
+                    Ok(())
+                }
+            },
+        };
+        if sent.is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+// Toolgate as a client, for the official conformance suite: starts `toolgate mcp` with the suite's server behind it and calls
+// every tool that this one has, with the arguments that the scenario names or some that fit. Arguments: the program, a folder to work in, and the server's address, which the suite adds.
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const [program, folder, url] = process.argv.slice(2);
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
+const { toolCalls } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+mkdirSync(folder, { recursive: true });
+const work = mkdtempSync(join(folder, "client-"));
+writeFileSync(
+  join(work, "opencode.json"),
+  JSON.stringify({ permission: "allow", mcp: { s: { type: "remote", url, timeout: 8000 } } }),
+);
+const env = { PATH: process.env.PATH, HOME: work, TOOLGATE_TRUST: "1" };
+const toolgate = spawn(program, ["mcp", "--workspace", work], { env, stdio: ["pipe", "pipe", "inherit"] });
+
+const waiting = new Map();
+let last = 0;
+const write = (message) => toolgate.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+const request = (method, params) =>
+  new Promise((answer) => {
+    const id = (last += 1);
+    waiting.set(id, answer);
+    write({ id, method, params });
+  });
+createInterface({ input: toolgate.stdout }).on("line", (line) => {
+  const { id, method, result, error } = JSON.parse(line);
+  if (method === "elicitation/create") return write({ id, result: { action: "accept", content: {} } });
+  if (method === undefined) waiting.get(id)?.(result ?? { error });
+});
+
+// A value that fits a schema.
+const sample = (schema) => {
+  if (schema?.enum) return schema.enum[0];
+  switch (schema?.type) {
+    case "integer":
+    case "number":
+      return 3;
+    case "boolean":
+      return true;
+    case "array":
+      return [];
+    case "object":
+      return {};
+    default:
+      return "text";
+  }
+};
+
+await request("initialize", {
+  protocolVersion: "2025-11-25",
+  capabilities: { elicitation: { form: {} } },
+  clientInfo: { name: "conformance", version: "1" },
+});
+write({ method: "notifications/initialized" });
+const deadline = Date.now() + 10_000;
+let tools = [];
+while (tools.length === 0 && Date.now() < deadline) {
+  const listed = await request("tools/list", {});
+  tools = listed.tools.filter(({ name }) => name.startsWith("s_"));
+  if (tools.length === 0) await new Promise((done) => setTimeout(done, 100));
+}
+const fitting = ({ name, inputSchema }) => {
+  const properties = Object.entries(inputSchema.properties ?? {});
+  return { name, arguments: Object.fromEntries(properties.map(([key, schema]) => [key, sample(schema)])) };
+};
+const named = toolCalls?.map((call) => ({ ...call, name: `s_${call.name}` }));
+const calls = scenario.startsWith("json-schema") ? [] : (named ?? tools.map(fitting));
+for (const call of calls) {
+  const result = await request("tools/call", { name: call.name, arguments: call.arguments });
+  console.error(`${call.name}: ${JSON.stringify(result).slice(0, 300)}`);
+}
+toolgate.stdin.end();
+toolgate.on("exit", () => process.exit(0));
