@@ -28,7 +28,7 @@ pub(super) fn plan(fleet: &Fleet, workers: usize, version: &str) -> Plan {
             .map(|one| format!("http://{}", one.address))
             .collect(),
         version: version.to_owned(),
-        on_a_line: (10, 50),
+        on_a_line: 1,
         token: |_| CROWD.to_owned(),
         workspace: |number| format!("crowd/w{number}"),
     }

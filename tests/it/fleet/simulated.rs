@@ -50,8 +50,8 @@ pub(crate) struct Plan {
     pub(crate) gateways: Vec<String>,
     /// What its program says to be.
     pub(crate) version: String,
-    /// So many register on one connection; so many others take and follow their workspaces on one.
-    pub(crate) on_a_line: (usize, usize),
+    /// So many share a connection to each gateway. Real ones have one each.
+    pub(crate) on_a_line: usize,
     /// The token of a worker, by its number.
     pub(crate) token: fn(usize) -> String,
     /// Its workspace.
@@ -120,7 +120,7 @@ pub(crate) struct Worker {
 pub(crate) struct Crowd {
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) facts: Arc<Facts>,
-    /// For each gateway the connections on which workspaces are taken and prompts asked.
+    /// For each gateway the connections of all workers.
     lines: Vec<Vec<Channel>>,
     on_a_line: usize,
     stop: CancellationToken,
@@ -172,29 +172,22 @@ impl Crowd {
                 .serve_with_incoming(TcpListenerStream::new(listener));
             let _ = over.run_until_cancelled(serving).await;
         });
-        let connect = |gateway: &String, on_a_line: usize| -> Vec<Channel> {
+        let on_a_line = plan.on_a_line.max(1);
+        let connect = |gateway: &String| -> Vec<Channel> {
             let endpoint = Endpoint::from_shared(gateway.clone()).unwrap().connect_timeout(ANSWER);
-            let lines = plan.workers.div_ceil(on_a_line.max(1));
+            let lines = plan.workers.div_ceil(on_a_line);
             (0..lines).map(|_| endpoint.connect_lazy()).collect()
         };
-        let lines: Vec<Vec<Channel>> = plan.gateways.iter().map(|one| connect(one, plan.on_a_line.1)).collect();
-        for gateway in &plan.gateways {
-            for (worker, channel) in workers
-                .iter()
-                .zip(Self::shared(connect(gateway, plan.on_a_line.0), plan.on_a_line.0))
-            {
+        let lines: Vec<Vec<Channel>> = plan.gateways.iter().map(connect).collect();
+        for worker in &workers {
+            let own: Vec<Channel> = lines.iter().map(|lines| lines[worker.number / on_a_line].clone()).collect();
+            for channel in own.clone() {
                 let (worker, facts, address, over) = (worker.clone(), facts.clone(), address.clone(), stop.clone());
                 tasks.spawn(async move {
                     over.run_until_cancelled(worker.stay_registered(channel, &address, &facts))
                         .await;
                 });
             }
-        }
-        for worker in &workers {
-            let own = lines
-                .iter()
-                .map(|lines| lines[worker.number / plan.on_a_line.1].clone())
-                .collect();
             let (worker, facts, over) = (worker.clone(), facts.clone(), stop.clone());
             tasks.spawn(async move {
                 over.run_until_cancelled(worker.work(own, &facts)).await;
@@ -204,16 +197,10 @@ impl Crowd {
             workers,
             facts,
             lines,
-            on_a_line: plan.on_a_line.1,
+            on_a_line,
             stop,
             tasks,
         }
-    }
-
-    fn shared(lines: Vec<Channel>, on_a_line: usize) -> impl Iterator<Item = Channel> {
-        lines
-            .into_iter()
-            .flat_map(move |line| std::iter::repeat_n(line, on_a_line))
     }
 
     /// Returns the way of a worker to what a gateway stores.
