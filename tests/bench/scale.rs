@@ -109,9 +109,8 @@ async fn all_are_there(crowd: &Crowd, workers: usize) -> Result<()> {
         let now = (
             facts.registered.load(Ordering::Relaxed),
             facts.bound.load(Ordering::Relaxed),
-            facts.follows.load(Ordering::Relaxed),
         );
-        if now.0 >= workers && now.1 >= workers && now.2 >= workers {
+        if now.0 >= workers && now.1 >= workers && crowd.workers.iter().all(|one| !one.is_at_work() || one.follows()) {
             return Ok(());
         }
         let why = || facts.why.lock().map(|why| format!("{why:?}")).unwrap_or_default();
@@ -122,7 +121,9 @@ async fn all_are_there(crowd: &Crowd, workers: usize) -> Result<()> {
 
 /// Counts the connections of a process, as files.
 fn files(pid: u32) -> Result<usize> {
-    Ok(std::fs::read_dir(format!("/proc/{pid}/fd")).context("counting open files")?.count())
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .context("counting open files")?
+        .count())
 }
 
 async fn idle(many: &Many, workers: usize, empty: Memory, report: &mut Report) -> Result<()> {
@@ -135,7 +136,9 @@ async fn idle(many: &Many, workers: usize, empty: Memory, report: &mut Report) -
     let memory = gateway.memory()?;
     let each = memory.resident.saturating_sub(empty.resident) / workers as u64;
     let detail = format!("{} files are open in the gateway", files(gateway.pid()?)?);
-    report.rows.push(Row::kib("memory of a gateway for an idle worker", detail, each, EACH));
+    report
+        .rows
+        .push(Row::kib("memory of a gateway for an idle worker", detail, each, EACH));
     let detail = format!(
         "{} without, {} at its peak",
         show_bytes(empty.resident),
@@ -173,6 +176,7 @@ async fn ask(crowd: &Crowd, worker: &Worker, name: &str) -> Result<String> {
     call.origin.workspace.clone_from(&worker.workspace);
     call.created = Timestamp::now();
     let events = suite::grow(&mut call, 1);
+    worker.works();
     let mut ledger = crowd.ledger(worker, 0);
     let asked = |holding| {
         anyhow::Ok(CreateCallRequest {

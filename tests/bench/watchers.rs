@@ -75,7 +75,9 @@ pub(crate) async fn run(count: usize, seconds: u64, report: &mut Report) -> Resu
     report.rows.push(Row::memory(&what, detail, most, 200 * MIB));
     let what = format!("from a command's write to one of {count} watchers: p99");
     let limit = Duration::from_millis(50);
-    report.rows.push(Row::time(&what, &delays, delays.percentile(99), limit));
+    report
+        .rows
+        .push(Row::time(&what, &delays, delays.percentile(99), limit));
     report.rows.push(Row::told(
         "processor time of each gateway meanwhile, of one core",
         format!("{} lines were seen in {seconds} s", delays.len()),
@@ -90,15 +92,23 @@ pub(crate) async fn run(count: usize, seconds: u64, report: &mut Report) -> Resu
     let times = Samples::new(times)?;
     let detail = format!("{} parts are in the bucket", s3.names("fleet").len());
     ensure!(!s3.names("fleet").is_empty(), "nothing is in the bucket");
-    let what = format!("a command that prints {}, most of it for the bucket, meanwhile", show_bytes(LONG as u64));
+    let what = format!(
+        "a command that prints {}, most of it for the bucket, meanwhile",
+        show_bytes(LONG as u64)
+    );
     report.rows.push(Row::told(&what, detail, show_time(times.median())));
 
     eprintln!("ending all …");
     end(many.gateways[0].serving()?, CALLS.next_multiple_of(GROUP)).await?;
     let seen = come_to_the_end(&mut all, report).await?;
-    let detail = format!("of {count}, who saw {} lines", seen.iter().map(|one| one.lines).sum::<u64>());
+    let detail = format!(
+        "of {count}, who saw {} lines",
+        seen.iter().map(|one| one.lines).sum::<u64>()
+    );
     let missed = count - seen.len();
-    report.rows.push(Row::count("watchers that missed something", detail, missed, 0));
+    report
+        .rows
+        .push(Row::count("watchers that missed something", detail, missed, 0));
     many.stop().await
 }
 

@@ -456,7 +456,9 @@ impl Kept {
     /// Returns when there is something to do if nothing is heard before.
     fn due(&self, said: Instant, told: Option<Instant>) -> Instant {
         let due = (said + CLUSTER_HEARTBEAT).min(self.heard + CLUSTER_SILENCE);
-        let again = told.filter(|_| self.to_be_told(None).is_some()).map(|told| told + TOLD_AGAIN);
+        let again = told
+            .filter(|_| self.to_be_told(None).is_some())
+            .map(|told| told + TOLD_AGAIN);
         again.map_or(due, |again| again.min(due))
     }
 

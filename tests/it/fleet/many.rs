@@ -50,6 +50,8 @@ async fn ask(crowd: &Crowd, worker: &Worker, gateway: usize) -> String {
     call.created = Timestamp::now();
     let events = grow(&mut call, 1);
     crowd.bind_again(worker, gateway).await.unwrap();
+    worker.works();
+    eventually("it hears of changes", async || worker.follows()).await;
     let mut ledger = crowd.ledger(worker, gateway);
     let asked = CreateCallRequest {
         holding: worker.holding(),
@@ -102,7 +104,7 @@ fn all_workers_of_a_gateway_that_died_come_back_once() {
         let crowd = Crowd::start(&plan(&fleet, WORKERS, env!("CARGO_PKG_VERSION"))).await;
         let facts = crowd.facts.clone();
         let are_there = || {
-            let counts = [&facts.registered, &facts.bound, &facts.follows];
+            let counts = [&facts.registered, &facts.bound];
             counts.iter().all(|count| count.load(Ordering::Relaxed) == WORKERS)
         };
         eventually("all have come", async || are_there()).await;
@@ -120,7 +122,9 @@ fn all_workers_of_a_gateway_that_died_come_back_once() {
         completed(&fleet.run(0, "wa", "true").await.unwrap());
         let connections = WORKERS / ON_A_LINE;
         eventually("the gateway has no connections but theirs", async || {
-            let files = fs::read_dir(format!("/proc/{}/fd", fleet.gateways[0].pid())).unwrap().count();
+            let files = fs::read_dir(format!("/proc/{}/fd", fleet.gateways[0].pid()))
+                .unwrap()
+                .count();
             (connections..connections + OTHER_FILES).contains(&files)
         })
         .await;

@@ -322,7 +322,9 @@ fn a_worker_that_stops_is_not_missed() {
         }
         // Gateways have thousands of workers, so what each keeps open counts. The last line of each worker is the one to it.
         eventually("each worker has one connection to each gateway", async || {
-            lines.chunks(3).all(|of_one| of_one[..2].iter().all(|line| line.open() == 1))
+            lines
+                .chunks(3)
+                .all(|of_one| of_one[..2].iter().all(|line| line.open() == 1))
         })
         .await;
         // It says that it stops, although nothing runs there that would take time.

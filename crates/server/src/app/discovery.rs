@@ -260,7 +260,11 @@ fn name_of<'c>(config: &ClusterConfig, gateway: &'c String) -> Option<(&'c Strin
 
 /// Returns some ways, each with the connection that it has already.
 fn kept(known: &[Way], ways: &[Way]) -> Arc<[Way]> {
-    let same = |way: &Way| known.iter().find(|one| one.name == way.name && one.version == way.version);
+    let same = |way: &Way| {
+        known
+            .iter()
+            .find(|one| one.name == way.name && one.version == way.version)
+    };
     ways.iter().map(|way| same(way).unwrap_or(way).clone()).collect()
 }
 
