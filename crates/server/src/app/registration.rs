@@ -349,7 +349,7 @@ impl Worker {
         let registering = async {
             let mut answers = client.register(request).await?.into_inner();
             let first = answers.message().await?;
-            Ok((answers, first))
+            Ok::<_, Status>((answers, first))
         };
         let registering = leaving.stop.run_until_cancelled(timeout(ANSWER_TIMEOUT, registering));
         let (mut answers, first) = match registering.await {
