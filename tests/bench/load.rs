@@ -115,6 +115,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Shows what there is so far: what takes long may be stopped.
+    fn show(&self) {
+        eprintln!("{}", render(&self.rows));
+    }
+
     /// Takes note of a part that could not be measured.
     fn note(&mut self, what: &str, outcome: Result<()>) {
         if let Err(error) = outcome {

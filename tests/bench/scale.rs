@@ -42,6 +42,9 @@ const PROMPTS: usize = 2_000;
 const FLOOD: usize = 64;
 const MEASURED: usize = 200;
 
+/// How long prompts are measured at most, on a machine that is slow or busy.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// Bytes that an idle worker may take of a gateway.
 const EACH: u64 = 40 << 10;
 
@@ -89,12 +92,15 @@ async fn workers(count: usize, report: &mut Report) -> Result<()> {
     eprintln!("they do nothing …");
     let outcome = idle(&many, count, empty, report).await;
     report.note("idle workers", outcome);
+    report.show();
     eprintln!("some of them ask …");
     let outcome = prompts(&many, &crowd, report).await;
     report.note("an inbox", outcome);
+    report.show();
     eprintln!("the gateway dies …");
     let outcome = death(&mut many, &crowd, count, report).await;
     report.note("the death of a gateway", outcome);
+    report.show();
     eprintln!("one tenant asks without a pause …");
     let outcome = flood(&many, &crowd, report).await;
     report.note("a flood", outcome);
@@ -243,19 +249,20 @@ fn everybody() -> Option<PromptFilter> {
 
 async fn prompts(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
     let count = PROMPTS.min(crowd.workers.len());
-    let begun = Instant::now();
+    let (begun, mut waiting) = (Instant::now(), JoinSet::new());
     for first in (0..count).step_by(FLOOD) {
-        let asks = (first..count.min(first + FLOOD)).map(|at| async move {
-            let worker = &crowd.workers[at];
-            ask(crowd, worker, &format!("inbox-{at}")).await
+        let asking = &crowd.workers[first..count.min(first + FLOOD)];
+        let asks = asking.iter().map(|worker| async move {
+            let name = format!("inbox-{}", worker.number);
+            ask(crowd, worker, &name).await
         });
         futures_util::future::try_join_all(asks).await?;
+        // At once: whoever renews no lease is taken for dead, and its prompts are withdrawn.
+        for worker in asking {
+            waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
+        }
     }
     let opened = begun.elapsed();
-    let mut waiting = JoinSet::new();
-    for worker in &crowd.workers[..count] {
-        waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
-    }
     sleep(LEASE).await;
     let connection = many.connect(0).await?;
     let (mut lists, mut snapshots) = (Vec::new(), Vec::new());
@@ -341,8 +348,11 @@ async fn death(many: &mut Many, crowd: &Crowd, workers: usize, report: &mut Repo
         let (connection, is_over) = (many.connect(0).await?, is_over.clone());
         tokio::spawn(async move {
             let mut times = Vec::new();
-            while !is_over.load(Ordering::Acquire) {
+            loop {
                 times.push(execute(&mut tools(connection.clone()), read()).await?.0);
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
                 sleep(Duration::from_millis(10)).await;
             }
             anyhow::Ok(times)
@@ -381,21 +391,28 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
         .iter()
         .filter(|one| one.workspace.starts_with("g001/"))
         .collect();
-    let mut times = Vec::new();
+    let (mut times, begun_all) = (Vec::new(), Instant::now());
     for number in 0..MEASURED {
+        if begun_all.elapsed() > LONGEST {
+            break;
+        }
         let worker = of_tenant[number % of_tenant.len()];
         let begun = Instant::now();
         let id = ask(crowd, worker, &format!("{what}-{number}")).await?;
-        loop {
-            let message = timeout(PATIENCE, stream.message())
-                .await
-                .context("a prompt is not seen")??;
-            if let Some(Message::PromptAdded(added)) = message.context("the stream has ended")?.message
-                && added.prompt.is_some_and(|prompt| prompt.prompt_id == id)
-            {
-                break;
+        let seeing = async {
+            loop {
+                let message = stream.message().await?.context("the stream has ended")?;
+                if let Some(Message::PromptAdded(added)) = message.message
+                    && added.prompt.is_some_and(|prompt| prompt.prompt_id == id)
+                {
+                    return anyhow::Ok(());
+                }
             }
-        }
+        };
+        // All of it: heartbeats come whatever else does.
+        timeout(PATIENCE, seeing)
+            .await
+            .with_context(|| format!("the prompt {id} is not seen"))??;
         times.push(begun.elapsed());
     }
     Samples::new(times)
@@ -403,6 +420,12 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
 
 /// Another tenant asks as much as it can.
 async fn flood(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
+    let mut waiting = JoinSet::new();
+    for worker in &crowd.workers {
+        if worker.workspace.starts_with("g000/") || worker.workspace.starts_with("g001/") {
+            waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
+        }
+    }
     let alone = seen(many, crowd, "alone").await?;
     let of_other: Vec<Arc<Worker>> = crowd
         .workers
