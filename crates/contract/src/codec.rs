@@ -17,7 +17,7 @@ const SENT_TOGETHER_BYTES: usize = 32 * 1024;
 
 /// The codec of all services.
 #[derive(Debug, Clone)]
-pub struct SmallBuffers<T, U>(PhantomData<(T, U)>);
+pub(crate) struct SmallBuffers<T, U>(PhantomData<(T, U)>);
 
 impl<T, U> Default for SmallBuffers<T, U> {
     fn default() -> Self {
