@@ -118,6 +118,7 @@ mod tests {
 
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
     use tokio::time::timeout;
     use tonic::body::Body;
     use tonic::codegen::http::Request;
@@ -139,12 +140,13 @@ mod tests {
             let (channel, open) = lines.with_room(make);
             // It is never answered: that there is a connection is all that matters.
             let request = Request::post(&address).body(Body::empty()).unwrap();
-            let asking = tokio::spawn(channel.oneshot(request));
+            let mut asking = JoinSet::new();
+            asking.spawn(channel.oneshot(request));
             let (mut taken, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
             lines.hang_up(at_once);
             lines.hang_up(at_once);
             assert_eq!((lines.is_empty(), lines.streams()), (false, 1), "it is used");
-            asking.abort();
+            asking.shutdown().await;
             drop(open);
             assert_eq!(lines.streams(), 0);
             // What has just come to an end may be followed by something else.
