@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A message knows its name, and by that its descriptor.
     config.enable_type_names();
     tonic_prost_build::configure()
+        .codec_path("crate::codec::SmallBuffers")
         .bytes(".toolgate.v1.CallOutput")
         .bytes(".toolgate.v1.ReadOutputResponse")
         .bytes(".toolgate.v1.Attachment")

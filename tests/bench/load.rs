@@ -4,7 +4,8 @@
 //! At last, calls without a pause, for five minutes and until there were 500,000.
 //!
 //! `cargo bench --bench load` takes about twenty minutes and 20 GiB of disk, and prints one table; `-- --gateway` puts the
-//! calls and watchers, and 10,000 streams, on a gateway instead; `-- --fleet` measures a gateway with a database and 10,000 workers.
+//! calls and watchers, and 10,000 streams, on a gateway instead; `-- --fleet` measures a gateway with a database and 10,000 workers, and
+//! two gateways with 10,000 watchers (`--workers 0` and `--streams 0` leave one of them out).
 //!
 //! `-- --calls 100 --seconds 5 --unbroken-seconds 20 --unbroken-calls 0` takes less. The
 //! variable `TOOLGATE_LOAD_SERVICE` names another program to measure. Figures are reported, not judged; the exit code is 1
@@ -19,7 +20,11 @@ mod gateway;
 mod many;
 mod measure;
 mod overload;
+mod part;
 mod processes;
+#[allow(dead_code, clippy::unwrap_used)] // the tests of the store use all of it
+#[path = "../../crates/postgres/tests/store/s3.rs"]
+mod s3;
 mod scale;
 mod service;
 #[allow(clippy::unwrap_used)] // the tests of a fleet use it too
@@ -32,6 +37,7 @@ mod table;
 mod through;
 mod unbroken;
 mod watcher;
+mod watchers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -93,7 +99,7 @@ struct Args {
     /// How many workers it has.
     #[arg(long, default_value_t = 10_000)]
     workers: usize,
-    /// Streams that are open at the gateway at once.
+    /// Streams that are open at the gateway at once; of a fleet, those who watch its calls.
     #[arg(long, default_value_t = 10_000)]
     streams: usize,
     /// Given by cargo.
@@ -108,12 +114,26 @@ pub(crate) struct Report {
     faults: Vec<String>,
 }
 
+impl Report {
+    /// Shows what there is so far: what takes long may be stopped.
+    fn show(&self) {
+        eprintln!("{}", render(&self.rows));
+    }
+
+    /// Takes note of a part that could not be measured.
+    fn note(&mut self, what: &str, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            self.faults.push(format!("{what}: {error:#}"));
+        }
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut report = Report::default();
     let args = Args::parse();
     let outcome = if args.fleet {
-        scale::run(args.workers, &mut report).await
+        scale::run(args, &mut report).await
     } else if args.gateway {
         through::run(&program(), args, &mut report).await
     } else {

@@ -18,6 +18,7 @@ mod gateway;
 mod language;
 mod life;
 mod measure;
+mod part;
 mod search;
 mod service;
 mod stored;
@@ -52,6 +53,11 @@ struct Args {
     /// What comes into being when the language server is told of a file.
     #[arg(long, hide = true, value_name = "FILE")]
     seen: Option<PathBuf>,
+}
+
+/// Returns the program that is measured.
+fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_toolgate"))
 }
 
 /// How much is measured.

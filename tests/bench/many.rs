@@ -5,20 +5,18 @@
 #![allow(clippy::unwrap_used)] // the server of the tests says itself what it lacks
 
 use std::fs;
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::process::Command;
 use tokio::time::sleep;
 use toolgate_contract::ExecuteToolRequest;
 
+use crate::part::{AGENT, Part, write};
 use crate::processes::Processors;
-use crate::service::{Connection, Serving, Token, announced, environment, execute, folder, request, tools};
+use crate::service::{Connection, Token, execute, folder, request, tools};
 
 #[allow(dead_code)] // the tests of the store use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
@@ -32,7 +30,6 @@ pub(crate) const GROUPS: usize = 100;
 /// The lease, so that what is idle is seen to be before long.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-const AGENT: &str = "the-agent-of-the-benchmark";
 const PERSON: &str = "the-person-of-a-tenant-of-it";
 const WORKER: &str = "the-worker-of-the-benchmark";
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -48,79 +45,6 @@ pub(crate) fn workspace(number: usize) -> String {
     format!("g{:03}/w{number}", number % GROUPS)
 }
 
-/// A process that comes back where it was.
-pub(crate) struct Part {
-    command: &'static str,
-    folder: PathBuf,
-    listens: String,
-    running: Option<Serving>,
-}
-
-impl Part {
-    async fn start(folder: PathBuf, command: &'static str, settings: &str) -> Result<Self> {
-        write(&folder, "toolgate.toml", settings)?;
-        let free = TcpListener::bind("127.0.0.1:0")?;
-        let mut part = Self {
-            command,
-            folder,
-            listens: free.local_addr()?.to_string(),
-            running: None,
-        };
-        drop(free);
-        part.run().await?;
-        Ok(part)
-    }
-
-    /// Starts it (again).
-    pub(crate) async fn run(&mut self) -> Result<()> {
-        let mut command = Command::new(crate::program());
-        let arguments = [
-            "--json",
-            self.command,
-            "--listen",
-            &self.listens,
-            "--config",
-            "toolgate.toml",
-        ];
-        command
-            .args(arguments)
-            .env_clear()
-            .envs(environment(&self.folder))
-            .current_dir(&self.folder)
-            .stderr(
-                fs::File::options()
-                    .create(true)
-                    .append(true)
-                    .open(self.folder.join("log"))?,
-            );
-        let started = Serving::start(command, Token::new(AGENT)?, announced).await;
-        let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        self.running = Some(started.with_context(|| format!("starting a {}: {}", self.command, log()))?);
-        Ok(())
-    }
-
-    pub(crate) fn serving(&self) -> Result<&Serving> {
-        self.running.as_ref().context("it does not run")
-    }
-
-    /// Returns where it listens, also while it does not.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.listens)
-    }
-
-    /// Ends it without a warning.
-    pub(crate) async fn kill(&mut self) -> Result<()> {
-        self.running.take().context("it does not run")?.kill().await
-    }
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let path = folder.join(name);
-    fs::write(&path, text)?;
-    Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?)
-}
-
 /// A large fleet without its simulated workers.
 pub(crate) struct Many {
     folder: TempDir,
@@ -130,8 +54,8 @@ pub(crate) struct Many {
 }
 
 impl Many {
-    /// Starts the database, so many gateways, and the real worker.
-    pub(crate) async fn start(count: usize) -> Result<Self> {
+    /// Starts the database, so many gateways, which may have a bucket, and the real worker.
+    pub(crate) async fn start(count: usize, bucket: Option<&str>) -> Result<Self> {
         let database = Server::start(false).await;
         database.run("postgres", "CREATE DATABASE fleet").await;
         let folder = folder()?;
@@ -147,9 +71,15 @@ impl Many {
             tokens += &entry(&format!("group-{group:03}"), &token(group), &rest);
             names.push(format!("\"token:group-{group:03}\""));
         }
+        let bucket = bucket.map_or_else(String::new, |endpoint| {
+            format!(
+                "outputs = \"s3://outputs/fleet\"\noutputs_endpoint = {endpoint:?}\noutputs_region = \"us-east-1\"\n\
+                 outputs_path_style = true\noutputs_keys_file = \"bucket-keys\"\n"
+            )
+        });
         let settings = format!(
             "drain_grace = \"30s\"\nlimits.max_streams = 100000\nlimits.max_running_calls = 1000\n[auth]\ntokens_file = \"tokens\"\nworkers = [{}]\n\
-             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nmigrate = \"start\"\nlease = \"{}s\"\n",
+             [cluster]\nrole = \"gateway\"\nstore_file = \"database\"\nmigrate = \"start\"\nlease = \"{}s\"\n{bucket}",
             names.join(", "),
             LEASE.as_secs()
         );
@@ -157,6 +87,7 @@ impl Many {
         for number in 0..count {
             let place = folder.path().join(format!("gateway-{number}"));
             write(&place, "tokens", &tokens)?;
+            write(&place, "bucket-keys", "key:secret\n")?;
             write(&place, "database", &database.url("fleet"))?;
             gateways.push(Part::start(place, "gateway", &settings).await?);
         }
@@ -215,8 +146,22 @@ impl Many {
         }
     }
 
+    /// Begins to count the processor time of the first gateway and of the database.
+    pub(crate) fn count(&self) -> Result<Counting<'_>> {
+        Ok(Counting {
+            many: self,
+            before: self.times()?,
+            begun: Instant::now(),
+        })
+    }
+
+    fn times(&self) -> Result<[Duration; 2]> {
+        let gateway = Processors::of(self.gateways[0].serving()?.pid()?)?.own;
+        Ok([gateway, self.database_time()?])
+    }
+
     /// Returns the processor time that the database has taken.
-    pub(crate) fn database_time(&self) -> Result<Duration> {
+    fn database_time(&self) -> Result<Duration> {
         let socket = self.database.socket();
         let place = socket.parent().context("a folder")?.join("data/postmaster.pid");
         let file = fs::read_to_string(place).context("looking for the database")?;
@@ -228,17 +173,46 @@ impl Many {
     /// Ends everything.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for part in std::iter::once(&mut self.worker).chain(&mut self.gateways) {
-            if let Some(running) = part.running.take() {
-                running.stop().await?;
-            }
+            part.stop().await?;
         }
-        let log = |part: &Part| fs::read_to_string(part.folder.join("log")).unwrap_or_default();
         for part in std::iter::once(&self.worker).chain(&self.gateways) {
-            ensure!(!log(part).contains("panicked"), "a process has panicked: {}", log(part));
+            let log = part.log();
+            ensure!(!log.contains("panicked"), "a process has panicked: {log}");
         }
         drop(self.database);
         Ok(self.folder.close()?)
     }
+}
+
+/// Processor time that is being counted.
+pub(crate) struct Counting<'a> {
+    many: &'a Many,
+    before: [Duration; 2],
+    begun: Instant,
+}
+
+impl Counting<'_> {
+    /// Returns how much of one core the first gateway and the database have taken, in per cent.
+    pub(crate) fn shares(&self) -> Result<[f64; 2]> {
+        let (now, took) = (self.many.times()?, self.begun.elapsed().as_secs_f64());
+        let share = |at: usize| 100.0 * now[at].saturating_sub(self.before[at]).as_secs_f64() / took;
+        Ok([share(0), share(1)])
+    }
+}
+
+/// Lets this process and those that it starts have so many files open, as far as the system permits.
+pub(crate) fn have_room(files: u64) -> Result<()> {
+    let now = getrlimit(Resource::Nofile);
+    let most = now.maximum.unwrap_or(u64::MAX);
+    ensure!(
+        most >= files,
+        "{files} files are to be open in one process, and the system permits {most}: raise `ulimit -Hn`, or measure fewer workers with --workers"
+    );
+    let limit = Rlimit {
+        current: Some(most),
+        maximum: now.maximum,
+    };
+    setrlimit(Resource::Nofile, limit).context("having many files open")
 }
 
 /// A call that takes a moment, at the real worker: the first workspace of all is one of a simulated worker, which runs nothing.

@@ -1,9 +1,8 @@
 //! A large fleet at one gateway: thousands of workers that do nothing, thousands of prompts, the death of the gateway, and a tenant that
-//! makes more prompts than anybody answers.
+//! makes more prompts than anybody answers. And at two gateways: thousands who watch calls.
 //!
-//! *Invariant:* gateway, database and one worker are real; the other workers are tasks that say what real ones say. A real one has three
-//! connections with each gateway. Here several share two of them, because one process may not have as many; what the missing ones take is
-//! measured with a smaller fleet that has them all, and told.
+//! *Invariant:* gateways, database and one worker are real, and so are all connections; the other workers are tasks that say what real ones
+//! say. A part that fails is told as a fault, and the others are measured all the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,23 +22,18 @@ use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::{ListPromptsRequest, PromptFilter, WatchPromptsRequest};
 use toolgate_model::{InstanceId, Timestamp};
 
-use crate::many::{LEASE, Many, read, token, workspace};
+use crate::many::{LEASE, Many, have_room, read, token, workspace};
 use crate::measure::Samples;
-use crate::processes::Processors;
-use crate::service::{Connection, execute, tools};
+use crate::part::Part;
+use crate::service::{Connection, Memory, execute, tools};
 use crate::simulated::{Crowd, Plan, Worker, shown};
 use crate::table::{Row, show_bytes, show_time};
-use crate::{MIB, Report, suite};
+use crate::{Args, MIB, Report, suite, watchers};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How long is measured what does nothing.
 const IDLE: Duration = Duration::from_secs(20);
-
-/// How many workers the fleet has whose workers have all their connections, and how many share one in the large one: to register, and to
-/// store.
-const WHOLE: usize = 2_000;
-const SHARED: (usize, usize) = (8, 50);
 
 /// Prompts of the inbox.
 const PROMPTS: usize = 2_000;
@@ -48,18 +42,46 @@ const PROMPTS: usize = 2_000;
 const FLOOD: usize = 64;
 const MEASURED: usize = 200;
 
+/// How long prompts are measured at most, on a machine that is slow or busy.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Bytes that an idle worker may take of a gateway.
+const EACH: u64 = 40 << 10;
+
+/// Files that are open in a process beside one for each worker.
+const OTHER_FILES: u64 = 2_000;
+
 /// Measures all of it.
-pub(crate) async fn run(workers: usize, report: &mut Report) -> Result<()> {
-    let each = whole(workers.min(WHOLE), report).await?;
-    let mut many = Many::start(1).await?;
-    let empty = many.gateways[0].serving()?.memory()?.resident;
-    let plan = plan(&many, workers, SHARED);
+pub(crate) async fn run(args: Args, report: &mut Report) -> Result<()> {
+    have_room(args.workers as u64 + OTHER_FILES)?;
+    if args.workers > 0 {
+        workers(args.workers, report).await?;
+    }
+    if args.streams > 0 {
+        eprintln!("{} watchers on two gateways …", args.streams);
+        watchers::run(args.streams, args.seconds, report).await?;
+    }
+    Ok(())
+}
+
+async fn workers(count: usize, report: &mut Report) -> Result<()> {
+    let mut many = Many::start(1, None).await?;
+    let empty = many.gateways[0].serving()?.memory()?;
+    let plan = Plan {
+        workers: count,
+        gateways: many.gateways.iter().map(Part::url).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        on_a_line: 1,
+        token,
+        workspace,
+    };
+    eprintln!("{count} workers come …");
     let begun = Instant::now();
     let crowd = Crowd::start(&plan).await;
-    all_are_there(&crowd, workers).await?;
+    all_are_there(&crowd, count).await?;
     let came = begun.elapsed();
     report.rows.push(Row::told(
-        &format!("{workers} simulated workers come at once: until all are there"),
+        &format!("{count} simulated workers come at once: until all are there"),
         format!(
             "at most {} in 0.1 s, {} attempts",
             crowd.facts.rush(),
@@ -67,23 +89,23 @@ pub(crate) async fn run(workers: usize, report: &mut Report) -> Result<()> {
         ),
         show_time(came),
     ));
-    idle(&many, workers, (empty, each), report).await?;
-    prompts(&many, &crowd, report).await?;
-    death(&mut many, &crowd, workers, report).await?;
-    flood(&many, &crowd, report).await?;
+    eprintln!("they do nothing …");
+    let outcome = idle(&many, count, empty, report).await;
+    report.note("idle workers", outcome);
+    report.show();
+    eprintln!("some of them ask …");
+    let outcome = prompts(&many, &crowd, report).await;
+    report.note("an inbox", outcome);
+    report.show();
+    eprintln!("the gateway dies …");
+    let outcome = death(&mut many, &crowd, count, report).await;
+    report.note("the death of a gateway", outcome);
+    report.show();
+    eprintln!("one tenant asks without a pause …");
+    let outcome = flood(&many, &crowd, report).await;
+    report.note("a flood", outcome);
     crowd.stop().await;
     many.stop().await
-}
-
-fn plan(many: &Many, workers: usize, on_a_line: (usize, usize)) -> Plan {
-    Plan {
-        workers,
-        gateways: many.gateways.iter().map(crate::many::Part::url).collect(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        on_a_line,
-        token,
-        workspace,
-    }
 }
 
 async fn all_are_there(crowd: &Crowd, workers: usize) -> Result<()> {
@@ -93,9 +115,8 @@ async fn all_are_there(crowd: &Crowd, workers: usize) -> Result<()> {
         let now = (
             facts.registered.load(Ordering::Relaxed),
             facts.bound.load(Ordering::Relaxed),
-            facts.follows.load(Ordering::Relaxed),
         );
-        if now.0 >= workers && now.1 >= workers && now.2 >= workers {
+        if now.0 >= workers && now.1 >= workers && crowd.workers.iter().all(|one| !one.is_at_work() || one.follows()) {
             return Ok(());
         }
         let why = || facts.why.lock().map(|why| format!("{why:?}")).unwrap_or_default();
@@ -104,63 +125,40 @@ async fn all_are_there(crowd: &Crowd, workers: usize) -> Result<()> {
     }
 }
 
-/// Measures what a worker with all its connections takes of a gateway; returns the bytes.
-async fn whole(workers: usize, report: &mut Report) -> Result<u64> {
-    let many = Many::start(1).await?;
-    let empty = many.gateways[0].serving()?.memory()?.resident;
-    let crowd = Crowd::start(&plan(&many, workers, (1, 1))).await;
-    all_are_there(&crowd, workers).await?;
-    sleep(Duration::from_secs(5)).await;
-    let full = many.gateways[0].serving()?.memory()?.resident;
-    let each = full.saturating_sub(empty) / workers as u64;
-    crowd.stop().await;
-    many.stop().await?;
-    report.rows.push(Row::told(
-        "memory of a gateway for a worker with its three connections",
-        format!("{} with {workers}, {} without", show_bytes(full), show_bytes(empty)),
-        format!("{:.1} KiB", each as f64 / 1024.0),
-    ));
-    Ok(each)
+/// Counts the connections of a process, as files.
+fn files(pid: u32) -> Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .context("counting open files")?
+        .count())
 }
 
-async fn idle(many: &Many, workers: usize, (empty, each): (u64, u64), report: &mut Report) -> Result<()> {
+async fn idle(many: &Many, workers: usize, empty: Memory, report: &mut Report) -> Result<()> {
     // Their leases end, and the gateways see that nothing is left of them.
     sleep(LEASE * 4).await;
     let gateway = many.gateways[0].serving()?;
-    let before = (
-        Processors::of(gateway.pid()?)?.own,
-        many.database_time()?,
-        Instant::now(),
-    );
+    let counting = many.count()?;
     sleep(IDLE).await;
-    let (own, database) = (
-        Processors::of(gateway.pid()?)?.own - before.0,
-        many.database_time()?.saturating_sub(before.1),
-    );
-    let share = |time: Duration| 100.0 * time.as_secs_f64() / before.2.elapsed().as_secs_f64();
+    let [own, database] = counting.shares()?;
     let memory = gateway.memory()?;
-    let with_all = empty + each * workers as u64;
-    let detail = format!(
-        "{} resident as measured, at its peak {}, {} without workers",
-        show_bytes(memory.resident),
-        show_bytes(memory.peak),
-        show_bytes(empty)
-    );
-    let what = format!("memory of a gateway with {workers} idle workers and all their connections");
+    let each = memory.resident.saturating_sub(empty.resident) / workers as u64;
+    let detail = format!("{} files are open in the gateway", files(gateway.pid()?)?);
     report
         .rows
-        .push(Row::memory(&what, detail, memory.resident.max(with_all), 400 * MIB));
+        .push(Row::kib("memory of a gateway for an idle worker", detail, each, EACH));
+    let detail = format!(
+        "{} without, {} at its peak",
+        show_bytes(empty.resident),
+        show_bytes(memory.peak)
+    );
+    let what = format!("memory of a gateway with {workers} idle workers");
+    report.rows.push(Row::memory(&what, detail, memory.resident, 400 * MIB));
     report.rows.push(Row::told(
         "processor time of the gateway meanwhile, of one core",
         String::new(),
-        format!("{:.1} %", share(own)),
+        format!("{own:.1} %"),
     ));
-    report.rows.push(Row::count(
-        "processor time of the database meanwhile, in 1/1000 of one core",
-        String::new(),
-        (share(database) * 10.0) as usize,
-        50,
-    ));
+    let what = "processor time of the database meanwhile, of one core";
+    report.rows.push(Row::share(what, database, 5.0));
     let mut client = tools(many.connect(0).await?);
     let mut times = Vec::new();
     for _ in 0..MEASURED {
@@ -184,6 +182,7 @@ async fn ask(crowd: &Crowd, worker: &Worker, name: &str) -> Result<String> {
     call.origin.workspace.clone_from(&worker.workspace);
     call.created = Timestamp::now();
     let events = suite::grow(&mut call, 1);
+    worker.works();
     let mut ledger = crowd.ledger(worker, 0);
     let asked = |holding| {
         anyhow::Ok(CreateCallRequest {
@@ -250,19 +249,20 @@ fn everybody() -> Option<PromptFilter> {
 
 async fn prompts(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
     let count = PROMPTS.min(crowd.workers.len());
-    let begun = Instant::now();
+    let (begun, mut waiting) = (Instant::now(), JoinSet::new());
     for first in (0..count).step_by(FLOOD) {
-        let asks = (first..count.min(first + FLOOD)).map(|at| async move {
-            let worker = &crowd.workers[at];
-            ask(crowd, worker, &format!("inbox-{at}")).await
+        let asking = &crowd.workers[first..count.min(first + FLOOD)];
+        let asks = asking.iter().map(|worker| async move {
+            let name = format!("inbox-{}", worker.number);
+            ask(crowd, worker, &name).await
         });
         futures_util::future::try_join_all(asks).await?;
+        // At once: whoever renews no lease is taken for dead, and its prompts are withdrawn.
+        for worker in asking {
+            waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
+        }
     }
     let opened = begun.elapsed();
-    let mut waiting = JoinSet::new();
-    for worker in &crowd.workers[..count] {
-        waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
-    }
     sleep(LEASE).await;
     let connection = many.connect(0).await?;
     let (mut lists, mut snapshots) = (Vec::new(), Vec::new());
@@ -270,18 +270,10 @@ async fn prompts(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> 
         lists.push(listed(&connection, count).await?);
         snapshots.push(snapshot(&connection, count).await?);
     }
-    let gateway = many.gateways[0].serving()?;
-    let before = (
-        Processors::of(gateway.pid()?)?.own,
-        many.database_time()?,
-        Instant::now(),
-    );
+    let counting = many.count()?;
     sleep(IDLE).await;
-    let (own, database) = (
-        Processors::of(gateway.pid()?)?.own - before.0,
-        many.database_time()?.saturating_sub(before.1),
-    );
-    let share = |time: Duration| 100.0 * time.as_secs_f64() / before.2.elapsed().as_secs_f64();
+    let [own, database] = counting.shares()?;
+    let memory = many.gateways[0].serving()?.memory()?;
     waiting.shutdown().await;
     for (what, times) in [("listed", lists), ("shown to an approver", snapshots)] {
         let times = Samples::new(times)?;
@@ -292,8 +284,12 @@ async fn prompts(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> 
     }
     report.rows.push(Row::told(
         &format!("{count} calls wait for a person: processor time of the gateway, of one core"),
-        format!("the database {:.1} %; opened in {}", share(database), show_time(opened)),
-        format!("{:.1} %", share(own)),
+        format!(
+            "the database {database:.1} %, memory {}; opened in {}",
+            show_bytes(memory.resident),
+            show_time(opened)
+        ),
+        format!("{own:.1} %"),
     ));
     Ok(())
 }
@@ -352,8 +348,11 @@ async fn death(many: &mut Many, crowd: &Crowd, workers: usize, report: &mut Repo
         let (connection, is_over) = (many.connect(0).await?, is_over.clone());
         tokio::spawn(async move {
             let mut times = Vec::new();
-            while !is_over.load(Ordering::Acquire) {
+            loop {
                 times.push(execute(&mut tools(connection.clone()), read()).await?.0);
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
                 sleep(Duration::from_millis(10)).await;
             }
             anyhow::Ok(times)
@@ -392,21 +391,28 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
         .iter()
         .filter(|one| one.workspace.starts_with("g001/"))
         .collect();
-    let mut times = Vec::new();
+    let (mut times, begun_all) = (Vec::new(), Instant::now());
     for number in 0..MEASURED {
+        if begun_all.elapsed() > LONGEST {
+            break;
+        }
         let worker = of_tenant[number % of_tenant.len()];
         let begun = Instant::now();
         let id = ask(crowd, worker, &format!("{what}-{number}")).await?;
-        loop {
-            let message = timeout(PATIENCE, stream.message())
-                .await
-                .context("a prompt is not seen")??;
-            if let Some(Message::PromptAdded(added)) = message.context("the stream has ended")?.message
-                && added.prompt.is_some_and(|prompt| prompt.prompt_id == id)
-            {
-                break;
+        let seeing = async {
+            loop {
+                let message = stream.message().await?.context("the stream has ended")?;
+                if let Some(Message::PromptAdded(added)) = message.message
+                    && added.prompt.is_some_and(|prompt| prompt.prompt_id == id)
+                {
+                    return anyhow::Ok(());
+                }
             }
-        }
+        };
+        // All of it: heartbeats come whatever else does.
+        timeout(PATIENCE, seeing)
+            .await
+            .with_context(|| format!("the prompt {id} is not seen"))??;
         times.push(begun.elapsed());
     }
     Samples::new(times)
@@ -414,6 +420,12 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
 
 /// Another tenant asks as much as it can.
 async fn flood(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
+    let mut waiting = JoinSet::new();
+    for worker in &crowd.workers {
+        if worker.workspace.starts_with("g000/") || worker.workspace.starts_with("g001/") {
+            waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
+        }
+    }
     let alone = seen(many, crowd, "alone").await?;
     let of_other: Vec<Arc<Worker>> = crowd
         .workers

@@ -4,9 +4,6 @@
 
 #![allow(clippy::unwrap_used)] // the server of the tests says itself what it lacks
 
-use std::fs;
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use toolgate_contract::call_event::Event;
@@ -24,7 +20,8 @@ use toolgate_contract::{ExecuteToolRequest, FailureReason, OnDisconnect, OutputM
 use crate::Plan;
 use crate::calls::{Approver, FILES, SESSION};
 use crate::measure::{Samples, in_turns};
-use crate::service::{self, Connection, Service, Serving, Token, announced, environment, execute, folder, request};
+use crate::part::{AGENT, Part, write};
+use crate::service::{self, Connection, Service, Token, execute, folder, request};
 use crate::table::Row;
 
 #[allow(dead_code)] // the tests of the store use all of it
@@ -33,7 +30,6 @@ mod server;
 
 use server::Server;
 
-const AGENT: &str = "the-agent-of-the-benchmark";
 const PERSON: &str = "the-person-of-the-benchmark";
 const WORKER: &str = "the-worker-of-the-benchmark";
 
@@ -42,68 +38,6 @@ const CLIENTS: usize = 32;
 const CONNECTIONS: usize = 4;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process of the fleet that is killed, and comes back where it was.
-struct Part {
-    command: &'static str,
-    folder: std::path::PathBuf,
-    listens: String,
-    running: Option<Serving>,
-}
-
-impl Part {
-    async fn start(folder: &Path, name: &str, command: &'static str, settings: &str) -> Result<Self> {
-        let folder = folder.join(name);
-        write(&folder, "toolgate.toml", settings)?;
-        let free = TcpListener::bind("127.0.0.1:0")?;
-        let mut part = Self {
-            command,
-            folder,
-            listens: free.local_addr()?.to_string(),
-            running: None,
-        };
-        drop(free);
-        part.run().await?;
-        Ok(part)
-    }
-
-    async fn run(&mut self) -> Result<()> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command
-            .args([
-                "--json",
-                self.command,
-                "--listen",
-                &self.listens,
-                "--config",
-                "toolgate.toml",
-            ])
-            .env_clear()
-            .envs(environment(&self.folder))
-            .current_dir(&self.folder)
-            .stderr(fs::File::create(self.folder.join("log"))?);
-        let started = Serving::start(command, Token::new(AGENT)?, announced).await;
-        let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        self.running = Some(started.with_context(|| format!("starting a {}: {}", self.command, log()))?);
-        Ok(())
-    }
-
-    fn serving(&self) -> Result<&Serving> {
-        self.running.as_ref().context("it does not run")
-    }
-
-    async fn kill(&mut self) -> Result<()> {
-        let running = self.running.take().context("it does not run")?;
-        running.kill().await
-    }
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let path = folder.join(name);
-    fs::write(&path, text)?;
-    Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?)
-}
 
 struct Stored {
     folder: TempDir,
@@ -131,7 +65,7 @@ impl Stored {
         for name in ["one", "two"] {
             write(&folder.path().join(name), "tokens", &tokens)?;
             write(&folder.path().join(name), "database", &database.url("fleet"))?;
-            gateways.push(Part::start(folder.path(), name, "gateway", settings).await?);
+            gateways.push(Part::start(folder.path().join(name), "gateway", settings).await?);
         }
         let place = folder.path().join("worker");
         write(&place, "identity", WORKER)?;
@@ -140,8 +74,7 @@ impl Stored {
         // Whether a worker can be used is asked with the same call again and again.
         let rules = json!({"permission": {"bash": bash, "doom_loop": "allow"}});
         write(&place.join(".config/opencode"), "opencode.json", &rules.to_string())?;
-        let addresses = gateways.iter().map(|gateway| format!("\"http://{}\"", gateway.listens));
-        let addresses: Vec<String> = addresses.collect();
+        let addresses: Vec<String> = gateways.iter().map(|gateway| format!("{:?}", gateway.url())).collect();
         let settings = format!(
             "data_dir = \"data\"\nlisten.unix = \"s\"\nlimits.max_running_calls = 64\n[cluster]\nrole = \"worker\"\n\
              gateways = [{}]\nidentity = \"identity\"\nname = \"worker\"\nadvertise = \"unix:{}\"\n\
@@ -149,7 +82,7 @@ impl Stored {
             addresses.join(", "),
             place.canonicalize()?.join("s").display(),
         );
-        let worker = Part::start(folder.path(), "worker", "serve", &settings).await?;
+        let worker = Part::start(place, "serve", &settings).await?;
         let fleet = Self {
             folder,
             database,
@@ -186,9 +119,7 @@ impl Stored {
 
     async fn stop(mut self) -> Result<()> {
         for part in std::iter::once(&mut self.worker).chain(&mut self.gateways) {
-            if let Some(running) = part.running.take() {
-                running.stop().await?;
-            }
+            part.stop().await?;
         }
         drop(self.database);
         Ok(self.folder.close()?)

@@ -70,6 +70,28 @@ impl Row {
         }
     }
 
+    /// The same of little memory.
+    pub(crate) fn kib(what: &str, detail: String, bytes: u64, target: u64) -> Self {
+        let show = |bytes: u64| format!("{:.1} KiB", bytes as f64 / 1024.0);
+        Self {
+            figure: show(bytes),
+            target: show(target),
+            ..Self::memory(what, detail, bytes, target)
+        }
+    }
+
+    /// A row whose figure is a share of one core, in per cent.
+    pub(crate) fn share(what: &str, share: f64, target: f64) -> Self {
+        Self {
+            what: what.to_owned(),
+            ours: String::new(),
+            floor: String::new(),
+            figure: format!("{share:.1} %"),
+            target: format!("{target} %"),
+            is_met: Some(share <= target),
+        }
+    }
+
     /// A row whose figure is the ratio of two medians, and which is judged by a time.
     pub(crate) fn ratio_within(what: &str, ours: &Samples, floor: (&str, &Samples), target: Duration) -> Self {
         Self {

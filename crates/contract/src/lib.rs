@@ -1,9 +1,11 @@
 //! The contract `toolgate.v1`: the code generated from `proto/`, its descriptors, and its messages as JSON.
 //!
-//! Files: `json` (messages as protobuf JSON, `google.protobuf.Struct` as plain JSON). The generated code is made by `build.rs`.
+//! Files: `json` (messages as protobuf JSON, `google.protobuf.Struct` as plain JSON), `codec` (how messages are written and read). The
+//! generated code is made by `build.rs`.
 //!
 //! *Invariant:* knows nothing of the service; only the service's rim and the clients of the contract use it.
 
+mod codec;
 pub mod json;
 
 mod generated {

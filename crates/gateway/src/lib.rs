@@ -10,10 +10,10 @@
 //! - `front`: the service, which follows the table;
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
-//! - `facts`, `worker`, `learn`, `registry`, `directory`: what a worker said last; one worker and the connections to it; what it says when it is
-//!   asked; whose a workspace is; whose an id is;
-//! - `register`, `room`, `versions`, `beside`: workers that register themselves; how many may; which versions go together; the service for
-//!   them;
+//! - `facts`, `lines`, `worker`, `learn`, `registry`, `directory`: what a worker said last; the connections to it; one worker; what it says when
+//!   it is asked; whose a workspace is; whose an id is;
+//! - `register`, `listed`, `room`, `versions`, `beside`: workers that register themselves; workers as messages have them; how many may register;
+//!   which versions go together; the service for them;
 //! - `bindings`, `pool`: workers that came without a workspace: what each was bound to, and when one is;
 //! - `ledger`, `ledger_access`, `ledger_messages`, `ledger_limit`, `ledger_load`, `ledger_rate`, `ledger_tasks`, `followers`: what workers store and
 //!   read through a gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is
@@ -50,6 +50,8 @@ mod ledger_load;
 mod ledger_messages;
 mod ledger_rate;
 mod ledger_tasks;
+mod lines;
+mod listed;
 mod lists;
 mod own;
 mod pages;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
@@ -23,9 +23,8 @@ use toolgate_contract::cluster::cluster_service_server::ClusterService;
 use toolgate_contract::cluster::register_request::Message as Said;
 use toolgate_contract::cluster::register_response::Message as Told;
 use toolgate_contract::cluster::{
-    BoundTo, GatewayHeartbeat, ListWorkersRequest, ListWorkersResponse, RefusedWorkspace, RefusedWorkspaces,
-    RegisterRequest, RegisterResponse, Registered, Worker as Listed, WorkerHello, WorkerKind, WorkerState,
-    WorkspaceNames,
+    BoundTo, GatewayHeartbeat, ListWorkersRequest, ListWorkersResponse, RefusedWorkspaces, RegisterRequest,
+    RegisterResponse, Registered, WorkerHello, WorkspaceNames,
 };
 use toolgate_model::{WorkspaceSet, workspace_name_problem};
 use toolgate_server::app::outgoing;
@@ -36,6 +35,7 @@ use toolgate_server::grpc::{Closing, status};
 
 use crate::bindings::Bindings;
 use crate::ledger::LedgerDoor;
+use crate::listed::{listed, refused};
 use crate::registry::{MAX_WORKSPACES, Registry};
 use crate::room::{must_have_room, spread_millis};
 use crate::versions;
@@ -43,9 +43,6 @@ use crate::worker::{Pooled, Registration, Worker};
 
 /// How long a worker may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether it is time to say something, or whether nothing was heard for too long; what is new is said at once.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Messages that wait for one worker.
 const BUFFER: usize = 8;
@@ -306,17 +303,6 @@ fn told(message: Told) -> Result<RegisterResponse, Status> {
     Ok(RegisterResponse { message: Some(message) })
 }
 
-/// What is not served of a worker, as messages have it.
-fn refused(worker: &Worker, sees: impl Fn(&str) -> bool) -> Vec<RefusedWorkspace> {
-    let all = worker.not_served.read().clone();
-    let seen = all.iter().filter(|(workspace, _)| sees(workspace));
-    seen.map(|(workspace, reason)| RefusedWorkspace {
-        workspace: workspace.clone(),
-        reason: reason.clone(),
-    })
-    .collect()
-}
-
 /// Why a registration is over; none if the worker is not there to be told.
 type Over = Option<Status>;
 
@@ -421,8 +407,10 @@ impl Kept {
         self.seat.registry.refresh().await;
         let (mut said, mut known, mut bound) = (Instant::now(), Vec::new(), None);
         self.heard = Instant::now();
-        let (mut ticks, over) = (interval(TICK), self.closing.turn());
+        let over = self.closing.turn();
         loop {
+            // Not now and then: of thousands, each would cost something where nothing happens.
+            let due = self.due(said, bound);
             tokio::select! {
                 message = self.incoming.message() => {
                     self.heard = Instant::now();
@@ -431,7 +419,7 @@ impl Kept {
                     let message = message.map_err(gone)?.ok_or(Over::None)?;
                     self.hear(message).await.map_err(Some)?;
                 }
-                _ = ticks.tick() => {}
+                () = sleep_until(due) => {}
                 () = self.seat.worker.news.notified() => {}
                 () = self.answers.closed() => {
                     (self.broke, self.heard) = (true, Instant::now());
@@ -439,7 +427,7 @@ impl Kept {
                 }
                 () = over.cancelled() => return Err(Some(status::draining())),
             }
-            if self.heard.elapsed() > CLUSTER_SILENCE {
+            if self.heard.elapsed() >= CLUSTER_SILENCE {
                 self.broke = true;
                 return Err(Some(Status::unavailable("nothing is heard of the worker")));
             }
@@ -452,7 +440,7 @@ impl Kept {
             } else if now != known {
                 known.clone_from(&now);
                 Told::Refused(RefusedWorkspaces { workspaces: now })
-            } else if said.elapsed() > CLUSTER_HEARTBEAT {
+            } else if said.elapsed() >= CLUSTER_HEARTBEAT {
                 Told::Heartbeat(GatewayHeartbeat {
                     spread_millis: spread_millis(&self.seat.registry),
                 })
@@ -463,6 +451,15 @@ impl Kept {
             // One that does not read is as good as gone.
             self.answers.try_send(told(message)).map_err(gone)?;
         }
+    }
+
+    /// Returns when there is something to do if nothing is heard before.
+    fn due(&self, said: Instant, told: Option<Instant>) -> Instant {
+        let due = (said + CLUSTER_HEARTBEAT).min(self.heard + CLUSTER_SILENCE);
+        let again = told
+            .filter(|_| self.to_be_told(None).is_some())
+            .map(|told| told + TOLD_AGAIN);
+        again.map_or(due, |again| again.min(due))
     }
 
     /// Returns what the worker is bound to, if it does not have it and was not told a moment ago.
@@ -577,41 +574,5 @@ impl ClusterService for Cluster {
         Ok(Response::new(ListWorkersResponse {
             workers: seen.collect(),
         }))
-    }
-}
-
-fn listed(registry: &Registry, caller: &OnBehalf, worker: &Worker) -> Listed {
-    let facts = worker.facts.read().clone();
-    let served = facts.workspaces.iter().map(|one| &one.name);
-    let served = served.filter(|name| registry.has(worker, name) && caller.sees(name));
-    let (state, problem) = match (&facts.refused, &facts.away) {
-        _ if !facts.is_there => {
-            let why = facts.away.as_ref().map(|(why, _)| why.to_string());
-            (
-                WorkerState::Away,
-                why.unwrap_or_else(|| "it was not asked yet".to_owned()),
-            )
-        }
-        (Some(why), _) => (WorkerState::Refused, why.to_string()),
-        (None, _) if worker.is_draining() => (WorkerState::Draining, String::new()),
-        (None, _) if worker.waits() => (WorkerState::Unbound, String::new()),
-        (None, _) => (WorkerState::Ready, String::new()),
-    };
-    Listed {
-        name: worker.name.clone(),
-        kind: match worker.is_listed() {
-            true => WorkerKind::Listed,
-            false => WorkerKind::Registered,
-        }
-        .into(),
-        address: worker.address(),
-        version: facts.version.to_string(),
-        state: state.into(),
-        problem,
-        away_since: facts.away.map(|(_, since)| since.into()),
-        workspaces: served.cloned().collect(),
-        refused_workspaces: refused(worker, |workspace| caller.sees(workspace)),
-        running_calls: facts.calls.0,
-        queued_calls: facts.calls.1,
     }
 }

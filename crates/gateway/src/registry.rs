@@ -34,11 +34,18 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// So many workers at most are asked in a round although they have not said that anything is new: where there are more, each has its turn
-/// less often. What workers that have registered themselves have is known from what they say, and so is that they go.
+/// less often.
 const ASKED_AGAIN: usize = 500;
+
+/// Where there are more, so many of those are asked in a round that are registered: what they have is known from what they say, and so is
+/// that they go. Whoever wants something of one that cannot be reached finds that out, too. To ask takes a connection.
+const REGISTERED_ASKED_AGAIN: usize = 50;
 
 /// So many are asked at once.
 const ASKED_AT_ONCE: usize = 512;
+
+/// How long a connection to a worker is kept that nobody uses: once to twice this time.
+const IDLE: Duration = Duration::from_secs(6);
 
 /// How long a worker that has registered itself, and is away, keeps a workspace that another one has.
 const HANDOVER: Duration = Duration::from_secs(10);
@@ -148,10 +155,15 @@ impl Registry {
         });
     }
 
-    /// Asks the workers now and then until `stop`.
+    /// Asks the workers now and then until `stop`, and closes the connections that nobody uses.
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        let mut hung_up = Instant::now();
         loop {
             self.refresh().await;
+            if hung_up.elapsed() >= IDLE {
+                hung_up = Instant::now();
+                self.workers().iter().for_each(|worker| worker.lines.hang_up(false));
+            }
             let waited = stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await;
             if waited.is_none() {
                 return;
@@ -179,8 +191,16 @@ impl Registry {
             return;
         }
         let began = Instant::now();
+        let are_many = self.workers().len() > ASKED_AGAIN;
         stream::iter(self.due())
-            .for_each_concurrent(ASKED_AT_ONCE, |worker| async move { learn(&worker).await })
+            .for_each_concurrent(ASKED_AT_ONCE, |worker| async move {
+                let had_line = !worker.lines.is_empty();
+                learn(&worker).await;
+                // Of thousands that come at once, or one after the other, each would have one for a while.
+                if are_many && !had_line {
+                    worker.lines.hang_up(true);
+                }
+            })
             .await;
         self.forget();
         let holders = self.holders().await;
@@ -189,7 +209,7 @@ impl Registry {
     }
 
     /// Returns the workers that are asked in a round: those that have something new to say, and of the others so many as may be asked
-    /// of them: those that were not asked for longest, of which no more than half are away.
+    /// of them: those that were not asked for longest, of which no more than half are away, and few are registered.
     fn due(&self) -> Vec<Arc<Worker>> {
         let workers = self.workers();
         if workers.len() <= ASKED_AGAIN {
@@ -199,8 +219,13 @@ impl Registry {
         let has_ended = |worker: &Worker| worker.has_left() && worker.facts.read().is_there;
         let is_urgent = |worker: &Arc<Worker>| worker.has_news.load(Ordering::Acquire) || has_ended(worker);
         let (mut due, others): (Vec<_>, Vec<_>) = workers.iter().cloned().partition(is_urgent);
-        let (mut there, mut away): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.facts.read().is_there);
-        for (some, most) in [(&mut away, ASKED_AGAIN / 2), (&mut there, ASKED_AGAIN / 2)] {
+        let (there, mut away): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.facts.read().is_there);
+        let (mut registered, mut there): (Vec<_>, Vec<_>) = there.into_iter().partition(|one| one.is_registered());
+        for (some, most) in [
+            (&mut away, ASKED_AGAIN / 2),
+            (&mut there, ASKED_AGAIN / 2),
+            (&mut registered, REGISTERED_ASKED_AGAIN),
+        ] {
             some.sort_by_cached_key(|worker| worker.asked());
             some.truncate(most);
             due.append(some);
@@ -506,7 +531,7 @@ mod tests {
         }
         // It was asked last of all, so that it is not its turn.
         one.is_asked();
-        assert_eq!((registry.due().len(), is_due()), (ASKED_AGAIN / 2, false));
+        assert_eq!((registry.due().len(), is_due()), (REGISTERED_ASKED_AGAIN, false));
         one.is_news();
         assert!(is_due() && is_due(), "to look is not to ask");
         drop(Taken::of(&one));

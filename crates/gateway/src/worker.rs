@@ -1,7 +1,6 @@
 //! One worker: the connections to it, who the gateway is there, and what it said of itself last.
 //!
-//! *Invariant:* a stream that a client does not read holds up no other one: each connection carries only as many as its window
-//! has room for. What a client sent about itself never reaches a worker but in the entry that the gateway writes.
+//! *Invariant:* what a client sent about itself never reaches a worker but in the entry that the gateway writes.
 
 use std::io;
 use std::sync::Arc;
@@ -36,13 +35,8 @@ use toolgate_telemetry::WorkerFacts;
 use tower::ServiceExt as _;
 
 use crate::facts::Facts;
+use crate::lines::{Lines, Open, windowed};
 use crate::wire::{Passed, gone};
-
-/// Streams on one connection, and the bytes of each that may wait for a slow client. Together they fit into the window of the
-/// connection, so that all of them may wait and another one still comes through.
-const STREAMS: usize = 128;
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 40 * 1024 * 1024;
 
 /// Bytes of the digest by which a path names a principal.
 const PRINCIPAL_BYTES: usize = 8;
@@ -120,7 +114,7 @@ pub(crate) struct Worker {
     /// As the configuration has it; where it is, for one that has registered.
     config: RwLock<WorkerConfig>,
     endpoint: RwLock<Endpoint>,
-    lines: Mutex<Vec<Line>>,
+    pub(crate) lines: Lines,
     token: RwLock<Option<HeaderValue>>,
     /// None for one that the configuration lists.
     pub(crate) registration: RwLock<Option<Registration>>,
@@ -140,22 +134,6 @@ pub(crate) struct Worker {
     limit: usize,
 }
 
-/// One connection, made when it is needed, and the streams on it.
-#[derive(Clone)]
-struct Line {
-    channel: Channel,
-    streams: Arc<AtomicUsize>,
-}
-
-/// A stream that is open; dropping it makes room.
-pub(crate) struct Open(Arc<AtomicUsize>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Worker {
     /// Reads the credentials for it. Blocking.
     pub(crate) fn new(config: WorkerConfig, limit: usize) -> anyhow::Result<Self> {
@@ -172,7 +150,7 @@ impl Worker {
             name: config.name.clone(),
             config: RwLock::new(config),
             endpoint: RwLock::new(endpoint),
-            lines: Mutex::default(),
+            lines: Lines::default(),
             token: RwLock::default(),
             registration: RwLock::default(),
             facts: RwLock::default(),
@@ -206,7 +184,7 @@ impl Worker {
         *self.token.write() = other.token.into_inner();
         *self.registration.write() = other.registration.into_inner();
         // Now new ones lead to where it is.
-        self.lines.lock().clear();
+        self.lines.leave();
         self.facts.write().was_told = false;
         self.is_news();
     }
@@ -233,6 +211,11 @@ impl Worker {
             *known = now.into();
             self.news.notify_one();
         }
+    }
+
+    /// Says whether it is registered now: then it says itself what it has, and that it goes.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registration.read().as_ref().is_some_and(|one| one.seat.is_some())
     }
 
     /// Says whether the configuration lists it.
@@ -354,25 +337,7 @@ impl Worker {
 
     /// Finds a connection with room for one more stream.
     fn line(&self) -> (Channel, Open) {
-        let mut lines = self.lines.lock();
-        let has_room = |line: &&Line| line.streams.load(Ordering::Relaxed) < STREAMS;
-        let line = lines.iter().find(has_room).cloned().unwrap_or_else(|| {
-            let line = Line {
-                channel: self.endpoint.read().connect_lazy(),
-                streams: Arc::default(),
-            };
-            lines.push(line.clone());
-            line
-        });
-        line.streams.fetch_add(1, Ordering::Relaxed);
-        // What a crowd needed is not kept when it is gone; one stays.
-        let mut idle = lines.len();
-        lines.retain(|line| {
-            let is_used = line.streams.load(Ordering::Relaxed) > 0;
-            idle -= usize::from(!is_used && idle > 1);
-            is_used || idle == 0
-        });
-        (line.channel, Open(line.streams))
+        self.lines.with_room(|| self.endpoint.read().connect_lazy())
     }
 
     /// Passes a request on, on behalf of the one that the entry names.
@@ -417,6 +382,10 @@ impl Worker {
     fn lost(&self, error: &(dyn std::error::Error + 'static)) -> Status {
         tracing::debug!(error, worker = self.name, "a worker cannot be reached");
         *self.why_lost.lock() = outgoing::cause(error);
+        // Where there are many, it may be long until it is asked by turns.
+        if self.facts.read().is_there {
+            self.is_news();
+        }
         gone(&self.name)
     }
 
@@ -440,8 +409,8 @@ impl Worker {
     /// Lets one more request wait for an answer of an opened port, unless `most` wait already. What is returned is to be kept until the answer
     /// is there.
     pub(crate) fn wait_for_port(&self, most: usize) -> Result<Open, Status> {
-        let open = Open(self.waiting.clone());
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < most {
+        let (open, waiting) = Open::one_more(&self.waiting);
+        if waiting < most {
             return Ok(open);
         }
         let problem = format!(
@@ -477,12 +446,10 @@ impl Worker {
 
     /// Returns what operators see of it.
     pub(crate) fn told_to_operators(&self) -> WorkerFacts {
-        let lines = self.lines.lock();
-        let streams = lines.iter().map(|line| line.streams.load(Ordering::Relaxed) as u64);
         WorkerFacts {
             name: self.name.clone(),
             is_there: self.facts.read().is_there,
-            streams: streams.sum(),
+            streams: self.lines.streams() as u64,
         }
     }
 
@@ -586,8 +553,5 @@ fn endpoint(config: &WorkerConfig) -> anyhow::Result<Endpoint> {
         ca: config.ca.as_deref(),
         identity: config.certificate.as_deref().zip(config.key.as_deref()),
     };
-    let endpoint = outgoing::endpoint(&config.address, pems)?;
-    Ok(endpoint
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES))
+    Ok(windowed(outgoing::endpoint(&config.address, pems)?))
 }

@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* it is a help only: whoever waits for a change looks now and then all the same. While a gateway is heard that looks more often,
 //! for all its workers, most of these looks cost nothing: what was read before is still so, unless the gateway or this run has changed
-//! something, or it was read too long ago.
+//! something, or it was read too long ago. A worker in which nothing goes on for long hears of nothing: of thousands, most are such.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,6 +22,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// The shortest pause of a worker in which nothing goes on: nobody waits for what it would hear.
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
+
+/// After how long a worker in which nothing goes on does not listen any more, until something does.
+const RESTS_AFTER: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether there are other workspaces.
 const LOOK: Duration = Duration::from_secs(1);
@@ -155,10 +158,15 @@ pub(crate) async fn changes(holds: &Holds, (news, changed): (&News, &Notify)) {
                 // There may have been changes while nobody listened.
                 news.follow(true);
                 changed.notify_one();
+                let (mut busy, mut rests) = (Instant::now(), false);
                 loop {
                     match timeout(HEARTBEAT * 3, stream.message()).await {
                         Ok(Ok(Some(said))) => {
                             pause = PAUSES.0;
+                            if !holds.is_idle() {
+                                busy = Instant::now();
+                            }
+                            rests = busy.elapsed() >= RESTS_AFTER;
                             if matches!(said.message, Some(Message::Changed(_))) {
                                 news.come();
                                 changed.notify_one();
@@ -166,11 +174,16 @@ pub(crate) async fn changes(holds: &Holds, (news, changed): (&News, &Notify)) {
                         }
                         Ok(Ok(None) | Err(_)) | Err(_) => break,
                     }
-                    if holds.names() != workspaces {
+                    if rests || holds.names() != workspaces {
                         break;
                     }
                 }
                 news.follow(false);
+                if rests {
+                    drop(stream);
+                    holds.stirs().await;
+                    continue;
+                }
                 holds.hurry();
             }
             Err(why) => tracing::debug!(why, "no gateway says when prompts change"),

@@ -28,7 +28,7 @@ use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 use toolgate_store::outage::Outage;
 
-use crate::options::{Identity, LedgerOptions, Way, Ways};
+use crate::options::{Identity, LedgerOptions, Line, Way, Ways};
 use crate::rpc::Rpc;
 use crate::wire::{self, MAX_MESSAGE_BYTES};
 
@@ -44,12 +44,12 @@ const NOT_ACCEPTED: &str = "no gateway accepts this worker";
 /// How long to wait before the next attempt: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// A gateway, and the connection to it, which is made when it is first needed.
+/// A gateway, and the connection to it.
 struct Gateway {
     name: String,
     /// As of [`Way`].
     version: u64,
-    channel: Channel,
+    line: Arc<Line>,
     /// When the latest request was sent that it has answered with its store being away.
     away: Mutex<Option<Instant>>,
     /// What it said when it did not accept who this worker is, if it does not.
@@ -106,7 +106,7 @@ impl Gateway {
         Arc::new(Self {
             name: way.name.clone(),
             version: way.version,
-            channel: way.endpoint.connect_lazy(),
+            line: Arc::clone(&way.line),
             away: Mutex::default(),
             refused: Mutex::default(),
             outage: Outage::default(),
@@ -327,7 +327,7 @@ impl Gateways {
             return Attempt::Lost(error);
         }
         let sent = Instant::now();
-        let answer = timeout(time, unary(gateway.channel.clone(), request)).await;
+        let answer = timeout(time, unary(gateway.line.channel(), request)).await;
         let status = match answer {
             Ok(Ok(answer)) => {
                 self.accepts(gateway);
@@ -436,7 +436,7 @@ impl Gateways {
         let gateway = all.get(self.first(&all)).and_then(<[_]>::first).ok_or(NONE)?;
         let mut request = Request::new(FollowRequest { workspaces });
         self.identify(&mut request).await?;
-        let mut client = LedgerServiceClient::new(gateway.channel.clone());
+        let mut client = LedgerServiceClient::new(gateway.line.channel());
         match timeout(ATTEMPT, client.follow(request)).await {
             Ok(Ok(stream)) => Ok(stream.into_inner()),
             Ok(Err(status)) => Err(status.message().to_owned()),

@@ -98,6 +98,8 @@ pub(crate) struct Holds {
     doing: Mutex<Work>,
     /// There is something to renew the lease for.
     work: Notify,
+    /// Something goes on again, for whoever waits for that.
+    stirred: Notify,
     /// Until when the lease is renewed often.
     hurry: Mutex<Option<Instant>>,
     /// The workspaces whose calls of earlier runs were taken over, and by which epoch of the hold.
@@ -117,6 +119,7 @@ impl Holds {
             binding: tokio::sync::Mutex::default(),
             doing: Mutex::default(),
             work: Notify::new(),
+            stirred: Notify::new(),
             hurry: Mutex::default(),
             adopted: Mutex::default(),
         }
@@ -192,6 +195,13 @@ impl Holds {
     /// Says whether nothing goes on.
     pub(crate) fn is_idle(&self) -> bool {
         self.doing.lock().is_over()
+    }
+
+    /// Returns when something goes on.
+    pub(crate) async fn stirs(&self) {
+        while self.is_idle() {
+            self.stirred.notified().await;
+        }
     }
 
     /// Returns one of what this run has; one in which something goes on, if there is such.
@@ -271,6 +281,7 @@ impl Holds {
         if was_over {
             // Nobody had to be reached before.
             self.gateways.begin_to_listen();
+            self.stirred.notify_one();
         }
         drop(work);
         self.work.notify_one();

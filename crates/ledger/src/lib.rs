@@ -37,5 +37,5 @@ mod uploads;
 pub mod wire;
 
 pub use self::gateways::NotAccepted;
-pub use self::options::{Identity, LedgerOptions, Way, Ways};
+pub use self::options::{Identity, LedgerOptions, Line, Way, Ways};
 pub use self::store::LedgerStore;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::codegen::http::HeaderValue;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use toolgate_model::InstanceId;
 use toolgate_store::local::QuotaLimits;
 use toolgate_web::{Network, Settings};
@@ -21,10 +22,42 @@ pub type Identity = Arc<dyn Fn() -> std::io::Result<HeaderValue> + Send + Sync>;
 pub struct Way {
     /// What it is called in the log.
     pub name: String,
-    /// How it is reached.
-    pub endpoint: Endpoint,
+    /// The connection to it.
+    pub line: Arc<Line>,
     /// Changes when it is to be reached by other certificates, or otherwise in another way.
     pub version: u64,
+}
+
+impl Way {
+    /// Makes the way to a gateway. Nothing is connected yet.
+    pub fn new(name: String, endpoint: Endpoint, version: u64) -> Self {
+        let line = Arc::new(Line {
+            endpoint,
+            channel: Mutex::default(),
+        });
+        Self { name, line, version }
+    }
+}
+
+/// The one connection of a worker to a gateway, made when it is first needed: the worker is registered on it and stores through it. A gateway
+/// has thousands of workers, and each connection takes more of its memory than all that it knows of a worker.
+pub struct Line {
+    endpoint: Endpoint,
+    /// None until it is needed.
+    channel: Mutex<Option<Channel>>,
+}
+
+impl Line {
+    /// Returns the connection.
+    pub fn channel(&self) -> Channel {
+        let mut channel = self.channel.lock();
+        channel.get_or_insert_with(|| self.endpoint.connect_lazy()).clone()
+    }
+
+    /// Has the next request make a connection of its own: on this one nothing comes any more, and the system may take minutes to notice.
+    pub fn give_up(&self) {
+        *self.channel.lock() = None;
+    }
 }
 
 /// The gateways as they are now, which may come and go.

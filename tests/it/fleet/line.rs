@@ -1,6 +1,7 @@
 //! A line between two processes that can be cut: then nothing passes, and nobody is told, as when a network is partitioned.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +12,8 @@ pub(super) struct Line {
     /// Where it listens, as `host:port`.
     pub(super) address: String,
     cut: watch::Sender<bool>,
+    /// Connections that go over it.
+    open: Arc<AtomicUsize>,
 }
 
 impl Line {
@@ -19,12 +22,24 @@ impl Line {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (cut, is_cut) = watch::channel(false);
         let address = listener.local_addr().unwrap().to_string();
+        let open = Arc::new(AtomicUsize::new(0));
+        let counted = open.clone();
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(carry(near, target.clone(), is_cut.clone()));
+                let (target, is_cut, counted) = (target.clone(), is_cut.clone(), counted.clone());
+                tokio::spawn(async move {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    carry(near, target, is_cut).await;
+                    counted.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
-        Arc::new(Self { address, cut })
+        Arc::new(Self { address, cut, open })
+    }
+
+    /// Returns how many connections go over it.
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Cuts it, or mends it: connections from before it was cut are gone then.

@@ -2,25 +2,26 @@
 //! runs, and may have a call that waits for a person.
 //!
 //! *Invariant:* each has its own run, secret and workspace, and does in its own time what it would do as a process: it registers at each
-//! gateway and again when that breaks, takes its workspace once, and follows its prompts at the gateway that it prefers. What is not
-//! simulated is what stays in a worker: commands, files, rules. Several may share a connection, which real ones never do: how many is said.
+//! gateway and again when that breaks, takes its workspace once, and follows its prompts at the gateway that it prefers: at first, and while a
+//! call goes on in it. What is not simulated is what stays in a worker: commands, files, rules. Several may share a connection, which real
+//! ones never do: how many is said.
 
 #![allow(dead_code)] // a test and a benchmark share this, and each has its own part of it
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint, Server};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
 use toolgate_contract::cluster::follow_response::Message as Followed;
 use toolgate_contract::cluster::ledger_service_client::LedgerServiceClient;
@@ -37,6 +38,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(10);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
+const RESTS_AFTER: Duration = Duration::from_secs(30);
 
 /// How long one attempt may take, and how long is waited before the next.
 const ATTEMPT: Duration = Duration::from_secs(4);
@@ -50,8 +52,8 @@ pub(crate) struct Plan {
     pub(crate) gateways: Vec<String>,
     /// What its program says to be.
     pub(crate) version: String,
-    /// So many register on one connection; so many others take and follow their workspaces on one.
-    pub(crate) on_a_line: (usize, usize),
+    /// So many share a connection to each gateway. Real ones have one each.
+    pub(crate) on_a_line: usize,
     /// The token of a worker, by its number.
     pub(crate) token: fn(usize) -> String,
     /// Its workspace.
@@ -114,13 +116,18 @@ pub(crate) struct Worker {
     pub(crate) holding: Mutex<Option<Holding>>,
     /// How often its prompts may have changed.
     pub(crate) changes: AtomicUsize,
+    /// A call goes on in it, until the end of the test.
+    is_at_work: AtomicBool,
+    stirred: Notify,
+    /// It hears of changes.
+    follows: AtomicBool,
 }
 
 /// All of them.
 pub(crate) struct Crowd {
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) facts: Arc<Facts>,
-    /// For each gateway the connections on which workspaces are taken and prompts asked.
+    /// For each gateway the connections of all workers.
     lines: Vec<Vec<Channel>>,
     on_a_line: usize,
     stop: CancellationToken,
@@ -172,29 +179,25 @@ impl Crowd {
                 .serve_with_incoming(TcpListenerStream::new(listener));
             let _ = over.run_until_cancelled(serving).await;
         });
-        let connect = |gateway: &String, on_a_line: usize| -> Vec<Channel> {
+        let on_a_line = plan.on_a_line.max(1);
+        let connect = |gateway: &String| -> Vec<Channel> {
             let endpoint = Endpoint::from_shared(gateway.clone()).unwrap().connect_timeout(ANSWER);
-            let lines = plan.workers.div_ceil(on_a_line.max(1));
+            let lines = plan.workers.div_ceil(on_a_line);
             (0..lines).map(|_| endpoint.connect_lazy()).collect()
         };
-        let lines: Vec<Vec<Channel>> = plan.gateways.iter().map(|one| connect(one, plan.on_a_line.1)).collect();
-        for gateway in &plan.gateways {
-            for (worker, channel) in workers
+        let lines: Vec<Vec<Channel>> = plan.gateways.iter().map(connect).collect();
+        for worker in &workers {
+            let own: Vec<Channel> = lines
                 .iter()
-                .zip(Self::shared(connect(gateway, plan.on_a_line.0), plan.on_a_line.0))
-            {
+                .map(|lines| lines[worker.number / on_a_line].clone())
+                .collect();
+            for channel in own.clone() {
                 let (worker, facts, address, over) = (worker.clone(), facts.clone(), address.clone(), stop.clone());
                 tasks.spawn(async move {
                     over.run_until_cancelled(worker.stay_registered(channel, &address, &facts))
                         .await;
                 });
             }
-        }
-        for worker in &workers {
-            let own = lines
-                .iter()
-                .map(|lines| lines[worker.number / plan.on_a_line.1].clone())
-                .collect();
             let (worker, facts, over) = (worker.clone(), facts.clone(), stop.clone());
             tasks.spawn(async move {
                 over.run_until_cancelled(worker.work(own, &facts)).await;
@@ -204,16 +207,10 @@ impl Crowd {
             workers,
             facts,
             lines,
-            on_a_line: plan.on_a_line.1,
+            on_a_line,
             stop,
             tasks,
         }
-    }
-
-    fn shared(lines: Vec<Channel>, on_a_line: usize) -> impl Iterator<Item = Channel> {
-        lines
-            .into_iter()
-            .flat_map(move |line| std::iter::repeat_n(line, on_a_line))
     }
 
     /// Returns the way of a worker to what a gateway stores.
@@ -249,7 +246,26 @@ impl Worker {
             version: plan.version.clone(),
             holding: Mutex::default(),
             changes: AtomicUsize::new(0),
+            is_at_work: AtomicBool::new(false),
+            stirred: Notify::new(),
+            follows: AtomicBool::new(false),
         }
+    }
+
+    /// Takes note that one of its calls goes on from now on.
+    pub(crate) fn works(&self) {
+        self.is_at_work.store(true, Ordering::Release);
+        self.stirred.notify_one();
+    }
+
+    /// Says whether one of its calls goes on.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.is_at_work.load(Ordering::Acquire)
+    }
+
+    /// Says whether it hears of changes.
+    pub(crate) fn follows(&self) -> bool {
+        self.follows.load(Ordering::Acquire)
     }
 
     /// Returns the workspace as this run has it.
@@ -368,19 +384,36 @@ impl Worker {
             };
             match timeout(ATTEMPT, ledger.follow(shown(self, asked))).await {
                 Ok(Ok(stream)) => {
-                    let mut stream = stream.into_inner();
                     facts.follows.fetch_add(1, Ordering::Relaxed);
-                    while let Ok(Ok(Some(said))) = timeout(SILENCE, stream.message()).await {
-                        if matches!(said.message, Some(Followed::Changed(_))) {
-                            self.changes.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
+                    self.follows.store(true, Ordering::Release);
+                    let rests = self.listen(stream.into_inner()).await;
+                    self.follows.store(false, Ordering::Release);
                     facts.follows.fetch_sub(1, Ordering::Relaxed);
+                    if rests {
+                        while !self.is_at_work() {
+                            self.stirred.notified().await;
+                        }
+                        continue;
+                    }
                 }
                 Ok(Err(_)) | Err(_) => preferred += 1,
             }
             sleep(with_chance(IDLE_PAUSE)).await;
         }
+    }
+
+    /// Counts changes until the stream ends, or nothing goes on for long; says which of both it is.
+    async fn listen(&self, mut stream: Streaming<FollowResponse>) -> bool {
+        let begun = Instant::now();
+        while let Ok(Ok(Some(said))) = timeout(SILENCE, stream.message()).await {
+            if matches!(said.message, Some(Followed::Changed(_))) {
+                self.changes.fetch_add(1, Ordering::Relaxed);
+            }
+            if begun.elapsed() >= RESTS_AFTER && !self.is_at_work() {
+                return true;
+            }
+        }
+        false
     }
 }
 

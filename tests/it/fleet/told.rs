@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -10,7 +11,7 @@ use tonic_health::pb::health_client::HealthClient;
 use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::*;
 
-use super::setup::{Fleet, token_of};
+use super::setup::{Fleet, Plan, token_of};
 use crate::gateway::setup::*;
 use crate::support::{self, collect, completed, eventually, failed, refused, test, waiting};
 use crate::telemetry;
@@ -307,6 +308,38 @@ fn gateways_with_different_leases_are_told_of() {
         let [told] = told[..] else { panic!("{log}") };
         for said in ["cluster.lease", "7 s", "3 s"] {
             assert!(told.contains(said), "{told}");
+        }
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_worker_that_stops_is_not_missed() {
+    test(async {
+        let (mut fleet, lines) = Fleet::with_lines(Plan::default()).await;
+        for (gateway, workspace) in [(0, "wa"), (1, "wb")] {
+            completed(&fleet.run(gateway, workspace, "true").await.unwrap());
+        }
+        // Gateways have thousands of workers, so what each keeps open counts. The last line of each worker is the one to it.
+        eventually("each worker has one connection to each gateway", async || {
+            lines
+                .chunks(3)
+                .all(|of_one| of_one[..2].iter().all(|line| line.open() == 1))
+        })
+        .await;
+        // It says that it stops, although nothing runs there that would take time.
+        assert_eq!(fleet.workers[0].signal(Signal::TERM).await, Some(0));
+        fleet.workers[1].kill9().await;
+        for gateway in 0..2 {
+            let admin = fleet.gateways[gateway].admin.clone().unwrap();
+            let up = async |worker: &str| {
+                let text = telemetry::get(&admin, "/metrics").await.unwrap().1;
+                let series = format!("toolgate_gateway_worker_up{{worker=\"{worker}\"}}");
+                text.contains(&series).then(|| telemetry::value(&text, &series))
+            };
+            eventually("the one that has died is missed", async || up("b").await == Some(0.0)).await;
+            eventually("the other one is not", async || up("a").await.is_none()).await;
+            assert_eq!(up("b").await, Some(0.0));
         }
         fleet.assert_calm();
     });

@@ -156,10 +156,14 @@ impl Process {
         self.signal(Signal::KILL).await;
     }
 
+    /// Returns its process id, while it runs.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).unwrap()
+    }
+
     /// Sends a signal that does not end it.
     pub(crate) fn send(&self, signal: Signal) {
-        let id = self.child.as_ref().and_then(Child::id).unwrap();
-        let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
     }
 

@@ -94,12 +94,9 @@ impl Running {
 
 /// How a run uses gateways at these addresses.
 pub(crate) fn options(addresses: &[String], run: &InstanceId, folder: &Path, token: &'static str) -> LedgerOptions {
-    let way = |address: &String| Way {
-        name: address.clone(),
-        endpoint: Endpoint::from_shared(address.clone())
-            .unwrap()
-            .connect_timeout(Duration::from_secs(2)),
-        version: 0,
+    let way = |address: &String| {
+        let endpoint = Endpoint::from_shared(address.clone()).unwrap();
+        Way::new(address.clone(), endpoint.connect_timeout(Duration::from_secs(2)), 0)
     };
     let shown = move || Ok(HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
     let ways = addresses.iter().map(way).collect();

@@ -163,7 +163,7 @@ impl Discovery {
                     Ok(ways) => {
                         found = now;
                         let _ = refused.is_over();
-                        sender.send_replace(ways);
+                        sender.send_modify(|known| *known = kept(known, &ways));
                     }
                     Err(error) => {
                         if refused.fails().is_some() {
@@ -258,6 +258,16 @@ fn name_of<'c>(config: &ClusterConfig, gateway: &'c String) -> Option<(&'c Strin
     Some((gateway, host, url.port_or_known_default()?))
 }
 
+/// Returns some ways, each with the connection that it has already.
+fn kept(known: &[Way], ways: &[Way]) -> Arc<[Way]> {
+    let same = |way: &Way| {
+        known
+            .iter()
+            .find(|one| one.name == way.name && one.version == way.version)
+    };
+    ways.iter().map(|way| same(way).unwrap_or(way).clone()).collect()
+}
+
 /// Makes the ways to all gateways.
 async fn made(config: &Arc<ClusterConfig>, found: &Found, version: u64) -> anyhow::Result<Arc<[Way]>> {
     let (config, found) = (config.clone(), found.clone());
@@ -266,11 +276,8 @@ async fn made(config: &Arc<ClusterConfig>, found: &Found, version: u64) -> anyho
         for gateway in &config.gateways {
             let named = |error: anyhow::Error| error.context(format!("cluster.gateways: {gateway}"));
             let Some((_, host, _)) = name_of(&config, gateway) else {
-                ways.push(Way {
-                    name: gateway.clone(),
-                    endpoint: outgoing::endpoint(gateway, pems(&config)).map_err(named)?,
-                    version,
-                });
+                let endpoint = outgoing::endpoint(gateway, pems(&config)).map_err(named)?;
+                ways.push(Way::new(gateway.clone(), endpoint, version));
                 continue;
             };
             let scheme = if gateway.starts_with("https://") {
@@ -280,11 +287,8 @@ async fn made(config: &Arc<ClusterConfig>, found: &Found, version: u64) -> anyho
             };
             for address in found.addresses.get(gateway).into_iter().flatten() {
                 let endpoint = outgoing::endpoint_as(&format!("{scheme}://{address}"), Some(&host), pems(&config));
-                ways.push(Way {
-                    name: format!("{gateway} at {address}"),
-                    endpoint: endpoint.map_err(named)?,
-                    version,
-                });
+                let name = format!("{gateway} at {address}");
+                ways.push(Way::new(name, endpoint.map_err(named)?, version));
             }
         }
         Ok(ways.into())

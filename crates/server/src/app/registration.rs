@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* a gateway may call by its secret while it is registered there, and [`GRACE`] longer, so that what is under way
 //! outlives a short break; never before. One gateway that is away keeps back no other. One that is gone is left in order: it may only be
-//! out of sight, and is not to take this run for dead.
+//! out of sight, and is not to take this run for dead. When the worker stops it says so before it leaves: nobody is to miss it.
 
 #![allow(clippy::disallowed_methods)] // reads the name of the machine
 
@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::HeaderValue;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::metadata::MetadataMap;
-use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status, Streaming};
 use toolgate_config::service::ClusterConfig;
 use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
@@ -32,8 +31,8 @@ use toolgate_contract::cluster::{
     WorkspaceNames,
 };
 use toolgate_engine::Engine;
-use toolgate_ledger::Ways;
 use toolgate_ledger::chance::{share_of, with_chance};
+use toolgate_ledger::{Line, Ways};
 use toolgate_store::Store;
 
 use super::ledger::shown;
@@ -97,6 +96,8 @@ struct Ended {
     why: String,
     /// Whether the gateway does not let the worker in.
     is_refused: bool,
+    /// Whether nothing came of the gateway any more, which may be the connection's fault.
+    is_silent: bool,
     /// What still lets the gateway in, if it was registered.
     let_in: Option<LetIn>,
     /// How long all its workers need to come back one after the other, as the gateway said last.
@@ -119,10 +120,19 @@ impl Ended {
         Self {
             why: why.into(),
             is_refused: false,
+            is_silent: false,
             let_in: None,
             spread: Duration::ZERO,
         }
     }
+}
+
+/// Why a worker may leave a gateway.
+struct Leaving {
+    /// That gateway is gone, or the worker stops.
+    gone: CancellationToken,
+    /// The worker stops.
+    stop: CancellationToken,
 }
 
 /// Registers at all gateways of the configuration until `stop`.
@@ -151,7 +161,7 @@ pub(super) async fn start(
     });
     let stop = stop.clone();
     servers.spawn(async move {
-        stop.run_until_cancelled(worker.everywhere(&mut ways)).await;
+        worker.everywhere(&mut ways, &stop).await;
         Ok(())
     });
     Ok(())
@@ -180,8 +190,8 @@ pub fn fitting(name: &str) -> String {
 }
 
 impl Worker {
-    /// Registers at each gateway that there is, and no longer at those that are gone.
-    async fn everywhere(self: Arc<Self>, ways: &mut Ways) {
+    /// Registers at each gateway that there is, and no longer at those that are gone; until `stop`, at which it takes leave of all.
+    async fn everywhere(self: Arc<Self>, ways: &mut Ways, stop: &CancellationToken) {
         let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::new());
         loop {
             let now = ways.borrow_and_update().clone();
@@ -199,9 +209,12 @@ impl Worker {
                 .collect::<Vec<_>>()
             {
                 let (worker, gateway, ways) = (self.clone(), way.name.clone(), ways.clone());
-                let gone = CancellationToken::new();
-                running.insert(way.name.clone(), gone.clone());
-                tasks.spawn(async move { worker.stay_registered(&gateway, &ways, &gone).await });
+                let leaving = Leaving {
+                    gone: stop.child_token(),
+                    stop: stop.clone(),
+                };
+                running.insert(way.name.clone(), leaving.gone.clone());
+                tasks.spawn(async move { worker.stay_registered(&gateway, &ways, &leaving).await });
             }
             let mut has_changed = false;
             while !has_changed {
@@ -215,13 +228,17 @@ impl Worker {
                         }
                     },
                     Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+                    () = stop.cancelled() => {
+                        while tasks.join_next().await.is_some() {}
+                        return;
+                    }
                 }
             }
         }
     }
 
     /// Stays registered at a gateway until it is gone, and lets it in a little longer.
-    async fn stay_registered(&self, gateway: &str, ways: &Ways, gone: &CancellationToken) {
+    async fn stay_registered(&self, gateway: &str, ways: &Ways, leaving: &Leaving) {
         let secret = Registered::make_secret();
         let mut fading: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let (mut pause, mut spread, mut told) = (Duration::ZERO, Duration::ZERO, None);
@@ -229,11 +246,12 @@ impl Worker {
             let began = Instant::now();
             let wait = with_chance(pause) + share_of(std::mem::take(&mut spread));
             let attempt = async {
-                gone.run_until_cancelled(sleep(wait)).await;
+                leaving.gone.run_until_cancelled(sleep(wait)).await;
                 // As it is reached now: certificates may have been exchanged.
                 let way = ways.borrow().iter().find(|way| way.name == gateway).cloned();
                 match way {
-                    Some(way) => self.register(gateway, &way.endpoint, &secret, gone).await,
+                    Some(_) if leaving.gone.is_cancelled() => Ended::because(GONE),
+                    Some(way) => self.register(gateway, &way.line, &secret, leaving).await,
                     None => Ended::because(GONE),
                 }
             };
@@ -241,6 +259,7 @@ impl Worker {
             let Ended {
                 why,
                 is_refused,
+                is_silent: _,
                 let_in,
                 spread: of_all,
             } = loop {
@@ -249,12 +268,16 @@ impl Worker {
                     Some(()) = fading.next(), if !fading.is_empty() => {}
                 }
             };
+            if leaving.stop.is_cancelled() {
+                // The service takes no more calls, so it does not matter who may make some.
+                return;
+            }
             let was_registered = let_in.is_some();
             if was_registered {
                 // The gateway may take this run for dead.
                 self.store.show_life();
             }
-            if gone.is_cancelled() {
+            if leaving.gone.is_cancelled() {
                 // That was told.
             } else if is_refused && told.as_ref() != Some(&why) {
                 tracing::error!(
@@ -279,7 +302,7 @@ impl Worker {
                     let_in.revoke();
                 }));
             }
-            if gone.is_cancelled() {
+            if leaving.gone.is_cancelled() {
                 while fading.next().await.is_some() {}
                 return;
             }
@@ -293,7 +316,7 @@ impl Worker {
     }
 
     /// Registers once, and stays so for as long as both sides are there.
-    async fn register(&self, gateway: &str, endpoint: &Endpoint, secret: &str, gone: &CancellationToken) -> Ended {
+    async fn register(&self, gateway: &str, line: &Line, secret: &str, leaving: &Leaving) -> Ended {
         let (sender, receiver) = mpsc::channel(WAITING_MESSAGES);
         let mut workspaces = self.workspaces();
         let hello = Said::Hello(WorkerHello {
@@ -322,29 +345,42 @@ impl Worker {
         let Some(let_in) = self.authenticator.let_in(gateway, secret) else {
             return Ended::because("the service lets no gateway in");
         };
-        let mut client = ClusterServiceClient::new(endpoint.connect_lazy());
-        let mut answers = match timeout(ANSWER_TIMEOUT, client.register(request)).await {
-            Ok(Ok(answers)) => answers.into_inner(),
-            Ok(Err(status)) => return status.into(),
-            Err(_) => return Ended::because("the gateway does not answer"),
+        let mut client = ClusterServiceClient::new(line.channel());
+        let registering = async {
+            let mut answers = client.register(request).await?.into_inner();
+            let first = answers.message().await?;
+            Ok::<_, Status>((answers, first))
         };
-        match timeout(ANSWER_TIMEOUT, answers.message()).await {
-            Ok(Ok(Some(RegisterResponse {
+        let registering = leaving.stop.run_until_cancelled(timeout(ANSWER_TIMEOUT, registering));
+        let (mut answers, first) = match registering.await {
+            Some(Ok(Ok(answer))) => answer,
+            Some(Ok(Err(status))) => return status.into(),
+            Some(Err(_)) => {
+                line.give_up();
+                return Ended::because("the gateway does not answer");
+            }
+            None => return Ended::because(GONE),
+        };
+        match first {
+            Some(RegisterResponse {
                 message: Some(Told::Registered(registered)),
-            }))) => tracing::info!(
+            }) => tracing::info!(
                 gateway,
                 version = registered.version,
                 worker = self.name,
                 "registered at a gateway"
             ),
-            Ok(Ok(_)) => return Ended::because("the gateway has answered with something that is not understood"),
-            Ok(Err(status)) => return status.into(),
-            Err(_) => return Ended::because("the gateway does not answer"),
+            Some(_) | None => {
+                return Ended::because("the gateway has answered with something that is not understood");
+            }
         }
         let mut spread = Duration::ZERO;
         let said = (&sender, &mut answers, &mut spread);
-        let why = self.keep(gateway, &mut workspaces, said, gone).await;
-        if gone.is_cancelled() {
+        let why = self.keep(gateway, &mut workspaces, said, &leaving.gone).await;
+        if why.is_silent {
+            line.give_up();
+        }
+        if leaving.gone.is_cancelled() {
             // Half-closed, so that nothing broke as the gateway sees it; then it ends its half.
             drop(sender);
             self.store.show_life();
@@ -394,11 +430,21 @@ impl Worker {
                     Err(status) => return status.into(),
                 },
                 Some(()) = binding.next(), if !binding.is_empty() => {}
-                () = gone.cancelled() => return Ended::because(GONE),
+                () = gone.cancelled() => {
+                    // If the worker stops, this is the last that is heard of it: what ran has ended before, perhaps a moment ago.
+                    if !was_draining && self.engine.calls().is_draining() {
+                        let message = Some(Said::Heartbeat(WorkerHeartbeat { draining: true }));
+                        let _ = sender.try_send(RegisterRequest { message });
+                    }
+                    return Ended::because(GONE);
+                }
                 _ = ticks.tick() => {}
             }
             if heard.elapsed() > CLUSTER_SILENCE {
-                return Ended::because("nothing is heard of the gateway");
+                return Ended {
+                    is_silent: true,
+                    ..Ended::because("nothing is heard of the gateway")
+                };
             }
             let (now, draining) = (self.workspaces(), self.engine.calls().is_draining());
             let message = if now != *workspaces {
