@@ -157,7 +157,7 @@ impl Followers {
                 if stop.is_cancelled() {
                     return;
                 }
-                known.clear();
+                // What is known is kept: it is read prompt by prompt.
                 looked = Instant::now();
                 continue;
             }

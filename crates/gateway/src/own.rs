@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -21,6 +21,9 @@ use crate::worker::Worker;
 
 /// Workspaces on a page, by itself and at most.
 const PAGE: (usize, usize) = (50, 500);
+
+/// Workers that are asked the same at once.
+const ASKED_AT_ONCE: usize = 512;
 
 /// Calls that a session tells of.
 const RECENT_CALLS: usize = 20;
@@ -42,7 +45,8 @@ where
         let answer = timeout(ASK_TIMEOUT, worker.ask(path, question.clone(), Some(entry))).await;
         (worker.clone(), answer.unwrap_or_else(|_| Err(gone(&worker.name))))
     });
-    join_all(answers).await
+    // Not all of thousands: each may need a connection of its own.
+    stream::iter(answers).buffered(ASKED_AT_ONCE).collect().await
 }
 
 /// Says what the gateway is, and what its workers are together.

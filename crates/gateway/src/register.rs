@@ -456,10 +456,11 @@ impl Kept {
     /// Returns when there is something to do if nothing is heard before.
     fn due(&self, said: Instant, told: Option<Instant>) -> Instant {
         let due = (said + CLUSTER_HEARTBEAT).min(self.heard + CLUSTER_SILENCE);
-        let again = told
-            .filter(|_| self.to_be_told(None).is_some())
-            .map(|told| told + TOLD_AGAIN);
-        again.map_or(due, |again| again.min(due))
+        match self.to_be_told(None) {
+            // At once, if it was not told yet.
+            Some(_) => told.map_or_else(Instant::now, |told| due.min(told + TOLD_AGAIN)),
+            None => due,
+        }
     }
 
     /// Returns what the worker is bound to, if it does not have it and was not told a moment ago.

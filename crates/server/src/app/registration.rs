@@ -58,6 +58,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// How long a gateway may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long it may take to take leave while the service stops, which waits for that.
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// How long to wait before registering again: at first, and at most. Some of it is chance, so that not all workers come at once.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
@@ -303,7 +306,8 @@ impl Worker {
                 }));
             }
             if leaving.gone.is_cancelled() {
-                while fading.next().await.is_some() {}
+                let faded = async { while fading.next().await.is_some() {} };
+                leaving.stop.run_until_cancelled(faded).await;
                 return;
             }
             let most = if is_refused { REFUSED_PAUSE } else { PAUSES.1 };
@@ -385,7 +389,11 @@ impl Worker {
             drop(sender);
             self.store.show_life();
             let ended = async { while let Ok(Some(_)) = answers.message().await {} };
-            let _ = timeout(ANSWER_TIMEOUT, ended).await;
+            let patience = match leaving.stop.is_cancelled() {
+                true => LEAVING,
+                false => ANSWER_TIMEOUT,
+            };
+            let _ = timeout(patience, ended).await;
         }
         Ended {
             let_in: Some(let_in),
@@ -459,7 +467,10 @@ impl Worker {
             said = Instant::now();
             let message = RegisterRequest { message: Some(message) };
             if sender.try_send(message).is_err() {
-                return Ended::because("the gateway does not listen");
+                return Ended {
+                    is_silent: true,
+                    ..Ended::because("the gateway does not listen")
+                };
             }
         }
     }
