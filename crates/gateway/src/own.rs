@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::future::join_all;
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -41,12 +41,16 @@ where
 {
     let entry = &caller.entry();
     let workers = parts.registry.workers_for(caller);
-    let answers = workers.iter().map(|worker| async move {
-        let answer = timeout(ASK_TIMEOUT, worker.ask(path, question.clone(), Some(entry))).await;
-        (worker.clone(), answer.unwrap_or_else(|_| Err(gone(&worker.name))))
-    });
+    let mut answers = Vec::with_capacity(workers.len());
     // Not all of thousands: each may need a connection of its own.
-    stream::iter(answers).buffered(ASKED_AT_ONCE).collect().await
+    for some in workers.chunks(ASKED_AT_ONCE) {
+        let asking = some.iter().map(|worker| async move {
+            let answer = timeout(ASK_TIMEOUT, worker.ask(path, question.clone(), Some(entry))).await;
+            (worker.clone(), answer.unwrap_or_else(|_| Err(gone(&worker.name))))
+        });
+        answers.extend(join_all(asking).await);
+    }
+    answers
 }
 
 /// Says what the gateway is, and what its workers are together.
