@@ -182,15 +182,17 @@ impl<'c> Attending<'c> {
     }
 
     async fn ask_person(&self, asked: Vec<(String, Value)>) -> Result<Map<String, Value>, ErrorObject> {
+        if asked.is_empty() {
+            return Ok(Map::new());
+        }
+        // Questions take more than what they are made of: those of one prompt only are there at a time.
+        let _alone = self.asking.lock().await;
         let mut questions: Vec<Question> = Vec::new();
         for (key, params) in &asked {
             let of_form = forms::questions(self.server.name(), key, params);
             questions.extend(of_form.map_err(|why| problem(INVALID_PARAMS, &why))?);
+            forms::check_size(&questions).map_err(|why| problem(INVALID_PARAMS, &why))?;
         }
-        if questions.is_empty() {
-            return Ok(Map::new());
-        }
-        let _alone = self.asking.lock().await;
         let answered = self.ctx.permission.ask_questions(questions.clone()).await;
         if let Some(follower) = &self.follower {
             follower.note(Said::PromptOver);

@@ -405,8 +405,12 @@ impl Link {
                             attendant.progressed(progress).await;
                         }
                         Aside::Logged(line) => attendant.logged(line).await,
-                        Aside::Asked { id, method, params } => {
-                            answers.push(async move { (id, attendant.asked(&method, params).await) });
+                        Aside::Asked { id, method, params, place } => {
+                            answers.push(async move {
+                                let answer = attendant.asked(&method, params).await;
+                                drop(place);
+                                (id, answer)
+                            });
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 //! question, whose answers are texts.
 //!
 //! *Invariant:* pure. Which server asks is in every question. A field that is left open has the value that the server said is
-//! its usual one, or is left out.
+//! its usual one, or is left out. What a form says at length is said once.
 
 use serde_json::{Map, Value, json};
 use toolgate_model::{FormField, Question, QuestionOption};
@@ -18,6 +18,9 @@ const MAX_BYTES: usize = 64 << 10;
 /// Bytes of the longest label.
 const MAX_HEADER: usize = 30;
 
+/// Bytes of the questions of one prompt.
+const MAX_QUESTIONS: usize = 256 << 10;
+
 const YES: &str = "Yes";
 const NO: &str = "No";
 const ACCEPT: &str = "Accept";
@@ -31,13 +34,12 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
     if super::message::size(params) > MAX_BYTES {
         return Err(format!("a form may have {} KiB", MAX_BYTES >> 10));
     }
-    let asks = format!(
-        "The MCP server {server} asks: {}",
-        params["message"].as_str().unwrap_or_default()
-    );
+    let asks = |message: &str| format!("The MCP server {server} asks: {message}");
+    let message = params["message"].as_str().unwrap_or_default();
+    let (briefly, asks) = (asks(&shortened_line(message)), asks(message));
     let form = FormField {
         key: key.to_owned(),
-        message: asks.clone(),
+        message: String::new(),
         url: None,
         name: String::new(),
         schema: Value::Null,
@@ -59,6 +61,7 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
         let question = format!("{asks}\n\nOpen this page if you trust it, and do there what it asks for: {url}");
         let form = FormField {
             url: Some(url.to_owned()),
+            message: asks,
             ..form
         };
         return Ok(vec![lone(question, VISITED, "The server may go on", form)]);
@@ -67,14 +70,20 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
     let empty = Map::new();
     let fields = schema["properties"].as_object().unwrap_or(&empty);
     if fields.is_empty() {
+        let form = FormField {
+            message: asks.clone(),
+            ..form
+        };
         return Ok(vec![lone(asks, ACCEPT, "", form)]);
     }
     if fields.len() > MAX_FIELDS {
         return Err(format!("a form may have {MAX_FIELDS} fields"));
     }
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let field = |(name, schema): (&String, &Value)| {
+    let field = |(at, (name, schema)): (usize, (&String, &Value))| {
+        let asks = if at == 0 { &asks } else { &briefly };
         let form = FormField {
+            message: if at == 0 { asks.clone() } else { String::new() },
             name: name.clone(),
             schema: schema.clone(),
             required: required.iter().any(|required| required == name),
@@ -101,7 +110,26 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
             form: Some(Box::new(form)),
         }
     };
-    Ok(fields.iter().map(field).collect())
+    Ok(fields.iter().enumerate().map(field).collect())
+}
+
+/// Says whether the questions of one prompt can be shown.
+///
+/// # Errors
+/// They say too much.
+pub(super) fn check_size(questions: &[Question]) -> Result<(), String> {
+    let size = |question: &Question| {
+        let options = question.options.iter();
+        let options = options.map(|option| option.label.len() + option.description.len());
+        question.question.len() + options.sum::<usize>()
+    };
+    if questions.iter().map(size).sum::<usize>() > MAX_QUESTIONS {
+        return Err(format!(
+            "the questions of one prompt may have {} KiB",
+            MAX_QUESTIONS >> 10
+        ));
+    }
+    Ok(())
 }
 
 /// Reads the answers to those of the questions that belong to one form.
