@@ -94,7 +94,9 @@ pub(super) async fn run(
     let conversation = seen.conversation(context.client_info().as_ref(), &place);
     let conversation = SessionKey::new(place.workspace.name(), &conversation);
     drop(place);
-    let _counted = sessions.call(seen.session.as_deref(), &conversation);
+    // A session that the client has named is not ended because this client has left: others may work in it.
+    let unnamed = (!seen.context.names_session()).then_some(conversation);
+    let _counted = sessions.call(seen.session.as_deref(), unnamed);
     let owner = seen.caller.principal().id();
     let what = digest_of(&json!([wish.tool, wish.arguments]));
     let log_level = match is_sessionless(&context) {

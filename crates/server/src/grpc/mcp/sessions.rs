@@ -80,7 +80,8 @@ pub(super) struct Sessions {
     open: Mutex<HashMap<String, Session>>,
     /// The conversations without sessions, and since when. Locked after `open`, and never across an await.
     remembered: Mutex<HashMap<SessionKey, Instant>>,
-    /// Conversations of clients without sessions in which calls run, and how many. Locked after `remembered`.
+    /// Conversations of clients without sessions in which calls run, and how many; none that a client has named. Locked after
+    /// `remembered`.
     visited: Mutex<HashMap<SessionKey, usize>>,
     /// The calls that wait for such a client to come back.
     pub(super) parked: Parked,
@@ -372,17 +373,22 @@ impl Sessions {
         response.map(|body| Body::new(Leaving { body, _answer: token }))
     }
 
-    /// Counts a call until what is returned is dropped. Without a session, its conversation is not forgotten meanwhile.
-    pub(super) fn call(self: &Arc<Self>, id: Option<&str>, conversation: &SessionKey) -> CountedCall {
-        match id {
-            Some(id) => self.change(id, |session| session.calls += 1),
-            None => *self.visited.lock().entry(conversation.clone()).or_default() += 1,
-        }
-        CountedCall {
-            sessions: self.clone(),
-            id: id.map(str::to_owned),
-            conversation: conversation.clone(),
-        }
+    /// Counts a call until what is returned is dropped. Without a session, its conversation is not forgotten meanwhile; there
+    /// is none if the client has named it, for then it is not forgotten here at all.
+    pub(super) fn call(self: &Arc<Self>, id: Option<&str>, conversation: Option<SessionKey>) -> CountedCall {
+        let of = match (id, conversation) {
+            (Some(id), _) => {
+                self.change(id, |session| session.calls += 1);
+                Of::Session(id.to_owned())
+            }
+            (None, Some(conversation)) => {
+                *self.visited.lock().entry(conversation.clone()).or_default() += 1;
+                Of::Conversation(conversation)
+            }
+            (None, None) => Of::Nothing,
+        };
+        let sessions = self.clone();
+        CountedCall { sessions, of }
     }
 
     fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
@@ -421,23 +427,33 @@ impl Session {
 /// A call under way.
 pub(super) struct CountedCall {
     sessions: Arc<Sessions>,
-    id: Option<String>,
-    conversation: SessionKey,
+    of: Of,
+}
+
+/// What a call is counted for.
+enum Of {
+    Session(String),
+    Conversation(SessionKey),
+    Nothing,
 }
 
 impl Drop for CountedCall {
     fn drop(&mut self) {
-        if let Some(id) = &self.id {
-            return self
-                .sessions
-                .change(id, |session| session.calls = session.calls.saturating_sub(1));
-        }
-        let mut visited = self.sessions.visited.lock();
-        if let Some(calls) = visited.get_mut(&self.conversation) {
-            *calls -= 1;
-            if *calls == 0 {
-                visited.remove(&self.conversation);
+        match &self.of {
+            Of::Session(id) => {
+                self.sessions
+                    .change(id, |session| session.calls = session.calls.saturating_sub(1));
             }
+            Of::Conversation(conversation) => {
+                let mut visited = self.sessions.visited.lock();
+                if let Some(calls) = visited.get_mut(conversation) {
+                    *calls -= 1;
+                    if *calls == 0 {
+                        visited.remove(conversation);
+                    }
+                }
+            }
+            Of::Nothing => {}
         }
     }
 }
