@@ -96,7 +96,7 @@ pub(super) async fn run(
     drop(place);
     // A session that the client has named is not ended because this client has left: others may work in it.
     let unnamed = (!seen.context.names_session()).then_some(conversation);
-    let _counted = sessions.call(seen.session.as_deref(), unnamed);
+    let counted = sessions.call(seen.session.as_deref(), unnamed);
     let owner = seen.caller.principal().id();
     let what = digest_of(&json!([wish.tool, wish.arguments]));
     let log_level = match is_sessionless(&context) {
@@ -136,7 +136,7 @@ pub(super) async fn run(
     match step {
         Ok(Step::Ended(ending)) => Ok(Outcome::Ended(Box::new(following.ended(ending)))),
         Ok(Step::Wants(requests)) => {
-            let state = sessions.parked.park(following, owner, what);
+            let state = sessions.parked.park(following, counted, owner, what);
             Ok(Outcome::Wants(InputRequiredResult::new(Some(requests), Some(state))))
         }
         Ok(Step::Lacks(capabilities)) => Err(ErrorData::missing_required_client_capability(capabilities)),

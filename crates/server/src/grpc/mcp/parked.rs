@@ -2,7 +2,8 @@
 //! makes the request again with that.
 //!
 //! *Invariant:* the state that a client hands back is a name that nobody can guess, for one use, of whoever made the call; what
-//! it stands for is here. A client that does not come back has left its call, which ends.
+//! it stands for is here. A client that does not come back has left its call, which ends. Until then the call is counted, so
+//! that its conversation is not forgotten.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::following::Following;
+use super::sessions::CountedCall;
 
 /// How long a call waits for its client: as long as a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
@@ -21,6 +23,7 @@ const MAX_PARKED: usize = 256;
 
 struct Waiting {
     following: Box<Following>,
+    _counted: CountedCall,
     owner: String,
     what: String,
     since: Instant,
@@ -35,10 +38,11 @@ pub(super) struct Parked {
 
 impl Parked {
     /// Keeps a call until its client comes back, and returns what it has to bring. `what` is what it has asked for.
-    pub(super) fn park(&self, following: Following, owner: String, what: String) -> String {
+    pub(super) fn park(&self, following: Following, counted: CountedCall, owner: String, what: String) -> String {
         let state = Uuid::new_v4().simple().to_string();
         let waiting = Waiting {
             following: Box::new(following),
+            _counted: counted,
             owner,
             what,
             since: Instant::now(),
@@ -62,11 +66,13 @@ impl Parked {
 
     /// Takes up the call that a state stands for, if it is this one's and of what is asked for again.
     pub(super) fn take(&self, state: &str, owner: &str, what: &str) -> Option<Following> {
-        let mut all = self.waiting.lock();
-        let is_it = all
-            .get(state)
-            .is_some_and(|waiting| waiting.owner == owner && waiting.what == what);
-        let waiting = if is_it { all.remove(state) } else { None };
+        let waiting = {
+            let mut all = self.waiting.lock();
+            let is_it = all
+                .get(state)
+                .is_some_and(|waiting| waiting.owner == owner && waiting.what == what);
+            if is_it { all.remove(state) } else { None }
+        };
         waiting.map(|waiting| *waiting.following)
     }
 
