@@ -37,7 +37,7 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Keeps a call until its client comes back, and returns what it has to bring. `what` is what it has asked for.
+    /// Keeps a call until its client comes back, and returns what it has to bring. `what` is what it has asked for, and where.
     pub(super) fn park(&self, following: Following, counted: CountedCall, owner: String, what: String) -> String {
         let state = Uuid::new_v4().simple().to_string();
         let waiting = Waiting {

@@ -83,6 +83,15 @@ impl Wanted {
         });
     }
 
+    /// Wants nothing more of the client's user, and returns the prompts that it was to answer.
+    pub(super) fn withdraw_all(&mut self) -> Vec<Arc<Prompt>> {
+        let prompts: Vec<Arc<Prompt>> = self.prompts.values().cloned().collect();
+        for prompt in &prompts {
+            self.withdraw(&prompt.id);
+        }
+        prompts
+    }
+
     /// Uses what the client has brought. Returns the prompts that are answered by it, each with its reply; none where the user
     /// gave no answer.
     pub(super) fn settle(&mut self) -> Vec<(Arc<Prompt>, Option<Reply>)> {
