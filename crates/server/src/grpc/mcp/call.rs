@@ -124,7 +124,7 @@ pub(super) async fn run(
                 Err(status) => return Ok(Outcome::Refused(status)),
             };
             if !seen.context.names_session() {
-                sessions.works_in(seen.session.as_deref(), call.origin.session_key());
+                sessions.works_in(seen.session.as_deref(), call.origin.session_key(), &owner);
             }
             match Following::start(shared, seen, call, &context, log_level).await {
                 Ok(following) => following,

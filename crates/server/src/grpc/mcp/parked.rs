@@ -14,12 +14,16 @@ use uuid::Uuid;
 
 use super::following::Following;
 use super::sessions::CountedCall;
+use super::shares::{self, Most};
 
 /// How long a call waits for its client: as long as a person may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
-/// Calls that wait; beyond that the oldest ends.
-const MAX_PARKED: usize = 256;
+/// Calls that wait; beyond that old ones end, of one principal its own.
+const MAX_PARKED: Most = Most {
+    of_one: 32,
+    of_all: 256,
+};
 
 struct Waiting {
     following: Box<Following>,
@@ -48,19 +52,16 @@ impl Parked {
             since: Instant::now(),
         };
         // What is dropped ends its call, which is not to be done under the lock.
-        let _gone = {
+        let gone: Vec<Waiting> = {
             let mut all = self.waiting.lock();
-            let oldest = match all.len() < MAX_PARKED {
-                true => None,
-                false => all
-                    .iter()
-                    .min_by_key(|(_, waiting)| waiting.since)
-                    .map(|(state, _)| state.clone()),
-            };
-            let gone = oldest.and_then(|state| all.remove(&state));
             all.insert(state.clone(), waiting);
-            gone
+            let those = all
+                .iter()
+                .map(|(state, waiting)| (state, waiting.owner.as_str(), waiting.since));
+            let too_many = shares::too_many(those, MAX_PARKED);
+            too_many.iter().filter_map(|state| all.remove(state)).collect()
         };
+        drop(gone);
         state
     }
 
