@@ -197,14 +197,26 @@ impl<'c> Attending<'c> {
         if let Some(follower) = &self.follower {
             follower.note(Said::PromptOver);
         }
-        let answer = |key: &str| match &answered {
-            Ok(answers) => forms::content(key, &questions, answers),
-            Err(Refusal::Dismissed { .. } | Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Denied { .. }) => {
-                json!({"action": "decline"})
-            }
-            Err(_) => json!({"action": "cancel"}),
-        };
-        Ok(asked.iter().map(|(key, _)| (key.clone(), answer(key))).collect())
+        let mut answers = Map::new();
+        for (key, _) in asked {
+            let answer = match &answered {
+                Ok(answers) => match forms::content(&key, &questions, answers) {
+                    Ok(content) => content,
+                    Err(why) => {
+                        let told = format!("The MCP server {} gets no answer: {why}", self.server.name());
+                        tracing::info!(call = %self.ctx.call, why, "a form was not filled in");
+                        self.ctx.output.progress(Some(told), JsonMap::new()).await;
+                        json!({"action": "cancel"})
+                    }
+                },
+                Err(
+                    Refusal::Dismissed { .. } | Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Denied { .. },
+                ) => json!({"action": "decline"}),
+                Err(_) => json!({"action": "cancel"}),
+            };
+            answers.insert(key, answer);
+        }
+        Ok(answers)
     }
 }
 
