@@ -371,8 +371,9 @@ impl Link {
         let mut sending = Arc::clone(&self.outlet).send(&message);
         let mut is_sent = false;
         let mut answers = FuturesUnordered::new();
-        let last = Instant::now() + MAX_CALL.max(limit);
+        let mut last = Instant::now() + MAX_CALL.max(limit);
         let mut deadline = Instant::now() + limit;
+        let mut waits_since = None;
         let (reason, error) = loop {
             tokio::select! {
                 biased;
@@ -394,7 +395,12 @@ impl Link {
                     is_sent = true;
                 }
                 Some((id, answer)) = answers.next(), if !answers.is_empty() => {
-                    deadline = Instant::now() + limit;
+                    // What is refused at once puts nothing off: only the time counts in which somebody was waited for.
+                    if answers.is_empty() {
+                        let waited = waits_since.take().map_or(Duration::ZERO, |since: Instant| since.elapsed());
+                        last += waited;
+                        deadline = last.min(deadline + waited);
+                    }
                     dispatcher.enqueue(Outgoing::answer(&id, answer));
                 }
                 Some(aside) = expected.asides.recv() => {
@@ -406,6 +412,7 @@ impl Link {
                         }
                         Aside::Logged(line) => attendant.logged(line).await,
                         Aside::Asked { id, method, params, place } => {
+                            waits_since.get_or_insert_with(Instant::now);
                             answers.push(async move {
                                 let answer = attendant.asked(&method, params).await;
                                 drop(place);
