@@ -1,7 +1,8 @@
 //! A call that is followed: what happens in it is told to the client, its prompts are put to the client's user, and what
 //! servers of tools ask for in its midst is got from the client.
 //!
-//! *Invariant:* dropped, the call is cancelled. Only prompts that the client's user may answer are put to it.
+//! *Invariant:* dropped, the call is cancelled. Only prompts that the client's user may answer are put to it. What
+//! a server says is told without secrets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -243,9 +244,17 @@ impl Following {
             Said::Progress {
                 progress,
                 total,
-                message,
-            } => self.notes.relay(progress, total, message).await,
-            Said::Logged(line) => self.notes.log(line).await,
+                mut message,
+            } => {
+                if let Some(message) = &mut message {
+                    self.shared.engine.redactor().string(message);
+                }
+                self.notes.relay(progress, total, message).await;
+            }
+            Said::Logged(mut line) => {
+                self.shared.engine.redactor().value(&mut line);
+                self.notes.log(line).await;
+            }
             Said::PromptFollows => {
                 if let Some(wanted) = &mut self.wanted {
                     wanted.expects_prompt = true;
@@ -257,7 +266,8 @@ impl Following {
                 }
             }
             Said::Asks(requests) => {
-                for request in requests {
+                for mut request in requests {
+                    self.shared.engine.redactor().value(&mut request.params);
                     match &mut self.wanted {
                         Some(wanted) => wanted.add_request(request),
                         None => self.relaying.push(relay_request(self.peer.clone(), request)),
@@ -268,7 +278,10 @@ impl Following {
             Said::Lacks(ability) if self.wanted.is_some() => return Some(Step::Lacks(capability(ability))),
             Said::Lacks(_) => {}
             Said::Result(result) => self.sent = Some(result),
-            Said::Failed { code, message } => self.failed = Some((code, message)),
+            Said::Failed { code, mut message } => {
+                self.shared.engine.redactor().string(&mut message);
+                self.failed = Some((code, message));
+            }
         }
         None
     }

@@ -1,7 +1,7 @@
 //! Prompts and resources of servers of tools, handed on to MCP clients: under their own addresses, and prompts under
 //! `<server>_<prompt>`.
 //!
-//! *Invariant:* what is read is read by a call, which is judged and recorded like any other. To a Toolgate, nothing of a server
+//! *Invariant:* what is read is read by a call, which is judged and recorded like any other, and no secret is shown. To a Toolgate, nothing of a server
 //! is handed on: two that have each other as a server would hand the same round and round.
 
 use std::sync::Arc;
@@ -53,7 +53,10 @@ pub(super) async fn listed<T: DeserializeOwned>(
     let listed = servers.listed(&workspace, list).await;
     Ok(listed
         .into_iter()
-        .filter_map(|item| serde_json::from_value(item).ok())
+        .filter_map(|mut item| {
+            shared.engine.redactor().value(&mut item);
+            serde_json::from_value(item).ok()
+        })
         .collect())
 }
 
@@ -194,7 +197,10 @@ pub(super) async fn complete(
         params.remove("_meta");
     }
     match owned.ask("completion/complete", params).await {
-        Ok(answer) => answer_of(answer),
+        Ok(mut answer) => {
+            shared.engine.redactor().value(&mut answer);
+            answer_of(answer)
+        }
         Err(problem) => {
             tracing::debug!(problem, "an argument could not be completed");
             Ok(CompleteResult::default())
