@@ -1,7 +1,7 @@
 //! Prompts and resources of a server, as a tool that is not advertised: what a client reads of a server is a call like any
 //! other, with a record and a permission (`docs/spec/extensions.md` §3.5).
 //!
-//! *Invariant:* nothing is read before the permission is given.
+//! *Invariant:* nothing is read before the permission is given. What a client gets is what the hooks have left, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +77,7 @@ impl Tool for Passed {
     fn properties(&self) -> Properties {
         Properties {
             resumable: true,
+            runs_after_hooks: true,
             ..Properties::NONE
         }
     }
