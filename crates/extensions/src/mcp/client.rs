@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{ITSELF, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
-use super::dispatcher::{About, Aside, Disconnect, Dispatcher, shortened_line};
+use super::dispatcher::{About, Aside, Disconnect, Dispatcher, Expected, shortened_line};
 use super::marked;
 use super::message::{self, CONNECTION_ERROR, ErrorObject, Introduction, METHOD_NOT_FOUND, Outgoing, Progress};
 use super::result;
@@ -377,14 +377,19 @@ impl Link {
         let (reason, error) = loop {
             tokio::select! {
                 biased;
-                answer = &mut expected.answer => return match answer {
-                    Ok(Ok(result)) => Ok(result),
-                    Ok(Err(error)) => Err(RequestError::Server(ErrorObject {
-                        message: result::shortened(error.message),
-                        ..error
-                    })),
-                    Err(_) => Err(RequestError::closed(dispatcher.problem())),
-                },
+                answer = &mut expected.answer => {
+                    if let Some(attendant) = attendant {
+                        hear_rest(&mut expected, attendant).await;
+                    }
+                    return match answer {
+                        Ok(Ok(result)) => Ok(result),
+                        Ok(Err(error)) => Err(RequestError::Server(ErrorObject {
+                            message: result::shortened(error.message),
+                            ..error
+                        })),
+                        Err(_) => Err(RequestError::closed(dispatcher.problem())),
+                    };
+                }
                 () = cancelled.cancelled() => break ("The call was cancelled.", RequestError::Cancelled),
                 () = tokio::time::sleep_until(deadline), if answers.is_empty() => {
                     break ("Request timed out", RequestError::TimedOut);
@@ -436,6 +441,17 @@ impl Link {
             dispatcher.enqueue(Outgoing::notification("notifications/cancelled", Some(params)));
         }
         Err(error)
+    }
+}
+
+/// Hears what a server has said before its answer. What it has asked for needs none any more.
+async fn hear_rest(expected: &mut Expected, attendant: &dyn Attendant) {
+    while let Ok(aside) = expected.asides.try_recv() {
+        match aside {
+            Aside::Progressed(progress) => attendant.progressed(progress).await,
+            Aside::Logged(line) => attendant.logged(line).await,
+            Aside::Asked { .. } => {}
+        }
     }
 }
 
