@@ -24,6 +24,16 @@ pub(super) fn name_of(server: &str) -> String {
     full_name("mcp-read", server)
 }
 
+/// Returns the pattern that the permission to read a resource has.
+pub(super) fn pattern_of_resource(server: &str, uri: &str) -> String {
+    format!("mcp:{server}:{uri}")
+}
+
+/// Returns the pattern that the permission to read a prompt has.
+pub(super) fn pattern_of_prompt(server: &str, prompt: &str) -> String {
+    format!("mcp:{server}:prompt:{prompt}")
+}
+
 /// The tool.
 pub(super) struct Passed {
     name: String,
@@ -86,13 +96,13 @@ impl Tool for Passed {
         let text = |key: &str| input[key].as_str();
         let server = self.server.name();
         let (method, what, params) = match (text("uri"), text("prompt")) {
-            (Some(uri), None) => (READ, format!("mcp:{server}:{uri}"), json!({ "uri": uri })),
+            (Some(uri), None) => (READ, pattern_of_resource(server, uri), json!({ "uri": uri })),
             (None, Some(prompt)) => {
                 let mut params = json!({ "name": prompt });
                 if let Some(arguments) = input.get("arguments") {
                     params["arguments"] = arguments.clone();
                 }
-                (PROMPT, format!("mcp:{server}:prompt:{prompt}"), params)
+                (PROMPT, pattern_of_prompt(server, prompt), params)
             }
             (Some(_), Some(_)) | (None, None) => {
                 return Err(ToolError::failed(
