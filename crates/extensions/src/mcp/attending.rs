@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use super::message::{self, ELICITATION, ErrorObject, METHOD_NOT_FOUND, Progress,
 use super::relay::{Ability, Follower, Request, Said};
 use super::server::Shared;
 
-/// How often one call may ask for something and be made again with it.
+/// How often a server may ask for something in one call, in its midst or in answers.
 const MAX_ROUNDS: usize = 20;
 
 /// The code of a request that was not understood.
@@ -37,7 +37,8 @@ pub(super) struct Attending<'c> {
     follower: Option<Follower>,
     /// Held while a person is asked.
     asking: tokio::sync::Mutex<()>,
-    last_key: AtomicU64,
+    /// How often the server has asked for something.
+    asked: AtomicUsize,
 }
 
 impl<'c> Attending<'c> {
@@ -47,7 +48,7 @@ impl<'c> Attending<'c> {
             server,
             follower: server.relays().of(&ctx.call),
             asking: tokio::sync::Mutex::default(),
-            last_key: AtomicU64::default(),
+            asked: AtomicUsize::default(),
         }
     }
 
@@ -86,7 +87,7 @@ impl<'c> Attending<'c> {
         limit: Duration,
     ) -> Result<Value, RequestError> {
         let mut now = params.clone();
-        for _ in 0..MAX_ROUNDS {
+        loop {
             let asked = Asked {
                 method,
                 params: Value::Object(now),
@@ -96,6 +97,7 @@ impl<'c> Attending<'c> {
             if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
                 return Ok(result);
             }
+            self.count().map_err(RequestError::Server)?;
             let requests = result.get_mut("inputRequests").map(Value::take);
             let requests = match requests {
                 Some(Value::Object(requests)) => requests,
@@ -112,10 +114,16 @@ impl<'c> Attending<'c> {
                 now.insert("requestState".to_owned(), state.clone());
             }
         }
-        Err(RequestError::Server(problem(
-            INVALID_PARAMS,
-            &format!("the server asked for something {MAX_ROUNDS} times and was not done"),
-        )))
+    }
+
+    /// Counts that the server asks for something, and returns how often it has.
+    fn count(&self) -> Result<usize, ErrorObject> {
+        let count = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        if count > MAX_ROUNDS {
+            let why = format!("the server asked for something {MAX_ROUNDS} times and was not done");
+            return Err(problem(INVALID_PARAMS, &why));
+        }
+        Ok(count)
     }
 
     /// Gets what the server asks for, by its keys.
@@ -182,27 +190,41 @@ impl<'c> Attending<'c> {
     }
 
     async fn ask_person(&self, asked: Vec<(String, Value)>) -> Result<Map<String, Value>, ErrorObject> {
+        if asked.is_empty() {
+            return Ok(Map::new());
+        }
+        // Questions take more than what they are made of: those of one prompt only are there at a time.
+        let _alone = self.asking.lock().await;
         let mut questions: Vec<Question> = Vec::new();
         for (key, params) in &asked {
             let of_form = forms::questions(self.server.name(), key, params);
             questions.extend(of_form.map_err(|why| problem(INVALID_PARAMS, &why))?);
+            forms::check_size(&questions).map_err(|why| problem(INVALID_PARAMS, &why))?;
         }
-        if questions.is_empty() {
-            return Ok(Map::new());
-        }
-        let _alone = self.asking.lock().await;
         let answered = self.ctx.permission.ask_questions(questions.clone()).await;
         if let Some(follower) = &self.follower {
             follower.note(Said::PromptOver);
         }
-        let answer = |key: &str| match &answered {
-            Ok(answers) => forms::content(key, &questions, answers),
-            Err(Refusal::Dismissed { .. } | Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Denied { .. }) => {
-                json!({"action": "decline"})
-            }
-            Err(_) => json!({"action": "cancel"}),
-        };
-        Ok(asked.iter().map(|(key, _)| (key.clone(), answer(key))).collect())
+        let mut answers = Map::new();
+        for (key, _) in asked {
+            let answer = match &answered {
+                Ok(answers) => match forms::content(&key, &questions, answers) {
+                    Ok(content) => content,
+                    Err(why) => {
+                        let told = format!("The MCP server {} gets no answer: {why}", self.server.name());
+                        tracing::info!(call = %self.ctx.call, why, "a form was not filled in");
+                        self.ctx.output.progress(Some(told), JsonMap::new()).await;
+                        json!({"action": "cancel"})
+                    }
+                },
+                Err(
+                    Refusal::Dismissed { .. } | Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Denied { .. },
+                ) => json!({"action": "decline"}),
+                Err(_) => json!({"action": "cancel"}),
+            };
+            answers.insert(key, answer);
+        }
+        Ok(answers)
     }
 }
 
@@ -236,7 +258,7 @@ impl Attendant for Attending<'_> {
     }
 
     async fn asked(&self, method: &str, params: Value) -> Result<Value, ErrorObject> {
-        let key = format!("ask-{}", self.last_key.fetch_add(1, Ordering::Relaxed) + 1);
+        let key = format!("ask-{}", self.count()?);
         let asked = BTreeMap::from([(key.clone(), (method.to_owned(), params))]);
         let mut answers = self.answers(asked).await?;
         Ok(answers.remove(&key).unwrap_or_default())

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{ITSELF, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
-use super::dispatcher::{About, Aside, Disconnect, Dispatcher, shortened_line};
+use super::dispatcher::{About, Aside, Disconnect, Dispatcher, Expected, shortened_line};
 use super::marked;
 use super::message::{self, CONNECTION_ERROR, ErrorObject, Introduction, METHOD_NOT_FOUND, Outgoing, Progress};
 use super::result;
@@ -371,19 +371,25 @@ impl Link {
         let mut sending = Arc::clone(&self.outlet).send(&message);
         let mut is_sent = false;
         let mut answers = FuturesUnordered::new();
-        let last = Instant::now() + MAX_CALL.max(limit);
+        let mut last = Instant::now() + MAX_CALL.max(limit);
         let mut deadline = Instant::now() + limit;
+        let mut waits_since = None;
         let (reason, error) = loop {
             tokio::select! {
                 biased;
-                answer = &mut expected.answer => return match answer {
-                    Ok(Ok(result)) => Ok(result),
-                    Ok(Err(error)) => Err(RequestError::Server(ErrorObject {
-                        message: result::shortened(error.message),
-                        ..error
-                    })),
-                    Err(_) => Err(RequestError::closed(dispatcher.problem())),
-                },
+                answer = &mut expected.answer => {
+                    if let Some(attendant) = attendant {
+                        hear_rest(&mut expected, attendant).await;
+                    }
+                    return match answer {
+                        Ok(Ok(result)) => Ok(result),
+                        Ok(Err(error)) => Err(RequestError::Server(ErrorObject {
+                            message: result::shortened(error.message),
+                            ..error
+                        })),
+                        Err(_) => Err(RequestError::closed(dispatcher.problem())),
+                    };
+                }
                 () = cancelled.cancelled() => break ("The call was cancelled.", RequestError::Cancelled),
                 () = tokio::time::sleep_until(deadline), if answers.is_empty() => {
                     break ("Request timed out", RequestError::TimedOut);
@@ -394,7 +400,12 @@ impl Link {
                     is_sent = true;
                 }
                 Some((id, answer)) = answers.next(), if !answers.is_empty() => {
-                    deadline = Instant::now() + limit;
+                    // What is refused at once puts nothing off: only the time counts in which somebody was waited for.
+                    if answers.is_empty() {
+                        let waited = waits_since.take().map_or(Duration::ZERO, |since: Instant| since.elapsed());
+                        last += waited;
+                        deadline = last.min(deadline + waited);
+                    }
                     dispatcher.enqueue(Outgoing::answer(&id, answer));
                 }
                 Some(aside) = expected.asides.recv() => {
@@ -405,8 +416,13 @@ impl Link {
                             attendant.progressed(progress).await;
                         }
                         Aside::Logged(line) => attendant.logged(line).await,
-                        Aside::Asked { id, method, params } => {
-                            answers.push(async move { (id, attendant.asked(&method, params).await) });
+                        Aside::Asked { id, method, params, place } => {
+                            waits_since.get_or_insert_with(Instant::now);
+                            answers.push(async move {
+                                let answer = attendant.asked(&method, params).await;
+                                drop(place);
+                                (id, answer)
+                            });
                         }
                     }
                 }
@@ -425,6 +441,17 @@ impl Link {
             dispatcher.enqueue(Outgoing::notification("notifications/cancelled", Some(params)));
         }
         Err(error)
+    }
+}
+
+/// Hears what a server has said before its answer. What it has asked for needs none any more.
+async fn hear_rest(expected: &mut Expected, attendant: &dyn Attendant) {
+    while let Ok(aside) = expected.asides.try_recv() {
+        match aside {
+            Aside::Progressed(progress) => attendant.progressed(progress).await,
+            Aside::Logged(line) => attendant.logged(line).await,
+            Aside::Asked { .. } => {}
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! connection is lost.
 //!
 //! *Invariant:* every message of a server is dealt with at once, so that none piles up here; what waits to be sent is
-//! bounded, and a server that does not read it is lost. What is kept of a server's words is short.
+//! bounded, and a server that does not read it is lost. What is kept of a server's words is short, and so is the number of its
+//! questions that are open.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -73,18 +74,32 @@ struct Pending {
     answer: oneshot::Sender<Result<Value, ErrorObject>>,
     progress: watch::Sender<Option<Progress>>,
     /// Takes what the server says and asks in the midst of the call; none if nobody listens.
-    asides: Option<mpsc::Sender<Aside>>,
+    listener: Option<Listener>,
+}
+
+/// The way to whoever hears what a server says in the midst of a call.
+#[derive(Clone)]
+struct Listener {
+    asides: mpsc::Sender<Aside>,
+    /// How many more requests may be without an answer.
+    unanswered: Arc<Semaphore>,
 }
 
 /// What a server says in the midst of a call.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) enum Aside {
     /// It is further with the call.
     Progressed(Progress),
     /// A line for the log, with its level.
     Logged(Value),
     /// A request, which has an answer.
-    Asked { id: Value, method: String, params: Value },
+    Asked {
+        id: Value,
+        method: String,
+        params: Value,
+        /// Kept until there is an answer.
+        place: OwnedSemaphorePermit,
+    },
 }
 
 /// What a server has announced beside its list of tools.
@@ -101,6 +116,12 @@ const MAX_CHANGES: usize = 64;
 
 /// Asides of one call that may wait; logs beyond that are dropped, requests refused.
 const MAX_ASIDES: usize = 64;
+
+/// Requests in the midst of one call that may be without an answer; those beyond are refused.
+const MAX_UNANSWERED: usize = 8;
+
+/// Bytes of a line for the log, and of an address that is announced. They may wait long for whoever follows a call.
+const MAX_WORDS: usize = 64 << 10;
 
 /// A message that waits for the server to read it.
 pub(super) struct Queued {
@@ -189,7 +210,10 @@ impl Dispatcher {
         let pending = Pending {
             answer,
             progress,
-            asides: listens.then_some(aside),
+            listener: listens.then(|| Listener {
+                asides: aside,
+                unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
+            }),
         };
         self.pending.lock().insert(id, pending);
         Expected {
@@ -225,7 +249,7 @@ impl Dispatcher {
             Incoming::Request { id, method, params } => self.asked(id, method, params),
             Incoming::Logged(params) => {
                 if let Some(call) = self.only_call() {
-                    let _ = call.try_send(Aside::Logged(params));
+                    let _ = call.asides.try_send(Aside::Logged(short_line(params)));
                 }
             }
             Incoming::Progress(mut progress) => {
@@ -236,9 +260,9 @@ impl Dispatcher {
                     // Whoever listens hears each step, unless there are too many.
                     let step = Aside::Progressed(progress.clone());
                     let heard = waiting
-                        .asides
+                        .listener
                         .as_ref()
-                        .is_some_and(|asides| asides.try_send(step).is_ok());
+                        .is_some_and(|listener| listener.asides.try_send(step).is_ok());
                     if !heard {
                         waiting.progress.send_replace(Some(progress));
                     }
@@ -247,6 +271,9 @@ impl Dispatcher {
             Incoming::ToolsChanged => self.tools_changed.notify_one(),
             // Nobody may be interested.
             Incoming::ListChanged => drop(self.changes.send(Change::Lists)),
+            Incoming::ResourceUpdated(uri) if uri.len() > MAX_WORDS => {
+                tracing::debug!(bytes = uri.len(), "a server tells of an address that is too long");
+            }
             Incoming::ResourceUpdated(uri) => drop(self.changes.send(Change::Resource(uri))),
             Incoming::Unneeded => {}
         }
@@ -258,16 +285,27 @@ impl Dispatcher {
         let reply = Outgoing::reply(&id, &method, &self.about.root);
         let is_for_call = matches!(method.as_str(), message::ELICITATION | message::SAMPLING);
         let call = self.only_call().filter(|_| is_for_call);
-        let taken = call.is_some_and(|call| call.try_send(Aside::Asked { id, method, params }).is_ok());
+        let taken = call.is_some_and(|call| {
+            let Ok(place) = Arc::clone(&call.unanswered).try_acquire_owned() else {
+                return false;
+            };
+            let asked = Aside::Asked {
+                id,
+                method,
+                params,
+                place,
+            };
+            call.asides.try_send(asked).is_ok()
+        });
         if !taken {
             self.enqueue(reply);
         }
     }
 
     /// Returns the one call under way.
-    fn only_call(&self) -> Option<mpsc::Sender<Aside>> {
+    fn only_call(&self) -> Option<Listener> {
         let pending = self.pending.lock();
-        let mut calls = pending.values().filter_map(|pending| pending.asides.as_ref());
+        let mut calls = pending.values().filter_map(|pending| pending.listener.as_ref());
         let only = calls.next().cloned();
         only.filter(|_| calls.next().is_none())
     }
@@ -385,6 +423,16 @@ fn without_address(mut text: String) -> String {
     text
 }
 
+/// Returns a line for the log; in place of one that is too long, one that says so.
+fn short_line(line: Value) -> Value {
+    let bytes = message::size(&line);
+    if bytes <= MAX_WORDS {
+        return line;
+    }
+    let level = shortened_line(line["level"].as_str().unwrap_or_default());
+    json!({"level": level, "data": format!("A line of {bytes} bytes is left out: it is too long.")})
+}
+
 /// Returns a text of a server on one line of bounded length.
 pub(super) fn shortened_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 500;
@@ -468,6 +516,40 @@ mod tests {
         dispatcher.receive(ask).unwrap();
         assert!(queue.recv().await.is_some(), "nobody knows whom to ask");
         assert!(first.asides.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn what_a_server_says_in_a_call_is_bounded() {
+        let (dispatcher, mut queue) = dispatcher();
+        let mut call = dispatcher.expect(true);
+        let ask = br#"{"id":"e","method":"elicitation/create","params":{"message":"m"}}"#;
+        for _ in 0..MAX_UNANSWERED {
+            dispatcher.receive(ask).unwrap();
+        }
+        assert!(queue.try_recv().is_err());
+        dispatcher.receive(ask).unwrap();
+        assert!(queue.try_recv().is_ok(), "one too many has no answer");
+        let answered = call.asides.try_recv().unwrap();
+        drop(answered);
+        dispatcher.receive(ask).unwrap();
+        assert!(queue.try_recv().is_err(), "an answer makes room");
+        while call.asides.try_recv().is_ok() {}
+        let line = json!({"level": "info", "data": "x".repeat(MAX_WORDS)});
+        dispatcher
+            .receive(&Outgoing::notification("notifications/message", Some(line)).text)
+            .unwrap();
+        let Ok(Aside::Logged(line)) = call.asides.try_recv() else {
+            panic!("a line is told of");
+        };
+        assert!(
+            line["level"] == "info" && line["data"].as_str().unwrap().contains("too long"),
+            "{line}"
+        );
+        let mut changes = dispatcher.changes.subscribe();
+        let uri = json!({"uri": "x".repeat(MAX_WORDS + 1)});
+        let updated = Outgoing::notification("notifications/resources/updated", Some(uri));
+        dispatcher.receive(&updated.text).unwrap();
+        assert!(changes.try_recv().is_err());
     }
 
     #[tokio::test]

@@ -2,10 +2,11 @@
 //! question, whose answers are texts.
 //!
 //! *Invariant:* pure. Which server asks is in every question. A field that is left open has the value that the server said is
-//! its usual one, or is left out.
+//! its usual one, or is left out; an answer that cannot be read is none, and leaves the form unanswered. What a form says at length is said once.
 
 use serde_json::{Map, Value, json};
 use toolgate_model::{FormField, Question, QuestionOption};
+use toolgate_web::Url;
 
 use super::dispatcher::shortened_line;
 
@@ -17,6 +18,9 @@ const MAX_BYTES: usize = 64 << 10;
 
 /// Bytes of the longest label.
 const MAX_HEADER: usize = 30;
+
+/// Bytes of the questions of one prompt.
+const MAX_QUESTIONS: usize = 256 << 10;
 
 const YES: &str = "Yes";
 const NO: &str = "No";
@@ -31,13 +35,12 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
     if super::message::size(params) > MAX_BYTES {
         return Err(format!("a form may have {} KiB", MAX_BYTES >> 10));
     }
-    let asks = format!(
-        "The MCP server {server} asks: {}",
-        params["message"].as_str().unwrap_or_default()
-    );
+    let asks = |message: &str| format!("The MCP server {server} asks: {message}");
+    let message = params["message"].as_str().unwrap_or_default();
+    let (briefly, asks) = (asks(&shortened_line(message)), asks(message));
     let form = FormField {
         key: key.to_owned(),
-        message: asks.clone(),
+        message: String::new(),
         url: None,
         name: String::new(),
         schema: Value::Null,
@@ -52,13 +55,11 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
         form: Some(Box::new(form)),
     };
     if params["mode"] == "url" {
-        let url = params["url"]
-            .as_str()
-            .filter(|url| url.starts_with("https://") || url.starts_with("http://"));
-        let url = url.ok_or("the page to be visited has no address that can be opened")?;
+        let url = page(params["url"].as_str().unwrap_or_default())?;
         let question = format!("{asks}\n\nOpen this page if you trust it, and do there what it asks for: {url}");
         let form = FormField {
-            url: Some(url.to_owned()),
+            url: Some(url),
+            message: asks,
             ..form
         };
         return Ok(vec![lone(question, VISITED, "The server may go on", form)]);
@@ -67,14 +68,20 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
     let empty = Map::new();
     let fields = schema["properties"].as_object().unwrap_or(&empty);
     if fields.is_empty() {
+        let form = FormField {
+            message: asks.clone(),
+            ..form
+        };
         return Ok(vec![lone(asks, ACCEPT, "", form)]);
     }
     if fields.len() > MAX_FIELDS {
         return Err(format!("a form may have {MAX_FIELDS} fields"));
     }
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let field = |(name, schema): (&String, &Value)| {
+    let field = |(at, (name, schema)): (usize, (&String, &Value))| {
+        let asks = if at == 0 { &asks } else { &briefly };
         let form = FormField {
+            message: if at == 0 { asks.clone() } else { String::new() },
             name: name.clone(),
             schema: schema.clone(),
             required: required.iter().any(|required| required == name),
@@ -101,11 +108,50 @@ pub(super) fn questions(server: &str, key: &str, params: &Value) -> Result<Vec<Q
             form: Some(Box::new(form)),
         }
     };
-    Ok(fields.iter().map(field).collect())
+    Ok(fields.iter().enumerate().map(field).collect())
+}
+
+/// Says whether the questions of one prompt can be shown.
+///
+/// # Errors
+/// They say too much.
+pub(super) fn check_size(questions: &[Question]) -> Result<(), String> {
+    let size = |question: &Question| {
+        let options = question.options.iter();
+        let options = options.map(|option| option.label.len() + option.description.len());
+        question.question.len() + options.sum::<usize>()
+    };
+    if questions.iter().map(size).sum::<usize>() > MAX_QUESTIONS {
+        return Err(format!(
+            "the questions of one prompt may have {} KiB",
+            MAX_QUESTIONS >> 10
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the address of a page as a person may see and open it: in plain characters, whatever it looked like.
+fn page(url: &str) -> Result<String, &'static str> {
+    const NO_PAGE: &str = "the page to be visited has no address that can be opened";
+    // A reader of addresses leaves some of these out, and a person would not see them.
+    if url.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err(NO_PAGE);
+    }
+    let url = Url::parse(url).map_err(|_| NO_PAGE)?;
+    if !["https", "http"].contains(&url.scheme()) || !url.has_host() {
+        return Err(NO_PAGE);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the address of the page to be visited has a user name, which hides where it leads");
+    }
+    Ok(url.into())
 }
 
 /// Reads the answers to those of the questions that belong to one form.
-pub(super) fn content(key: &str, questions: &[Question], answers: &[Vec<String>]) -> Value {
+///
+/// # Errors
+/// One of them is none of its field's; the text says which. Nobody has filled in the form then.
+pub(super) fn content(key: &str, questions: &[Question], answers: &[Vec<String>]) -> Result<Value, String> {
     let mut content = Map::new();
     for (at, question) in questions.iter().enumerate() {
         let Some(form) = question.form.as_deref().filter(|form| form.key == key) else {
@@ -113,33 +159,45 @@ pub(super) fn content(key: &str, questions: &[Question], answers: &[Vec<String>]
         };
         if form.name.is_empty() {
             // Nothing to be filled in: whoever answers agrees.
-            return json!({"action": "accept"});
+            return Ok(json!({"action": "accept"}));
         }
         let given = answers.get(at).map(Vec::as_slice).unwrap_or_default();
-        if let Some(value) = value(&form.schema, given).or_else(|| form.schema.get("default").cloned()) {
+        let value = if given.iter().all(|answer| answer.trim().is_empty()) {
+            form.schema.get("default").cloned()
+        } else {
+            let value = value(&form.schema, given, &question.options);
+            let name = shortened_line(&form.name);
+            Some(value.ok_or_else(|| format!("the answer for {name} is none that the form allows"))?)
+        };
+        if let Some(value) = value {
             content.insert(form.name.clone(), value);
         }
     }
-    json!({"action": "accept", "content": content})
+    Ok(json!({"action": "accept", "content": content}))
 }
 
-/// Returns the value that answers stand for; none for no answer, or one that is none of the field's.
-fn value(schema: &Value, answers: &[String]) -> Option<Value> {
+/// Returns the value that answers stand for; none if they are none of the field's.
+fn value(schema: &Value, answers: &[String], options: &[QuestionOption]) -> Option<Value> {
     let first = answers.first().map(|answer| answer.trim());
+    let is_option =
+        |answer: &str| options.is_empty() || options.iter().any(|option| option.label.trim() == answer.trim());
     match schema["type"].as_str().unwrap_or("string") {
-        "array" => (!answers.is_empty()).then(|| json!(answers)),
+        "array" => answers.iter().all(|answer| is_option(answer)).then(|| json!(answers)),
         "boolean" => match first?.to_ascii_lowercase().as_str() {
             "yes" | "true" => Some(json!(true)),
             "no" | "false" => Some(json!(false)),
             _ => None,
         },
-        "integer" => first?.parse::<i64>().ok().map(|number| json!(number)),
+        "integer" => first?.parse().ok().map(number).filter(Value::is_i64),
         "number" => first?
             .parse::<f64>()
             .ok()
             .filter(|number| number.is_finite())
             .map(number),
-        _ => first.map(|text| json!(text)),
+        _ => answers
+            .first()
+            .filter(|answer| is_option(answer))
+            .map(|answer| json!(answer.trim())),
     }
 }
 
@@ -218,23 +276,36 @@ mod tests {
         assert!(asked[0].question.ends_with("Name: of the pet") && asked[0].custom);
         assert_eq!(asked[4].options[0], option("c", "Cat"));
         assert!(asked[5].multiple && asked[5].options.len() == 2);
-        let check = |answers: [&[&str]; 6], expected: Value| {
+        let read = |answers: [&[&str]; 6]| {
             let answers = answers.map(|answers| answers.iter().map(ToString::to_string).collect::<Vec<_>>());
-            assert_eq!(content("k", &asked, &answers)["content"], expected);
+            content("k", &asked, &answers).map(|content| content["content"].clone())
         };
-        check(
-            [&["Tom"], &["4"], &["2.5"], &["Yes"], &["c"], &["fish", "milk"]],
-            json!({"name": "Tom", "age": 4, "weight": 2.5, "tame": true, "kind": "c", "likes": ["fish", "milk"]}),
+        assert_eq!(
+            read([&["Tom"], &["4.0"], &["2.5"], &["Yes"], &["c"], &["fish", "milk"]]),
+            Ok(json!({"name": "Tom", "age": 4, "weight": 2.5, "tame": true, "kind": "c", "likes": ["fish", "milk"]})),
         );
-        check(
-            [&["Tom"], &[], &["x"], &["perhaps"], &[], &[]],
-            json!({"name": "Tom", "age": 3}),
+        assert_eq!(
+            read([&["Tom"], &[], &[" "], &[""], &[], &[]]),
+            Ok(json!({"name": "Tom", "age": 3}))
         );
-        check(
-            [&[], &["x"], &["3"], &["no"], &[], &[]],
-            json!({"age": 3, "weight": 3, "tame": false}),
+        assert_eq!(
+            read([&[], &[], &["3"], &["no"], &[], &[]]),
+            Ok(json!({"age": 3, "weight": 3, "tame": false})),
         );
-        assert_eq!(content("other", &asked, &[])["content"], json!({}));
+        let unread: [[&[&str]; 6]; 5] = [
+            [&[], &["4.5"], &[], &[], &[], &[]],
+            [&[], &[], &["x"], &[], &[], &[]],
+            [&[], &[], &[], &["no, never"], &[], &[]],
+            [&[], &[], &[], &[], &["Cat"], &[]],
+            [&[], &[], &[], &[], &[], &["fish", "meat"]],
+        ];
+        for answers in unread {
+            assert!(read(answers).is_err(), "{answers:?}");
+        }
+        assert_eq!(
+            content("other", &asked, &[]),
+            Ok(json!({"action": "accept", "content": {}}))
+        );
     }
 
     #[test]
@@ -246,9 +317,25 @@ mod tests {
         );
         assert_eq!(
             content("k", &asked, &[vec![VISITED.to_owned()]]),
-            json!({"action": "accept"})
+            Ok(json!({"action": "accept"}))
         );
-        assert!(questions("bank", "k", &page("javascript:alert(1)")).is_err());
+        let seen = |url: &str| {
+            let asked = questions("bank", "k", &page(url)).ok()?;
+            asked[0].form.as_ref()?.url.clone()
+        };
+        assert_eq!(
+            seen("https://b\u{430}nk.example/\u{202e}x").as_deref(),
+            Some("https://xn--bnk-6cd.example/%E2%80%AEx")
+        );
+        for url in [
+            "javascript:alert(1)",
+            "https://",
+            "https://bank.example@evil.example/",
+            "https://bank.\nexample/",
+            "",
+        ] {
+            assert_eq!(seen(url), None, "{url}");
+        }
     }
 
     #[test]
@@ -264,6 +351,6 @@ mod tests {
             &json!({"message": "Go on?", "requestedSchema": {"type": "object"}}),
         )
         .unwrap();
-        assert_eq!(content("k", &plain, &[]), json!({"action": "accept"}));
+        assert_eq!(content("k", &plain, &[]), Ok(json!({"action": "accept"})));
     }
 }

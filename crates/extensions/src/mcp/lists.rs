@@ -1,12 +1,14 @@
 //! Prompts, resources and their templates: what servers list of them, and which server has what is asked for.
 //!
 //! *Invariant:* an address belongs to the first server that lists it, in the order in which the servers were named; else to
-//! the first that has a template it fits. What no server lists is nobody's.
+//! the first that has a template it fits. What no server lists is nobody's. Servers are asked at the same time: one that does
+//! not answer holds up nobody for longer than its own time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -76,6 +78,8 @@ pub struct Owned {
     pub tool: String,
     /// Its name at the server.
     pub name: String,
+    /// The pattern that the permission `read` has for it.
+    pub pattern: String,
     server: Arc<Shared>,
 }
 
@@ -132,11 +136,20 @@ impl Known {
         self.servers.lock().get(workspace).cloned().unwrap_or_default()
     }
 
+    /// Returns the servers of a workspace, each with what it lists.
+    async fn each(&self, workspace: &str, list: List) -> Vec<(Arc<Shared>, Arc<Vec<Value>>)> {
+        let listed = self.of(workspace).into_iter().map(|server| async move {
+            let listed = server.listed(list, SMALL_LIMIT).await;
+            (server, listed)
+        });
+        future::join_all(listed).await
+    }
+
     /// Returns all that the servers of a workspace list, prompts under the names that they have here.
     pub(super) async fn listed(&self, workspace: &str, list: List) -> Vec<Value> {
         let mut all = Vec::new();
-        for server in self.of(workspace) {
-            for item in server.listed(list, SMALL_LIMIT).await.iter() {
+        for (server, listed) in self.each(workspace, list).await {
+            for item in listed.iter() {
                 let mut item = item.clone();
                 if list == List::Prompts {
                     let Some(name) = item["name"].as_str() else { continue };
@@ -150,24 +163,18 @@ impl Known {
 
     /// Finds the server of a resource.
     pub(super) async fn resource(&self, workspace: &str, uri: &str) -> Option<Owned> {
-        let servers = self.of(workspace);
-        let owned = |server: &Arc<Shared>| Owned {
+        let owned = |server: Arc<Shared>| Owned {
             tool: passed::name_of(server.name()),
             name: uri.to_owned(),
-            server: Arc::clone(server),
+            pattern: passed::pattern_of_resource(server.name(), uri),
+            server,
         };
-        for server in &servers {
-            if server
-                .listed(List::Resources, SMALL_LIMIT)
-                .await
-                .iter()
-                .any(|item| item["uri"] == uri)
-            {
+        for (server, resources) in self.each(workspace, List::Resources).await {
+            if resources.iter().any(|item| item["uri"] == uri) {
                 return Some(owned(server));
             }
         }
-        for server in &servers {
-            let templates = server.listed(List::Templates, SMALL_LIMIT).await;
+        for (server, templates) in self.each(workspace, List::Templates).await {
             let fits = |item: &Value| item["uriTemplate"].as_str().is_some_and(|template| fits(template, uri));
             if templates.iter().any(fits) {
                 return Some(owned(server));
@@ -178,13 +185,14 @@ impl Known {
 
     /// Finds the server of a prompt.
     pub(super) async fn prompt(&self, workspace: &str, wanted: &str) -> Option<Owned> {
-        for server in self.of(workspace) {
-            for item in server.listed(List::Prompts, SMALL_LIMIT).await.iter() {
+        for (server, prompts) in self.each(workspace, List::Prompts).await {
+            for item in prompts.iter() {
                 let name = item["name"].as_str().unwrap_or_default();
                 if full_name(server.name(), name) == wanted {
                     return Some(Owned {
                         tool: passed::name_of(server.name()),
                         name: name.to_owned(),
+                        pattern: passed::pattern_of_prompt(server.name(), name),
                         server,
                     });
                 }

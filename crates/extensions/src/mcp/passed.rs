@@ -1,7 +1,7 @@
 //! Prompts and resources of a server, as a tool that is not advertised: what a client reads of a server is a call like any
 //! other, with a record and a permission (`docs/spec/extensions.md` §3.5).
 //!
-//! *Invariant:* nothing is read before the permission is given.
+//! *Invariant:* nothing is read before the permission is given. What a client gets is what the hooks have left, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,16 @@ const PROMPT: &str = "prompts/get";
 /// Returns the name of the tool by which a server's prompts and resources are read.
 pub(super) fn name_of(server: &str) -> String {
     full_name("mcp-read", server)
+}
+
+/// Returns the pattern that the permission to read a resource has.
+pub(super) fn pattern_of_resource(server: &str, uri: &str) -> String {
+    format!("mcp:{server}:{uri}")
+}
+
+/// Returns the pattern that the permission to read a prompt has.
+pub(super) fn pattern_of_prompt(server: &str, prompt: &str) -> String {
+    format!("mcp:{server}:prompt:{prompt}")
 }
 
 /// The tool.
@@ -77,6 +87,7 @@ impl Tool for Passed {
     fn properties(&self) -> Properties {
         Properties {
             resumable: true,
+            runs_after_hooks: true,
             ..Properties::NONE
         }
     }
@@ -85,13 +96,13 @@ impl Tool for Passed {
         let text = |key: &str| input[key].as_str();
         let server = self.server.name();
         let (method, what, params) = match (text("uri"), text("prompt")) {
-            (Some(uri), None) => (READ, format!("mcp:{server}:{uri}"), json!({ "uri": uri })),
+            (Some(uri), None) => (READ, pattern_of_resource(server, uri), json!({ "uri": uri })),
             (None, Some(prompt)) => {
                 let mut params = json!({ "name": prompt });
                 if let Some(arguments) = input.get("arguments") {
                     params["arguments"] = arguments.clone();
                 }
-                (PROMPT, format!("mcp:{server}:prompt:{prompt}"), params)
+                (PROMPT, pattern_of_prompt(server, prompt), params)
             }
             (Some(_), Some(_)) | (None, None) => {
                 return Err(ToolError::failed(

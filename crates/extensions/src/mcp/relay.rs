@@ -15,6 +15,9 @@ use toolgate_model::CallId;
 /// What may wait for a client; notes beyond that are dropped.
 const MAX_WAITING: usize = 256;
 
+/// How many of that may be lines for a log, which are long.
+const MAX_LINES: usize = 64;
+
 /// What a client that follows a call can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
@@ -96,6 +99,10 @@ pub(super) struct Follower {
 impl Follower {
     /// Says something that nobody needs to hear.
     pub(super) fn note(&self, said: Said) {
+        let waiting = self.sender.max_capacity() - self.sender.capacity();
+        if matches!(said, Said::Logged(_)) && waiting >= MAX_LINES {
+            return;
+        }
         let _ = self.sender.try_send(said);
     }
 
@@ -168,6 +175,12 @@ mod tests {
         follower.note(Said::PromptFollows);
         assert!(matches!(followed.next().await, Said::PromptFollows));
         assert!(followed.said().is_none());
+        for _ in 0..=MAX_LINES {
+            follower.note(Said::Logged(Value::Null));
+        }
+        follower.note(Said::PromptOver);
+        let lines = std::iter::from_fn(|| followed.said()).filter(|said| matches!(said, Said::Logged(_)));
+        assert_eq!(lines.count(), MAX_LINES, "lines leave room for what matters");
         drop(followed);
         assert!(relays.of(&call).is_none());
         assert!(!follower.say(Said::PromptFollows).await);

@@ -31,6 +31,9 @@ use super::remote;
 use super::settings::{Env, Kind, ServerSettings};
 use super::tool::McpTool;
 
+/// How long a server is not asked for a list that it did not give.
+const LIST_PAUSE: Duration = Duration::from_secs(60);
+
 /// The pause before a server is tried again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
@@ -63,7 +66,20 @@ pub(super) struct Shared {
     relays: Arc<Relays>,
     way: watch::Sender<Way>,
     /// Its prompts and resources, as they were listed last. Never held across an await.
-    lists: Mutex<HashMap<List, Arc<Vec<Value>>>>,
+    lists: Mutex<HashMap<List, Known>>,
+}
+
+/// What is known of a list.
+struct Known {
+    listed: Arc<Vec<Value>>,
+    /// Until when it is not asked for again; none if it was read.
+    until: Option<Instant>,
+}
+
+impl Known {
+    fn is_fresh(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
 }
 
 impl Shared {
@@ -98,16 +114,15 @@ impl Shared {
         let Some((link, offers)) = self.open().filter(|(_, offers)| list.is_among(*offers)) else {
             return Arc::default();
         };
-        if let Some(known) = self.lists.lock().get(&list) {
-            return Arc::clone(known);
+        if let Some(known) = self.lists.lock().get(&list).filter(|known| known.is_fresh()) {
+            return Arc::clone(&known.listed);
         }
         debug_assert!(list.is_among(offers));
-        match link.list_all(list.method(), list.key(), limit).await {
-            Ok(listed) => {
-                let listed = Arc::new(listed);
-                self.lists.lock().insert(list, Arc::clone(&listed));
-                listed
-            }
+        let known = match link.list_all(list.method(), list.key(), limit).await {
+            Ok(listed) => Known {
+                listed: Arc::new(listed),
+                until: None,
+            },
             Err(problem) => {
                 tracing::warn!(
                     server = self.name,
@@ -115,9 +130,15 @@ impl Shared {
                     problem,
                     "a list cannot be had"
                 );
-                Arc::default()
+                Known {
+                    listed: Arc::default(),
+                    until: Some(Instant::now() + LIST_PAUSE),
+                }
             }
-        }
+        };
+        let listed = Arc::clone(&known.listed);
+        self.lists.lock().insert(list, known);
+        listed
     }
 
     fn forget_lists(&self) {

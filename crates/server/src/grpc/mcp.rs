@@ -5,7 +5,7 @@
 //! protocol: each request stands for itself, and what a call needs of its client is the answer to it.
 //!
 //! In reading order: `endpoint` and `context` (what a request says beside its body), `sessions`, `handler` (what the SDK asks),
-//! `call` and `following` with `notes`, `wanted` and `parked`; `elicitation` and `content` (prompts and results as the client gets
+//! `call` and `following` with `notes`, `wanted` and `parked` (`shares`: who makes room); `elicitation` and `content` (prompts and results as the client gets
 //! them); `resources` (outputs) and `passing` (prompts and resources of servers of tools).
 //!
 //! *Invariant:* nothing passes without a [`Caller`] that may execute calls; a session is used only by whoever opened it,
@@ -23,6 +23,7 @@ mod parked;
 mod passing;
 mod resources;
 mod sessions;
+mod shares;
 mod wanted;
 
 use std::convert::Infallible;

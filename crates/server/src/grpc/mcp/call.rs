@@ -94,9 +94,18 @@ pub(super) async fn run(
     let conversation = seen.conversation(context.client_info().as_ref(), &place);
     let conversation = SessionKey::new(place.workspace.name(), &conversation);
     drop(place);
-    let _counted = sessions.call(seen.session.as_deref(), &conversation);
+    // What a state is for, beside its owner: a call does not go on for a request of another place.
+    let what = digest_of(&json!([
+        conversation.workspace,
+        conversation.session,
+        seen.context.agent(),
+        wish.tool,
+        wish.arguments,
+    ]));
+    // A session that the client has named is not ended because this client has left: others may work in it.
+    let unnamed = (!seen.context.names_session()).then_some(conversation);
+    let counted = sessions.call(seen.session.as_deref(), unnamed);
     let owner = seen.caller.principal().id();
-    let what = digest_of(&json!([wish.tool, wish.arguments]));
     let log_level = match is_sessionless(&context) {
         true => context.meta.log_level().and_then(|level| content_level(&level)),
         false => Some(sessions.log_level(seen.session.as_deref())),
@@ -106,7 +115,7 @@ pub(super) async fn run(
             let parked = sessions.parked.take(state, &owner, &what);
             let unknown = "requestState: it stands for nothing that waits for you; make the request again without it";
             let mut following = parked.ok_or_else(|| ErrorData::invalid_params(unknown, None))?;
-            following.go_on(seen, &context, log_level);
+            following.go_on(seen, &context, log_level).await;
             following
         }
         None => {
@@ -115,7 +124,7 @@ pub(super) async fn run(
                 Err(status) => return Ok(Outcome::Refused(status)),
             };
             if !seen.context.names_session() {
-                sessions.works_in(seen.session.as_deref(), call.origin.session_key());
+                sessions.works_in(seen.session.as_deref(), call.origin.session_key(), &owner);
             }
             match Following::start(shared, seen, call, &context, log_level).await {
                 Ok(following) => following,
@@ -134,7 +143,7 @@ pub(super) async fn run(
     match step {
         Ok(Step::Ended(ending)) => Ok(Outcome::Ended(Box::new(following.ended(ending)))),
         Ok(Step::Wants(requests)) => {
-            let state = sessions.parked.park(following, owner, what);
+            let state = sessions.parked.park(following, counted, owner, what);
             Ok(Outcome::Wants(InputRequiredResult::new(Some(requests), Some(state))))
         }
         Ok(Step::Lacks(capabilities)) => Err(ErrorData::missing_required_client_capability(capabilities)),

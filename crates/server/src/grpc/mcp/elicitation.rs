@@ -68,12 +68,16 @@ fn form_of_server(key: String, fields: &[&FormField]) -> Option<ElicitRequestPar
         return Some(ElicitRequestParams::UrlElicitationParams {
             meta: None,
             message,
-            url: url.clone(),
+            url: bounded(url),
             elicitation_id: key,
         });
     }
+    // A name that cannot be shown as it is could not be told from others; the questions have names of their own.
+    if fields.iter().any(|field| bounded(&field.name) != field.name) {
+        return None;
+    }
     let named = fields.iter().filter(|field| !field.name.is_empty());
-    let properties: Map<String, Value> = named.map(|field| (field.name.clone(), field.schema.clone())).collect();
+    let properties: Map<String, Value> = named.map(|field| (field.name.clone(), shown(&field.schema))).collect();
     let required: Vec<&str> = fields
         .iter()
         .filter(|field| field.required)
@@ -187,7 +191,7 @@ fn questions_schema(questions: &[Question], choices: bool) -> Value {
     for (at, question) in questions.iter().enumerate() {
         let (field, own) = fields(at);
         let labels = labels(question);
-        let (title, text) = (&question.header, &question.question);
+        let (title, text) = (bounded(&question.header), bounded(&question.question));
         let open = json!({"type": "string", "title": title, "description": text});
         if labels.is_empty() {
             properties.insert(field, open);
@@ -303,6 +307,17 @@ fn rejection(mut message: String) -> Reply {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     }
     Reply::Reject { message }
+}
+
+/// Returns a schema with all its texts as they may be shown. A value that is changed by that is none of the server's any more:
+/// chosen, it counts as no answer.
+fn shown(schema: &Value) -> Value {
+    match schema {
+        Value::String(text) => json!(bounded(text)),
+        Value::Array(items) => items.iter().map(shown).collect(),
+        Value::Object(entries) => entries.iter().map(|(key, value)| (key.clone(), shown(value))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => schema.clone(),
+    }
 }
 
 /// Cuts a text, and shows what could make a client show something else than what it says: control characters, and
@@ -458,7 +473,11 @@ mod tests {
         };
         let of_server = prompt(PromptRequest::Questions(vec![
             field("a", "name", json!({"type": "string"})),
-            field("a", "age", json!({"type": "integer", "default": 3})),
+            field(
+                "a",
+                "age",
+                json!({"type": "integer", "default": 3, "title": "A\u{202e}ge"}),
+            ),
             field("b", "tame", json!({"type": "boolean"})),
         ]));
         let several = Shows {
@@ -470,6 +489,7 @@ mod tests {
         assert_eq!((made.len(), &*made[0].0, &*made[1].0), (2, "a", "b"));
         assert_eq!(shown["requestedSchema"]["required"], json!(["name"]));
         assert_eq!(shown["requestedSchema"]["properties"]["age"]["default"], 3);
+        assert_eq!(shown["requestedSchema"]["properties"]["age"]["title"], "A\\u{202e}ge");
         assert!(shown["message"].as_str().unwrap().contains("A pet?"));
         let results = BTreeMap::from([
             ("a".to_owned(), accepted(json!({"name": "Tom", "age": 4}))),

@@ -1,7 +1,8 @@
 //! A call that is followed: what happens in it is told to the client, its prompts are put to the client's user, and what
 //! servers of tools ask for in its midst is got from the client.
 //!
-//! *Invariant:* dropped, the call is cancelled. Only prompts that the client's user may answer are put to it.
+//! *Invariant:* dropped, the call is cancelled. Only prompts that the client's user may answer are put to it. What
+//! a server says is told without secrets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -51,6 +52,7 @@ pub(super) enum Step {
 pub(super) struct Following {
     shared: Arc<Shared>,
     seen: Seen,
+    workspace: String,
     id: CallId,
     /// The tool that it runs.
     ran: String,
@@ -129,6 +131,7 @@ impl Following {
         Ok(Self {
             shared: Arc::clone(shared),
             seen,
+            workspace,
             peer: context.peer.clone(),
             items: SelectAll::from_iter([items(started.id.clone(), cursor)]),
             id: started.id,
@@ -154,12 +157,22 @@ impl Following {
         })
     }
 
-    /// Goes on with another request of the client for the same call.
-    pub(super) fn go_on(&mut self, seen: Seen, context: &RequestContext<RoleServer>, log_level: Option<usize>) {
+    /// Goes on with another request of the client for the same call. Its user answers only what it still may.
+    pub(super) async fn go_on(&mut self, seen: Seen, context: &RequestContext<RoleServer>, log_level: Option<usize>) {
         let token = context.meta.get_progress_token();
         self.notes.go_on(Notes::new(token, context.peer.clone(), log_level));
         self.peer = context.peer.clone();
         self.seen = seen;
+        let capabilities = context.client_capabilities().unwrap_or_default();
+        if shows_forms(&capabilities) && user_may_answer(&self.shared, &self.seen, &self.workspace) {
+            return;
+        }
+        self.asks = None;
+        self._present = None;
+        let withdrawn = self.wanted.as_mut().map(Wanted::withdraw_all).unwrap_or_default();
+        for prompt in withdrawn {
+            self.wait_for_approver(&prompt).await;
+        }
     }
 
     /// Takes what the client brings.
@@ -231,9 +244,17 @@ impl Following {
             Said::Progress {
                 progress,
                 total,
-                message,
-            } => self.notes.relay(progress, total, message).await,
-            Said::Logged(line) => self.notes.log(line).await,
+                mut message,
+            } => {
+                if let Some(message) = &mut message {
+                    self.shared.engine.redactor().string(message);
+                }
+                self.notes.relay(progress, total, message).await;
+            }
+            Said::Logged(mut line) => {
+                self.shared.engine.redactor().value(&mut line);
+                self.notes.log(line).await;
+            }
             Said::PromptFollows => {
                 if let Some(wanted) = &mut self.wanted {
                     wanted.expects_prompt = true;
@@ -245,7 +266,8 @@ impl Following {
                 }
             }
             Said::Asks(requests) => {
-                for request in requests {
+                for mut request in requests {
+                    self.shared.engine.redactor().value(&mut request.params);
                     match &mut self.wanted {
                         Some(wanted) => wanted.add_request(request),
                         None => self.relaying.push(relay_request(self.peer.clone(), request)),
@@ -256,7 +278,10 @@ impl Following {
             Said::Lacks(ability) if self.wanted.is_some() => return Some(Step::Lacks(capability(ability))),
             Said::Lacks(_) => {}
             Said::Result(result) => self.sent = Some(result),
-            Said::Failed { code, message } => self.failed = Some((code, message)),
+            Said::Failed { code, mut message } => {
+                self.shared.engine.redactor().string(&mut message);
+                self.failed = Some((code, message));
+            }
         }
         None
     }
@@ -327,21 +352,17 @@ impl Following {
             Some(_) if self.may_answer(&prompt) => elicitation::forms(&prompt, self.shows),
             Some(_) | None => Vec::new(),
         };
-        let what = convert::waits_for(&prompt);
         if let Some(wanted) = &mut self.wanted {
             wanted.expects_prompt = false;
         }
         if forms.is_empty() {
-            // The log of `toolgate mcp` is the client's.
-            tracing::warn!(call = %self.id, prompt = %prompt.id, "a call waits for an approver, {what}: toolgate approve");
-            let text = format!("waits for an approver (toolgate approve): {what}, prompt {}", prompt.id);
-            self.notes.waits = Some(text.clone());
-            return self.notes.say(text).await;
+            return self.wait_for_approver(&prompt).await;
         }
         if let Some(wanted) = &mut self.wanted {
             wanted.add_prompt(&prompt, forms);
             return self.settle().await;
         }
+        let what = convert::waits_for(&prompt);
         self.notes.say(format!("waits for an answer: {what}")).await;
         let token = CancellationToken::new();
         self.withdraw.insert(prompt.id.clone(), token.clone());
@@ -353,6 +374,16 @@ impl Following {
                 (prompt, key, result)
             }));
         }
+    }
+
+    /// Says that somebody else has to answer.
+    async fn wait_for_approver(&mut self, prompt: &Prompt) {
+        let what = convert::waits_for(prompt);
+        // The log of `toolgate mcp` is the client's.
+        tracing::warn!(call = %self.id, prompt = %prompt.id, "a call waits for an approver, {what}: toolgate approve");
+        let text = format!("waits for an approver (toolgate approve): {what}, prompt {}", prompt.id);
+        self.notes.waits = Some(text.clone());
+        self.notes.say(text).await;
     }
 
     fn may_answer(&self, prompt: &Prompt) -> bool {

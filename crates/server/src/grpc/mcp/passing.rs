@@ -1,7 +1,7 @@
 //! Prompts and resources of servers of tools, handed on to MCP clients: under their own addresses, and prompts under
 //! `<server>_<prompt>`.
 //!
-//! *Invariant:* what is read is read by a call, which is judged and recorded like any other. To a Toolgate, nothing of a server
+//! *Invariant:* what is read is read by a call, which is judged and recorded like any other, and no secret is shown. To a Toolgate, nothing of a server
 //! is handed on: two that have each other as a server would hand the same round and round.
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use toolgate_extensions::mcp::{Announced, List, Owned, Servers};
 use toolgate_model::{ITSELF, Outcome as Ending};
+use toolgate_permission::judgement::denies;
 
 use super::call::{self, Ended, Outcome, Wish};
 use super::context::Seen;
@@ -30,6 +31,15 @@ fn workspace(shared: &Shared, seen: &Seen) -> Result<String, ErrorData> {
     let place = seen.context.place(&seen.caller, &shared.engine);
     let place = place.map_err(|status| ErrorData::invalid_params(status.message().to_owned(), None))?;
     Ok(place.workspace.name().to_owned())
+}
+
+/// Says whether a rule keeps the client's agent from reading something. Where a rule wants a person asked, that is done when it
+/// is read.
+fn is_denied(shared: &Shared, seen: &Seen, owned: &Owned) -> Result<bool, ErrorData> {
+    let place = seen.context.place(&seen.caller, &shared.engine);
+    let place = place.map_err(|status| ErrorData::invalid_params(status.message().to_owned(), None))?;
+    let agent = place.agent(seen.context.agent());
+    Ok(agent.is_none_or(|agent| denies("read", &owned.pattern, &place.rights(&agent))))
 }
 
 /// Returns the servers, for clients that get something of them.
@@ -53,7 +63,10 @@ pub(super) async fn listed<T: DeserializeOwned>(
     let listed = servers.listed(&workspace, list).await;
     Ok(listed
         .into_iter()
-        .filter_map(|item| serde_json::from_value(item).ok())
+        .filter_map(|mut item| {
+            shared.engine.redactor().value(&mut item);
+            serde_json::from_value(item).ok()
+        })
         .collect())
 }
 
@@ -186,6 +199,9 @@ pub(super) async fn complete(
     let Some(owned) = owned else {
         return Ok(CompleteResult::default());
     };
+    if is_denied(shared, seen, &owned)? {
+        return Ok(CompleteResult::default());
+    }
     if params["ref"]["name"].is_string() {
         params["ref"]["name"] = json!(owned.name);
     }
@@ -194,7 +210,10 @@ pub(super) async fn complete(
         params.remove("_meta");
     }
     match owned.ask("completion/complete", params).await {
-        Ok(answer) => answer_of(answer),
+        Ok(mut answer) => {
+            shared.engine.redactor().value(&mut answer);
+            answer_of(answer)
+        }
         Err(problem) => {
             tracing::debug!(problem, "an argument could not be completed");
             Ok(CompleteResult::default())
@@ -215,6 +234,9 @@ pub(super) async fn subscribe(
     let servers = servers(shared, context).ok_or_else(|| refused("it is of no server of tools"))?;
     let owned = servers.resource(&workspace, &uri).await;
     let owned = owned.ok_or_else(|| refused("there is no such resource"))?;
+    if is_denied(shared, seen, &owned)? {
+        return Err(refused("a rule denies it"));
+    }
     let mut announced = servers.announced();
     let asked = owned.ask("resources/subscribe", json!({ "uri": uri })).await;
     asked.map_err(|problem| refused(&problem))?;
@@ -284,14 +306,19 @@ pub(super) async fn listen<F: Future<Output = ()>>(
     let (sink, accepted) = (context.sink(), context.accepted());
     let servers = servers(shared, context.request_context());
     let mut announced = servers.map(|servers| servers.announced());
-    let followed = accepted.resource_subscriptions.clone().unwrap_or_default();
-    for uri in &followed {
-        if let Some(servers) = servers
-            && let Some(owned) = servers.resource(&workspace, uri).await
-            && let Err(problem) = owned.ask("resources/subscribe", json!({ "uri": uri })).await
-        {
+    let mut followed = Vec::new();
+    for uri in accepted.resource_subscriptions.clone().unwrap_or_default() {
+        let Some(servers) = servers else { break };
+        let Some(owned) = servers.resource(&workspace, &uri).await else {
+            continue;
+        };
+        if is_denied(shared, seen, &owned)? {
+            continue;
+        }
+        if let Err(problem) = owned.ask("resources/subscribe", json!({ "uri": uri })).await {
             tracing::debug!(problem, "a server does not tell of a resource");
         }
+        followed.push(uri);
     }
     loop {
         let next = async {
@@ -312,9 +339,17 @@ pub(super) async fn listen<F: Future<Output = ()>>(
                     sink.notify_resource_updated(uri).await
                 }
                 Ok(Announced { uri: Some(_), .. }) => Ok(()),
-                Ok(Announced { uri: None, .. }) | Err(RecvError::Lagged(_)) => {
+                told @ (Ok(Announced { uri: None, .. }) | Err(RecvError::Lagged(_))) => {
                     let mut sent = Ok(());
-                    if accepted.prompts_list_changed == Some(true) {
+                    // What was missed may have been about any of them.
+                    if told.is_err() {
+                        for uri in &followed {
+                            if sent.is_ok() {
+                                sent = sink.notify_resource_updated(uri.clone()).await;
+                            }
+                        }
+                    }
+                    if sent.is_ok() && accepted.prompts_list_changed == Some(true) {
                         sent = sink.notify_prompt_list_changed().await;
                     }
                     if sent.is_ok() && accepted.resources_list_changed == Some(true) {

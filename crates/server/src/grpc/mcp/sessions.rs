@@ -33,6 +33,7 @@ use toolgate_model::SessionKey;
 
 use super::notes::USUAL_LEVEL;
 use super::parked::Parked;
+use super::shares::{self, Most};
 
 /// Sessions at once; beyond that the one that has been left alone for longest makes room.
 const MAX_SESSIONS: usize = 256;
@@ -40,9 +41,12 @@ const MAX_SESSIONS: usize = 256;
 /// How long a session without connections is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// How long a conversation without sessions is remembered, and how many such are.
+/// How long a conversation without sessions is remembered, and how many such are: one principal may work in many workspaces.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-const MAX_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED: Most = Most {
+    of_one: 256,
+    of_all: 1024,
+};
 
 /// How long a call goes on whose client has no connection.
 const RECONNECT_GRACE: Duration = Duration::from_secs(10);
@@ -72,15 +76,33 @@ struct Session {
     subscriptions: HashMap<String, CancellationToken>,
 }
 
+/// A conversation without sessions.
+struct Remembered {
+    /// Whose it is.
+    principal: String,
+    /// Since when it has none.
+    since: Instant,
+}
+
+impl Remembered {
+    fn of(principal: &str) -> Self {
+        Self {
+            principal: principal.to_owned(),
+            since: Instant::now(),
+        }
+    }
+}
+
 /// The sessions of one server.
 pub(super) struct Sessions {
     engine: Arc<Engine>,
     manager: Arc<LocalSessionManager>,
     /// Never held across an await.
     open: Mutex<HashMap<String, Session>>,
-    /// The conversations without sessions, and since when. Locked after `open`, and never across an await.
-    remembered: Mutex<HashMap<SessionKey, Instant>>,
-    /// Conversations of clients without sessions in which calls run, and how many. Locked after `remembered`.
+    /// The conversations without sessions. Locked after `open`, and never across an await.
+    remembered: Mutex<HashMap<SessionKey, Remembered>>,
+    /// Conversations of clients without sessions in which calls run, and how many; none that a client has named. Locked after
+    /// `remembered`.
     visited: Mutex<HashMap<SessionKey, usize>>,
     /// The calls that wait for such a client to come back.
     pub(super) parked: Parked,
@@ -271,20 +293,21 @@ impl Sessions {
         let mut remembered = self.remembered.lock();
         for key in session.conversations {
             if !open.values().any(|other| other.conversations.contains(&key)) {
-                remembered.insert(key, Instant::now());
+                remembered.insert(key, Remembered::of(&session.principal));
             }
         }
     }
 
     /// Notes in which conversation a session makes a call. Without a session the client comes back to it, or does not.
-    pub(super) fn works_in(&self, id: Option<&str>, conversation: SessionKey) {
+    pub(super) fn works_in(&self, id: Option<&str>, conversation: SessionKey, principal: &str) {
         let mut open = self.open();
         let Some(id) = id else {
             if !open
                 .values()
                 .any(|session| session.conversations.contains(&conversation))
             {
-                self.remembered.lock().insert(conversation, Instant::now());
+                let remembered = Remembered::of(principal);
+                self.remembered.lock().insert(conversation, remembered);
             }
             return;
         };
@@ -293,27 +316,28 @@ impl Sessions {
         session.conversations.insert(conversation);
     }
 
-    /// Forgets the conversations that have been without sessions for long, and the oldest of too many.
+    /// Forgets the conversations that have been without sessions for long, and old ones of too many; none with a call.
     fn forget(&self) {
         let over = {
             let mut remembered = self.remembered.lock();
-            for key in self.visited.lock().keys() {
-                remembered.insert(key.clone(), Instant::now());
+            let visited = self.visited.lock();
+            for key in visited.keys() {
+                if let Some(remembered) = remembered.get_mut(key) {
+                    remembered.since = Instant::now();
+                }
             }
-            let mut over: Vec<(SessionKey, Instant)> = remembered.iter().map(|(key, at)| (key.clone(), *at)).collect();
-            over.sort_by_key(|(_, at)| *at);
-            let too_many = over.len().saturating_sub(MAX_REMEMBERED);
-            let mut place = 0;
-            over.retain(|(_, at)| {
-                place += 1;
-                place <= too_many || at.elapsed() >= MEMORY_TIMEOUT
-            });
-            for (key, _) in &over {
+            let unused = remembered.iter().filter(|(key, _)| !visited.contains_key(key));
+            let those = unused.map(|(key, remembered)| (key, remembered.principal.as_str(), remembered.since));
+            let mut over = shares::too_many(those, MAX_REMEMBERED);
+            drop(visited);
+            for key in &over {
                 remembered.remove(key);
             }
+            let late = remembered.extract_if(|_, remembered| remembered.since.elapsed() >= MEMORY_TIMEOUT);
+            over.extend(late.map(|(key, _)| key));
             over
         };
-        for (key, _) in over {
+        for key in over {
             let engine = self.engine.clone();
             self.tasks.spawn(async move {
                 if let Err(error) = engine.end_session(&key).await {
@@ -372,17 +396,22 @@ impl Sessions {
         response.map(|body| Body::new(Leaving { body, _answer: token }))
     }
 
-    /// Counts a call until what is returned is dropped. Without a session, its conversation is not forgotten meanwhile.
-    pub(super) fn call(self: &Arc<Self>, id: Option<&str>, conversation: &SessionKey) -> CountedCall {
-        match id {
-            Some(id) => self.change(id, |session| session.calls += 1),
-            None => *self.visited.lock().entry(conversation.clone()).or_default() += 1,
-        }
-        CountedCall {
-            sessions: self.clone(),
-            id: id.map(str::to_owned),
-            conversation: conversation.clone(),
-        }
+    /// Counts a call until what is returned is dropped. Without a session, its conversation is not forgotten meanwhile; there
+    /// is none if the client has named it, for then it is not forgotten here at all.
+    pub(super) fn call(self: &Arc<Self>, id: Option<&str>, conversation: Option<SessionKey>) -> CountedCall {
+        let of = match (id, conversation) {
+            (Some(id), _) => {
+                self.change(id, |session| session.calls += 1);
+                Of::Session(id.to_owned())
+            }
+            (None, Some(conversation)) => {
+                *self.visited.lock().entry(conversation.clone()).or_default() += 1;
+                Of::Conversation(conversation)
+            }
+            (None, None) => Of::Nothing,
+        };
+        let sessions = self.clone();
+        CountedCall { sessions, of }
     }
 
     fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
@@ -421,23 +450,33 @@ impl Session {
 /// A call under way.
 pub(super) struct CountedCall {
     sessions: Arc<Sessions>,
-    id: Option<String>,
-    conversation: SessionKey,
+    of: Of,
+}
+
+/// What a call is counted for.
+enum Of {
+    Session(String),
+    Conversation(SessionKey),
+    Nothing,
 }
 
 impl Drop for CountedCall {
     fn drop(&mut self) {
-        if let Some(id) = &self.id {
-            return self
-                .sessions
-                .change(id, |session| session.calls = session.calls.saturating_sub(1));
-        }
-        let mut visited = self.sessions.visited.lock();
-        if let Some(calls) = visited.get_mut(&self.conversation) {
-            *calls -= 1;
-            if *calls == 0 {
-                visited.remove(&self.conversation);
+        match &self.of {
+            Of::Session(id) => {
+                self.sessions
+                    .change(id, |session| session.calls = session.calls.saturating_sub(1));
             }
+            Of::Conversation(conversation) => {
+                let mut visited = self.sessions.visited.lock();
+                if let Some(calls) = visited.get_mut(conversation) {
+                    *calls -= 1;
+                    if *calls == 0 {
+                        visited.remove(conversation);
+                    }
+                }
+            }
+            Of::Nothing => {}
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a call needs of its client, for clients that are told so in the answer to their request: forms for their user, and what
 //! servers of tools ask for.
 //!
-//! *Invariant:* what a client brings unasked is kept for the call that may want it, and is an answer only to what has the same
-//! name. What cannot be understood is asked for again.
+//! *Invariant:* what a client brings is an answer only to what has the same name and is wanted now; the rest is not kept. What
+//! cannot be understood is asked for again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +44,10 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Takes what a client brings.
+    /// Takes what a client brings of what is wanted.
     pub(super) fn bring(&mut self, responses: InputResponses) {
-        self.brought.extend(responses);
+        let wanted = responses.into_iter().filter(|(key, _)| self.wants.contains_key(key));
+        self.brought = wanted.collect();
     }
 
     /// Wants the forms of a prompt filled in.
@@ -80,6 +81,15 @@ impl Wanted {
             Want::Form { prompt: of, .. } => of != prompt,
             Want::Request { .. } => true,
         });
+    }
+
+    /// Wants nothing more of the client's user, and returns the prompts that it was to answer.
+    pub(super) fn withdraw_all(&mut self) -> Vec<Arc<Prompt>> {
+        let prompts: Vec<Arc<Prompt>> = self.prompts.values().cloned().collect();
+        for prompt in &prompts {
+            self.withdraw(&prompt.id);
+        }
+        prompts
     }
 
     /// Uses what the client has brought. Returns the prompts that are answered by it, each with its reply; none where the user
@@ -139,5 +149,28 @@ impl Wanted {
         };
         let requests = self.wants.iter().map(|(key, want)| (key.clone(), request(want)));
         Some(requests.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_is_wanted_is_kept() {
+        let (answer, answered) = oneshot::channel();
+        let mut wanted = Wanted::default();
+        wanted.add_request(relay::Request {
+            key: "a".to_owned(),
+            method: "roots/list".to_owned(),
+            params: Value::Null,
+            answer,
+        });
+        let responses = |brought: Value| serde_json::from_value::<InputResponses>(brought).unwrap();
+        wanted.bring(responses(json!({"b": {"x": 1}, "c": {}})));
+        assert!(wanted.brought.is_empty() && wanted.requests().is_some());
+        wanted.bring(responses(json!({"a": {"roots": []}, "b": {}})));
+        assert!(wanted.settle().is_empty() && wanted.brought.is_empty());
+        assert_eq!(Value::Object(answered.await.unwrap()), json!({"roots": []}));
     }
 }
