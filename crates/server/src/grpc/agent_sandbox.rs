@@ -34,7 +34,7 @@ use self::process::Processes;
 use super::auth::{Authenticator, GateLayer};
 use super::door::DoorLayer;
 use super::limits::Traffic;
-use super::sandbox_paths::{DOWNLOAD, EXECUTE, EXISTS, FILES, LIST, UPLOAD, is_http, is_process};
+use super::sandbox_paths::{DOWNLOAD, EXECUTE, EXISTS, FILES, LIST, UPLOAD, is_http, is_process, scope};
 use super::shared::Shared;
 use super::status;
 
@@ -68,8 +68,8 @@ impl Doors {
         P: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
         P::Future: Send + 'static,
     {
-        let by_http = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refusal);
-        let by_grpc = GateLayer::new(authenticator, traffic);
+        let by_http = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refusal).needing(scope);
+        let by_grpc = GateLayer::new(authenticator, traffic).needing(scope);
         Self {
             http: DoorLayer::new(is_http, by_http.layer(http)),
             process: DoorLayer::new(is_process, by_grpc.layer(process)),
