@@ -7,13 +7,14 @@
 //! *Invariant:* nothing passes without a caller that has the scope which the contract wants for the same work, and the work is done
 //! by what serves the contract. What may have run is never answered in a way that makes an SDK send it again as something new.
 //!
-//! In reading order: `asked` (what headers say), `commands`, `files`, `upload` (contents that come), `answers` (in HTTP), `process`
-//! (gRPC) with `messages`.
+//! In reading order: `asked` (what headers say), `commands`, `files`, `upload` (contents that come) with `form`, `answers` (in HTTP),
+//! `process` (gRPC) with `messages`.
 
 mod answers;
 mod asked;
 mod commands;
 mod files;
+mod form;
 mod messages;
 mod process;
 mod upload;
@@ -121,7 +122,7 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked, request: Request<Body>) -> 
     let behind = |start: &str| path.strip_prefix(start).map(asked::decoded).transpose();
     match method {
         Method::POST if path == EXECUTE => commands::execute(shared, asked, request.into_body()).await,
-        Method::POST if path == UPLOAD => upload::form(shared, asked, request).await,
+        Method::POST if path == UPLOAD => upload::of_form(shared, asked, request).await,
         Method::GET | Method::HEAD => {
             if let Some(name) = behind(DOWNLOAD)? {
                 return files::download(shared, asked, &name).await;
