@@ -38,6 +38,9 @@ pub(crate) const OPEN_PORT: &str = "/toolgate.v1.PortService/OpenPort";
 /// Names the workspace of a request that does not speak the contract.
 const WORKSPACE: HeaderName = HeaderName::from_static("toolgate-workspace");
 
+/// Says how the page that has a request made is related to where it goes.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// What is between the name that a worker gave and where it is.
 const SEPARATOR: char = '~';
 
@@ -130,6 +133,8 @@ async fn passed_to_sandbox(
     let (worker, workspace) = parts.place(&caller, &wanted, rpc).await?;
     let counted = parts.tenants.run(rpc, &workspace)?;
     *request.headers_mut() = end_to_end(request.headers());
+    // It was heeded here, with the origin, which is not handed on.
+    request.headers_mut().remove(SITE);
     // Which one an empty name means is told differently by each worker.
     let workspace = HeaderValue::try_from(workspace).map_err(|error| Status::internal(error.to_string()))?;
     request.headers_mut().insert(WORKSPACE, workspace);

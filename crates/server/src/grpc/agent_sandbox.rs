@@ -7,8 +7,8 @@
 //! *Invariant:* nothing passes without a caller that has the scope which the contract wants for the same work, and the work is done
 //! by what serves the contract. What may have run is never answered in a way that makes an SDK send it again as something new.
 //!
-//! In reading order: `asked` (what headers say), `commands`, `files`, `upload` (contents that come) with `form`, `answers` (in HTTP),
-//! `process` (gRPC) with `messages`.
+//! In reading order: `pages` (of browsers, which are kept out), `asked` (what headers say), `commands`, `files`, `upload` (contents that
+//! come) with `form`, `answers` (in HTTP), `process` (gRPC) with `messages`.
 
 mod answers;
 mod asked;
@@ -16,6 +16,7 @@ mod commands;
 mod files;
 mod form;
 mod messages;
+mod pages;
 mod process;
 mod upload;
 
@@ -28,9 +29,11 @@ use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Method, Request, Response};
-use tower::{Layer as _, Service};
+use tower::{Layer as _, Service, ServiceExt as _};
+use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use self::asked::Asked;
+use self::pages::NoStrangePages;
 use self::process::Processes;
 use super::auth::{Authenticator, GateLayer};
 use super::door::DoorLayer;
@@ -71,8 +74,9 @@ impl Doors {
     {
         let by_http = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refusal).needing(scope);
         let by_grpc = GateLayer::new(authenticator, traffic).needing(scope);
+        let http = ValidateRequestHeaderLayer::custom(NoStrangePages).layer(by_http.layer(http));
         Self {
-            http: DoorLayer::new(is_http, by_http.layer(http)),
+            http: DoorLayer::new(is_http, http.map_response(pages::kept)),
             process: DoorLayer::new(is_process, by_grpc.layer(process)),
         }
     }
