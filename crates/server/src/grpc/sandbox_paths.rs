@@ -79,9 +79,10 @@ pub(super) fn scope(method: &Method, path: &str) -> Option<Scope> {
     }
 }
 
-/// Says whether what is asked for is a stream.
-pub(super) fn is_stream(path: &str) -> bool {
-    path == START
+/// Says whether what is asked for is a stream: that of a process, or a content that comes or goes.
+pub(super) fn is_stream(method: &Method, path: &str) -> bool {
+    let has_content = ![Method::DELETE, Method::HEAD].contains(method);
+    [START, UPLOAD].contains(&path) || path.starts_with(DOWNLOAD) || (path.starts_with(FILES) && has_content)
 }
 
 #[cfg(test)]
@@ -109,6 +110,22 @@ mod tests {
         check(Method::POST, "/execute/x", None);
         check(Method::GET, "/v1/health", None);
         check(Method::POST, "/toolgate.v1.ToolService/RunTool", None);
+    }
+
+    #[test]
+    fn contents_are_streams() {
+        let check = |method: Method, path: &str, expected: bool| {
+            assert_eq!(is_stream(&method, path), expected, "{method} {path}");
+        };
+        check(Method::POST, START, true);
+        check(Method::POST, "/upload", true);
+        check(Method::GET, "/download/a", true);
+        check(Method::GET, "/v1/files/a", true);
+        check(Method::PUT, "/v1/files/a", true);
+        check(Method::HEAD, "/v1/files/a", false);
+        check(Method::DELETE, "/v1/files/a", false);
+        check(Method::POST, "/execute", false);
+        check(Method::GET, "/list/.", false);
     }
 
     #[test]
