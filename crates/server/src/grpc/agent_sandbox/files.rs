@@ -26,6 +26,9 @@ use crate::grpc::status::{self, bad_field};
 
 const PAGE: i32 = 10_000;
 
+/// Entries of a listing, which has no pages for the SDKs and is in memory as a whole.
+const MAX_ENTRIES: usize = 100_000;
+
 /// The two ways in which a folder is listed.
 #[derive(Clone, Copy)]
 enum Listing {
@@ -183,6 +186,12 @@ async fn entries(shared: &Arc<Shared>, asked: &Asked, name: &str, listing: Listi
         let page = files.list_files(asked.to(request)).await?.into_inner();
         for file in page.files {
             entries.extend(entry(shared, asked, file, listing).await);
+        }
+        if entries.len() > MAX_ENTRIES {
+            let problem = format!(
+                "the folder has more than {MAX_ENTRIES} entries, which is as many as are listed: list a folder below it, or run `ls`"
+            );
+            return Err(bad_field("path", problem));
         }
         page_token = page.next_page_token;
         if page_token.is_empty() {
