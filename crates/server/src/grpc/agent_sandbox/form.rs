@@ -14,7 +14,7 @@ use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use multer::Multipart;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
-use tonic::codegen::http::header::CONTENT_TYPE;
+use tonic::codegen::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 
 use crate::grpc::events::ResponseStream;
 use crate::grpc::status::bad_field;
@@ -46,11 +46,64 @@ pub(super) async fn file(
     while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
         if field.name() == Some(PART) {
             is_found.store(true, Ordering::Relaxed);
-            let name = field.file_name().map(str::to_owned);
+            let said = field.headers().get(CONTENT_DISPOSITION);
+            let name = said
+                .and_then(|said| std::str::from_utf8(said.as_bytes()).ok())
+                .and_then(name_in);
             return Ok((name, field.map_err(|error| broken(&error)).boxed()));
         }
     }
     Err(bad_field(PART, "the form has no such part"))
+}
+
+/// Returns the name of a file in what is said of its part; `filename*` is the exact one.
+fn name_in(said: &str) -> Option<String> {
+    let (mut plain, mut exact) = (None, None);
+    let mut rest = said;
+    // The first is the kind of the part.
+    while let Some((_, behind)) = rest.split_once(';') {
+        let Some((key, behind)) = behind.split_once('=') else {
+            break;
+        };
+        let (value, behind) = value_of(behind.trim_start())?;
+        rest = behind;
+        match key.trim().to_ascii_lowercase().as_str() {
+            "filename" => plain = Some(value),
+            "filename*" => exact = decoded(&value),
+            _ => {}
+        }
+    }
+    exact.or(plain)
+}
+
+/// Takes a value off, which is a word or in quotes, and returns what is behind it. In quotes `\` is put before `"` and `\`; before
+/// anything else it is a character like any other, since some clients put nothing before it.
+fn value_of(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(';').unwrap_or(text.len());
+        return Some((text[..end].trim_end().to_owned(), &text[end..]));
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => {
+                let escaped = characters.next_if(|(_, next)| ['"', '\\'].contains(next));
+                value.push(escaped.map_or(character, |(_, next)| next));
+            }
+            _ => value.push(character),
+        }
+    }
+    None
+}
+
+/// Decodes `UTF-8''NAME`; none if it is anything else.
+fn decoded(value: &str) -> Option<String> {
+    let (charset, rest) = value.split_once('\'')?;
+    let (_, encoded) = rest.split_once('\'')?;
+    let name = percent_encoding::percent_decode_str(encoded).decode_utf8().ok()?;
+    charset.eq_ignore_ascii_case("utf-8").then(|| name.into_owned())
 }
 
 fn broken(error: &multer::Error) -> Status {
@@ -111,6 +164,30 @@ mod tests {
             Ok(piece)
         });
         (pieces, taken)
+    }
+
+    #[test]
+    fn names_are_read_as_their_clients_write_them() {
+        let check = |said: &str, expected: Option<&str>| {
+            assert_eq!(name_in(said).as_deref(), expected, "{said}");
+        };
+        check(r#"form-data; name="file"; filename="a b.txt""#, Some("a b.txt"));
+        check(r#"form-data; filename="a;b=c"; name="file""#, Some("a;b=c"));
+        check(r#"form-data; name="file"; filename="a\\b\"c""#, Some(r#"a\b"c"#));
+        check(r#"form-data; name="file"; filename="a\b""#, Some(r"a\b"));
+        check("form-data; name=file; filename=a.txt", Some("a.txt"));
+        check("form-data; filename = a.txt ; name=file;", Some("a.txt"));
+        check("form-data; name=file; filename*=UTF-8''%C3%BC%20x", Some("ü x"));
+        check(
+            r#"form-data; name="file"; filename*=utf-8'en'%C3%BC; filename="u""#,
+            Some("ü"),
+        );
+        check(
+            r#"form-data; name="file"; filename="u"; filename*=latin1''%FC"#,
+            Some("u"),
+        );
+        check(r#"form-data; name="file"; filename="never closed"#, None);
+        check(r#"form-data; name="file""#, None);
     }
 
     #[tokio::test]
