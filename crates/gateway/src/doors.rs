@@ -19,7 +19,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::{LOCATION, ORIGIN, REFERER};
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::codegen::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use tonic::codegen::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use toolgate_contract::OpenPortResponse;
 use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::doors::{
@@ -37,6 +37,9 @@ pub(crate) const OPEN_PORT: &str = "/toolgate.v1.PortService/OpenPort";
 
 /// Names the workspace of a request that does not speak the contract.
 const WORKSPACE: HeaderName = HeaderName::from_static("toolgate-workspace");
+
+/// Says how the page that has a request made is related to where it goes.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What is between the name that a worker gave and where it is.
 const SEPARATOR: char = '~';
@@ -130,9 +133,12 @@ async fn passed_to_sandbox(
     let (worker, workspace) = parts.place(&caller, &wanted, rpc).await?;
     let counted = parts.tenants.run(rpc, &workspace)?;
     *request.headers_mut() = end_to_end(request.headers());
+    // It was heeded here, with the origin, which is not handed on.
+    request.headers_mut().remove(SITE);
     // Which one an empty name means is told differently by each worker.
     let workspace = HeaderValue::try_from(workspace).map_err(|error| Status::internal(error.to_string()))?;
     request.headers_mut().insert(WORKSPACE, workspace);
+    *request.uri_mut() = unnamed(request.uri())?.into();
     *request.version_mut() = Version::HTTP_2;
     let routing = arrived.elapsed();
     let sent = worker.send(request, Some(&caller.entry()), None).await;
@@ -140,6 +146,20 @@ async fn passed_to_sandbox(
     let (mut response, open) = sent?;
     worker.keep_to_itself(response.headers_mut());
     Ok(carried(response, None::<Ready<()>>, (open, counted)))
+}
+
+/// Returns where a request goes, without the name of a workspace.
+fn unnamed(uri: &Uri) -> Result<PathAndQuery, Status> {
+    let query = uri.query().unwrap_or_default().split('&');
+    let is_other = |pair: &&str| !pair.is_empty() && pair.split('=').next() != Some("workspace");
+    let others: Vec<&str> = query.filter(is_other).collect();
+    let whole = match others[..] {
+        [] => uri.path().to_owned(),
+        _ => format!("{}?{}", uri.path(), others.join("&")),
+    };
+    whole
+        .parse()
+        .map_err(|_| status::bad_field("query", "it cannot stand in an address"))
 }
 
 /// Answers what is asked of an opened port.
@@ -309,6 +329,20 @@ mod tests {
         check("/ports/ab~w", Some(["ab", "w", "/ports/ab"]));
         check("/ports/ab/x~w", None);
         check("/ports/", None);
+    }
+
+    #[test]
+    fn a_workspace_is_named_once() {
+        let check = |uri: &'static str, expected: &str| {
+            assert_eq!(unnamed(&Uri::from_static(uri)).unwrap(), expected, "{uri}");
+        };
+        check("/execute", "/execute");
+        check("/execute?workspace=", "/execute");
+        check("/execute?workspace=a&agent=b&workspace=c", "/execute?agent=b");
+        check(
+            "/v1/files/a%2Fb?mode=0644&workspaces=x",
+            "/v1/files/a%2Fb?mode=0644&workspaces=x",
+        );
     }
 
     #[tokio::test]

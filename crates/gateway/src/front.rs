@@ -74,6 +74,7 @@ impl Front {
             facts: Facts::new(config, traffic.limits(), instance),
             tenants: Tenants::new(config.tenants.clone()),
             closing,
+            agent_sandbox: config.listen.agent_sandbox,
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
             traffic,
             tunnels,
@@ -98,7 +99,7 @@ impl Service<Request<Body>> for Front {
             Ok(match request.uri().path() {
                 MCP_PATH => doors::mcp(&parts, request).await,
                 path if path.starts_with(PORTS_PATH) => doors::ports(&parts, request).await,
-                path if is_agent_sandbox(path) => doors::agent_sandbox(&parts, request).await,
+                path if parts.agent_sandbox && is_agent_sandbox(path) => doors::agent_sandbox(&parts, request).await,
                 _ => parts.answer(request).await.unwrap_or_else(Status::into_http),
             })
         })

@@ -38,6 +38,8 @@ pub(crate) struct Parts {
     pub(crate) tenants: Tenants,
     /// Ends the streams that have no end of their own.
     pub(crate) closing: Closing,
+    /// Whether SDKs of agent-sandbox are served.
+    pub(crate) agent_sandbox: bool,
     /// Bytes of the largest message.
     pub(crate) limit: usize,
     /// How much may come.

@@ -462,3 +462,23 @@ fn sdks_of_agent_sandbox_work_where_their_workspace_is() {
         fleet.assert_calm();
     });
 }
+
+#[test]
+fn a_gateway_that_serves_no_sdks_passes_none_on() {
+    test(async {
+        let fleet = Fleet::with_each("", "listen.agent_sandbox = true").await;
+        // What comes over HTTP/1.1 the console answers.
+        for path in ["/process.v1.ProcessService/Execute", "/execute", "/upload"] {
+            let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
+            let mut grpc = tonic::client::Grpc::new(fleet.channel.clone());
+            grpc.ready().await.unwrap();
+            let mut request = tonic::Request::new(());
+            let token = format!("Bearer {ANNA}").parse().unwrap();
+            request.metadata_mut().insert("authorization", token);
+            let codec = tonic_prost::ProstCodec::<(), ()>::default();
+            let answer = grpc.unary(request, path, codec).await;
+            assert_eq!(answer.unwrap_err().code(), tonic::Code::Unimplemented);
+        }
+        fleet.assert_calm();
+    });
+}

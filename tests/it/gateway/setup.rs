@@ -249,15 +249,19 @@ impl Fleet {
 
     /// Starts it; the settings are the gateway's and those of all.
     pub(crate) async fn with_both(settings: &str, of_all: &str) -> Self {
+        Self::with_each(&format!("{settings}\n{of_all}"), of_all).await
+    }
+
+    /// Starts it with the settings of the gateway, and those of the workers.
+    pub(crate) async fn with_each(of_gateway: &str, of_workers: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let (mut workers, mut named) = (Vec::new(), String::new());
         for (name, rules) in [("a", RULES), ("b", RULES), ("c", r#"{"permission": "allow"}"#)] {
-            let worker = start_worker(folder.path(), name, of_all, rules).await;
+            let worker = start_worker(folder.path(), name, of_workers, rules).await;
             named += &worker.named(name);
             workers.push(worker);
         }
-        let settings = format!("{settings}\n{of_all}");
-        let gateway = start_gateway(folder.path(), "gateway", &settings, &named).await;
+        let gateway = start_gateway(folder.path(), "gateway", of_gateway, &named).await;
         Self {
             channel: connect_tcp(&gateway.address).await.unwrap(),
             folder,

@@ -7,14 +7,16 @@
 //! *Invariant:* nothing passes without a caller that has the scope which the contract wants for the same work, and the work is done
 //! by what serves the contract. What may have run is never answered in a way that makes an SDK send it again as something new.
 //!
-//! In reading order: `asked` (what headers say), `commands`, `files`, `upload` (contents that come), `answers` (in HTTP), `process`
-//! (gRPC) with `messages`.
+//! In reading order: `pages` (of browsers, which are kept out), `asked` (what headers say), `commands`, `files`, `upload` (contents that
+//! come) with `form`, `answers` (in HTTP), `process` (gRPC) with `messages`.
 
 mod answers;
 mod asked;
 mod commands;
 mod files;
+mod form;
 mod messages;
+mod pages;
 mod process;
 mod upload;
 
@@ -23,18 +25,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Method, Request, Response};
-use tower::{Layer as _, Service};
+use tower::util::MapRequestLayer;
+use tower::{Layer as _, Service, ServiceExt as _};
+use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use self::asked::Asked;
+use self::pages::NoStrangePages;
 use self::process::Processes;
 use super::auth::{Authenticator, GateLayer};
 use super::door::DoorLayer;
+use super::first_message::{self, FirstMessageLayer};
 use super::limits::Traffic;
-use super::sandbox_paths::{DOWNLOAD, EXECUTE, EXISTS, FILES, LIST, UPLOAD, is_http, is_process};
+use super::sandbox_paths::{DOWNLOAD, EXECUTE, EXISTS, FILES, LIST, UPLOAD, is_http, is_process, scope};
 use super::shared::Shared;
 use super::status;
 
@@ -61,6 +68,18 @@ impl Doors {
         Self::before(gate, behind.clone(), behind)
     }
 
+    /// Bounds how long a request may take to bring what is read as a whole.
+    pub(super) fn waiting(self, patience: Duration) -> Self {
+        let told = move |mut request: Request<Body>| {
+            request.extensions_mut().insert(Patience(patience));
+            request
+        };
+        Self {
+            http: self.http.through(MapRequestLayer::new(told)),
+            process: self.process.through(FirstMessageLayer(patience)),
+        }
+    }
+
     fn before<H, P>((authenticator, traffic): (Arc<Authenticator>, Arc<Traffic>), http: H, process: P) -> Self
     where
         H: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -68,10 +87,11 @@ impl Doors {
         P: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
         P::Future: Send + 'static,
     {
-        let by_http = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refusal);
-        let by_grpc = GateLayer::new(authenticator, traffic);
+        let by_http = GateLayer::refusing(authenticator.clone(), traffic.clone(), answers::refusal).needing(scope);
+        let by_grpc = GateLayer::new(authenticator, traffic).needing(scope);
+        let http = ValidateRequestHeaderLayer::custom(NoStrangePages).layer(by_http.layer(http));
         Self {
-            http: DoorLayer::new(is_http, by_http.layer(http)),
+            http: DoorLayer::new(is_http, http.map_response(pages::kept)),
             process: DoorLayer::new(is_process, by_grpc.layer(process)),
         }
     }
@@ -86,6 +106,10 @@ pub fn failing<B>(request: &Request<B>) -> impl Fn(Status) -> Response<Body> + S
         false => answers::failure(&status, is_new_again, !is_new_again),
     }
 }
+
+/// How long a request by HTTP may take to bring what is read as a whole.
+#[derive(Clone, Copy)]
+struct Patience(Duration);
 
 /// What is behind the gate for HTTP.
 #[derive(Clone)]
@@ -120,8 +144,12 @@ async fn answer(shared: &Arc<Shared>, asked: &Asked, request: Request<Body>) -> 
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let behind = |start: &str| path.strip_prefix(start).map(asked::decoded).transpose();
     match method {
-        Method::POST if path == EXECUTE => commands::execute(shared, asked, request.into_body()).await,
-        Method::POST if path == UPLOAD => upload::form(shared, asked, request).await,
+        Method::POST if path == EXECUTE => {
+            let patience = request.extensions().get().map(|Patience(patience)| *patience);
+            let patience = patience.unwrap_or(first_message::DEFAULT);
+            commands::execute(shared, asked, request.into_body(), patience).await
+        }
+        Method::POST if path == UPLOAD => upload::of_form(shared, asked, request).await,
         Method::GET | Method::HEAD => {
             if let Some(name) = behind(DOWNLOAD)? {
                 return files::download(shared, asked, &name).await;

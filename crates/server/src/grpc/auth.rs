@@ -58,7 +58,7 @@ pub use self::tls::{HANDSHAKE_TIMEOUT, Tls};
 use self::tokens::Tokens;
 use self::workers::Workers;
 use super::arrival::{Arrival, Behind, MakingCall, Way};
-use super::{sandbox_paths, status};
+use super::status;
 
 /// What a process of a call may do at most: run tools and read, but neither answer nor lend tools, nor administer.
 const PROCESS_SCOPES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope::OutputsRead];
@@ -149,12 +149,12 @@ impl Authenticator {
             || self.registered.is_some()
     }
 
-    /// Finds the caller of a request and checks that it may make it; none where nobody need be known.
-    pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<Option<Arc<Caller>>, Status> {
-        let path = request.uri().path();
-        let need = match sandbox_paths::scope(request.method(), path) {
+    /// Finds the caller of a request and checks that it may make it; none where nobody need be known. It needs this scope, or else
+    /// what its path does in the contract.
+    pub(crate) fn admit<B>(&self, request: &Request<B>, scope: Option<Scope>) -> Result<Option<Arc<Caller>>, Status> {
+        let need = match scope {
             Some(scope) => Need::AnyOf(Scopes::new(&[scope])),
-            None => self.needs.for_path(path),
+            None => self.needs.for_path(request.uri().path()),
         };
         if need == Need::Nothing {
             return Ok(None);

@@ -31,6 +31,17 @@ impl DoorLayer {
         let behind = BoxCloneSyncService::new(behind);
         Self { is_for, behind }
     }
+
+    /// Puts something before what is behind it.
+    pub(super) fn through<L>(self, layer: L) -> Self
+    where
+        L: Layer<Behind>,
+        L::Service:
+            Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+    {
+        Self::new(self.is_for, layer.layer(self.behind))
+    }
 }
 
 impl<S> Layer<S> for DoorLayer {

@@ -169,7 +169,11 @@ impl Traffic {
     fn is_stream<B>(&self, request: &Request<B>) -> bool {
         match request.uri().path() {
             MCP_PATH => request.method() != Method::DELETE,
-            path => path.starts_with(PORTS_PATH) || self.streaming.contains(path) || sandbox_paths::is_stream(path),
+            path => {
+                path.starts_with(PORTS_PATH)
+                    || self.streaming.contains(path)
+                    || sandbox_paths::is_stream(request.method(), path)
+            }
         }
     }
 

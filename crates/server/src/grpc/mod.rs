@@ -305,7 +305,8 @@ impl Services {
     pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
-        let agent_sandbox = self.agent_sandbox.map(|doors| (doors.http, doors.process)).unzip();
+        let agent_sandbox = self.agent_sandbox.map(|doors| doors.waiting(self.patience));
+        let agent_sandbox = agent_sandbox.map(|doors| (doors.http, doors.process)).unzip();
         let router = server(self.traffic.limits().streams_per_connection)
             // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
             .layer(self.ports)

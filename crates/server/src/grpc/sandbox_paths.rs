@@ -17,6 +17,22 @@ pub(super) const PROCESS: &str = "/process.v1.ProcessService/";
 /// The RPC whose answer is a stream.
 const START: &str = "/process.v1.ProcessService/Start";
 
+/// Those which are about a process that runs, and what does the same.
+const OF_RUNNING: [(&str, &str); 3] = [
+    (
+        "/process.v1.ProcessService/WriteStdin",
+        "/toolgate.v1.ToolService/SendInput",
+    ),
+    (
+        "/process.v1.ProcessService/SendSignal",
+        "/toolgate.v1.ToolService/SignalCall",
+    ),
+    (
+        "/process.v1.ProcessService/ResizeTTY",
+        "/toolgate.v1.ToolService/ResizeTerminal",
+    ),
+];
+
 /// Says whether a path is one of these doors.
 pub fn is_for(path: &str) -> bool {
     is_http(path) || is_process(path)
@@ -24,6 +40,9 @@ pub fn is_for(path: &str) -> bool {
 
 /// Returns the RPC of the contract that does the same as a request for these doors.
 pub fn as_rpc(method: &Method, path: &str) -> &'static str {
+    if let Some((_, rpc)) = OF_RUNNING.iter().find(|(known, _)| *known == path) {
+        return rpc;
+    }
     match (scope(method, path), method) {
         (Some(Scope::CallsExecute), _) if path == START => "/toolgate.v1.ToolService/ExecuteTool",
         (Some(Scope::CallsExecute), _) => "/toolgate.v1.ToolService/RunTool",
@@ -60,9 +79,10 @@ pub(super) fn scope(method: &Method, path: &str) -> Option<Scope> {
     }
 }
 
-/// Says whether what is asked for is a stream.
-pub(super) fn is_stream(path: &str) -> bool {
-    path == START
+/// Says whether what is asked for is a stream: that of a process, or a content that comes or goes.
+pub(super) fn is_stream(method: &Method, path: &str) -> bool {
+    let has_content = ![Method::DELETE, Method::HEAD].contains(method);
+    [START, UPLOAD].contains(&path) || path.starts_with(DOWNLOAD) || (path.starts_with(FILES) && has_content)
 }
 
 #[cfg(test)]
@@ -90,5 +110,53 @@ mod tests {
         check(Method::POST, "/execute/x", None);
         check(Method::GET, "/v1/health", None);
         check(Method::POST, "/toolgate.v1.ToolService/RunTool", None);
+    }
+
+    #[test]
+    fn contents_are_streams() {
+        let check = |method: Method, path: &str, expected: bool| {
+            assert_eq!(is_stream(&method, path), expected, "{method} {path}");
+        };
+        check(Method::POST, START, true);
+        check(Method::POST, "/upload", true);
+        check(Method::GET, "/download/a", true);
+        check(Method::GET, "/v1/files/a", true);
+        check(Method::PUT, "/v1/files/a", true);
+        check(Method::HEAD, "/v1/files/a", false);
+        check(Method::DELETE, "/v1/files/a", false);
+        check(Method::POST, "/execute", false);
+        check(Method::GET, "/list/.", false);
+    }
+
+    #[test]
+    fn only_what_makes_a_call_counts_as_one() {
+        let check = |method: Method, path: &str, expected: &str| {
+            assert_eq!(as_rpc(&method, path), format!("/toolgate.v1.{expected}"), "{path}");
+        };
+        check(Method::POST, "/execute", "ToolService/RunTool");
+        check(
+            Method::POST,
+            "/process.v1.ProcessService/Execute",
+            "ToolService/RunTool",
+        );
+        check(Method::POST, START, "ToolService/ExecuteTool");
+        check(
+            Method::POST,
+            "/process.v1.ProcessService/WriteStdin",
+            "ToolService/SendInput",
+        );
+        check(
+            Method::POST,
+            "/process.v1.ProcessService/SendSignal",
+            "ToolService/SignalCall",
+        );
+        check(
+            Method::POST,
+            "/process.v1.ProcessService/ResizeTTY",
+            "ToolService/ResizeTerminal",
+        );
+        check(Method::PUT, "/v1/files/a", "FileService/UploadFile");
+        check(Method::DELETE, "/v1/files/a", "FileService/DeleteFile");
+        check(Method::GET, "/list/.", "FileService/ReadFile");
     }
 }

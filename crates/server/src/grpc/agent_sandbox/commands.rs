@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -77,18 +78,25 @@ pub(super) struct Ran {
     pub(super) note: String,
 }
 
-/// Runs the command of a request by HTTP.
-pub(super) async fn execute(shared: &Arc<Shared>, asked: &Asked, body: Body) -> Result<Response<Body>, Status> {
-    let body = Limited::new(body, shared.max_message_bytes).collect().await;
+/// Runs the command of a request by HTTP, which is to be here in this time.
+pub(super) async fn execute(
+    shared: &Arc<Shared>,
+    asked: &Asked,
+    body: Body,
+    patience: Duration,
+) -> Result<Response<Body>, Status> {
+    let body = Limited::new(body, shared.max_message_bytes).collect();
+    let body = timeout(patience, body).await;
+    let body = body.map_err(|_| status::message_too_late(patience))?;
     let body = body.map_err(|error| bad_field("body", error.to_string()))?;
     let wanted: Execute =
         serde_json::from_slice(&body.to_bytes()).map_err(|error| bad_field("body", error.to_string()))?;
-    let timeout = wanted.timeout_seconds.map(Duration::try_from_secs_f64).transpose();
-    let timeout = timeout.map_err(|_| bad_field("timeout_seconds", "expected a time that is not negative"))?;
+    let longest = wanted.timeout_seconds.map(Duration::try_from_secs_f64).transpose();
+    let longest = longest.map_err(|_| bad_field("timeout_seconds", "expected a time that is not negative"))?;
     let command = Command {
         line: wanted.command,
         directory: None,
-        timeout,
+        timeout: longest,
     };
     let ran = run(shared, asked, &command).await?;
     Ok(answers::json(&json!({

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
@@ -18,12 +18,16 @@ use toolgate_contract::*;
 
 use super::answers;
 use super::asked::{Asked, within};
+use crate::grpc::events::ResponseStream;
 use crate::grpc::file_service::WorkspaceFiles;
 use crate::grpc::mcp::named;
 use crate::grpc::shared::Shared;
 use crate::grpc::status::{self, bad_field};
 
 const PAGE: i32 = 10_000;
+
+/// Entries of a listing, which has no pages for the SDKs and is in memory as a whole.
+const MAX_ENTRIES: usize = 100_000;
 
 /// The two ways in which a folder is listed.
 #[derive(Clone, Copy)]
@@ -140,9 +144,22 @@ async fn content(shared: &Arc<Shared>, asked: &Asked, name: &str) -> Result<Resp
     let rest = pieces.map_ok(|piece| piece.data);
     let data = stream::iter([Ok::<Bytes, Status>(first.data)]).chain(rest);
     let data = data.try_filter(|piece| std::future::ready(!piece.is_empty()));
+    let data = last_if_whole(data.boxed());
     let mut response = Response::new(Body::new(StreamBody::new(data.map_ok(Frame::data))));
     of_size(&mut response, &file);
     Ok(response)
+}
+
+/// Gives each piece when it is known how it goes on. That a file has changed is said behind its last piece, where nobody asks by
+/// HTTP/1.1: all the bytes that were announced have come then.
+fn last_if_whole(pieces: ResponseStream<Bytes>) -> impl Stream<Item = Result<Bytes, Status>> {
+    stream::try_unfold((pieces.fuse(), None), async |(mut pieces, mut held)| {
+        if held.is_none() {
+            held = pieces.next().await.transpose()?;
+        }
+        let next = pieces.next().await.transpose()?;
+        Ok(held.map(|piece| (piece, (pieces, next))))
+    })
 }
 
 /// Says that a body is bytes, and how many.
@@ -169,6 +186,12 @@ async fn entries(shared: &Arc<Shared>, asked: &Asked, name: &str, listing: Listi
         let page = files.list_files(asked.to(request)).await?.into_inner();
         for file in page.files {
             entries.extend(entry(shared, asked, file, listing).await);
+        }
+        if entries.len() > MAX_ENTRIES {
+            let problem = format!(
+                "the folder has more than {MAX_ENTRIES} entries, which is as many as are listed: list a folder below it, or run `ls`"
+            );
+            return Err(bad_field("path", problem));
         }
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -203,4 +226,31 @@ async fn entry(shared: &Arc<Shared>, asked: &Asked, file: FileInfo, listing: Lis
         }
     }
     Some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_piece_comes_only_of_a_whole_file() {
+        let check = async |pieces: &[Option<&'static str>], expected: &[Option<&'static str>]| {
+            let given: Vec<Result<Bytes, Status>> = pieces.iter().map(|piece| of(*piece)).collect();
+            let told = last_if_whole(stream::iter(given).boxed());
+            let told = told.map(|piece| piece.ok()).collect::<Vec<_>>().await;
+            let expected: Vec<Option<Bytes>> = expected.iter().map(|piece| piece.map(Bytes::from)).collect();
+            assert_eq!(told, expected, "{pieces:?}");
+        };
+        let (a, b, torn) = (Some("a"), Some("b"), None);
+        check(&[], &[]).await;
+        check(&[a], &[a]).await;
+        check(&[a, b], &[a, b]).await;
+        check(&[a, torn], &[torn]).await;
+        check(&[a, b, torn], &[a, torn]).await;
+        check(&[torn], &[torn]).await;
+    }
+
+    fn of(piece: Option<&'static str>) -> Result<Bytes, Status> {
+        piece.map(Bytes::from).ok_or_else(|| Status::aborted("it has changed"))
+    }
 }

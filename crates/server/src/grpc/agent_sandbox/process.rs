@@ -62,8 +62,8 @@ pub(super) struct Processes {
 }
 
 /// The processes whose streams are open.
-#[derive(Default)]
 struct Running {
+    /// Begins anywhere: a client that does not notice that the service was started anew names no other process by its number.
     last: AtomicI32,
     by_id: Mutex<HashMap<i32, Arc<Process>>>,
 }
@@ -71,8 +71,9 @@ struct Running {
 struct Process {
     id: i32,
     call: String,
-    /// The principal that has started it.
+    /// The principal that has started it, and where.
     owner: String,
+    workspace: String,
     /// Bytes of input that were sent; held while more is sent, so that pieces keep their order.
     sent: tokio::sync::Mutex<i64>,
     is_killed: AtomicBool,
@@ -80,7 +81,12 @@ struct Process {
 
 impl Processes {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let running = Arc::default();
+        let [a, b, c, d, ..] = uuid::Uuid::new_v4().into_bytes();
+        let running = Arc::new(Running {
+            // Positive, and far from where they end.
+            last: AtomicI32::new(i32::from_be_bytes([a & 0x3f, b, c, d])),
+            by_id: Mutex::default(),
+        });
         Self { shared, running }
     }
 
@@ -117,6 +123,9 @@ impl Processes {
 
     async fn start(self, request: Request<StartRequest>) -> Result<Response<ResponseStream<StartResponse>>, Status> {
         let mut asked = Asked::of_grpc(&request)?;
+        let place = asked.caller.place(&self.shared.engine, &asked.context().workspace)?;
+        let workspace = place.workspace.name().to_owned();
+        drop(place);
         let (metadata, extensions, request) = request.into_parts();
         let mut input = command(&mut asked, request.config)?.input();
         if let Some(Terminal { cols, rows }) = request.pty {
@@ -138,7 +147,7 @@ impl Processes {
         let mut events = Tools(self.shared.clone()).execute_tool(wanted).await?.into_inner();
         let first = events.next().await.transpose()?.and_then(|first| first.event);
         let call = first.map(|first| first.call_id).unwrap_or_default();
-        let process = self.running.add(call, asked.caller.principal().id());
+        let process = self.running.add(call, asked.caller.principal().id(), workspace);
         let init = Event::Init(Init { process_id: process.id });
         let following = Following {
             events,
@@ -221,11 +230,12 @@ impl Processes {
 }
 
 impl Running {
-    fn add(&self, call: String, owner: String) -> Arc<Process> {
+    fn add(&self, call: String, owner: String, workspace: String) -> Arc<Process> {
         let process = Arc::new(Process {
             id: self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
             call,
             owner,
+            workspace,
             sent: tokio::sync::Mutex::default(),
             is_killed: AtomicBool::default(),
         });
@@ -233,10 +243,12 @@ impl Running {
         process
     }
 
-    /// Finds a process that a caller has started.
+    /// Finds a process that a caller has started, in the workspace that the request names, if it names one.
     fn find(&self, id: i32, asked: &Asked) -> Result<Arc<Process>, Status> {
         let found = self.by_id.lock().get(&id).cloned();
-        let own = found.filter(|process| process.owner == asked.caller.principal().id());
+        let named = asked.context().workspace;
+        let is_there = |process: &Process| named.is_empty() || process.workspace == named;
+        let own = found.filter(|process| process.owner == asked.caller.principal().id() && is_there(process));
         own.ok_or_else(|| status::not_found("process", &id.to_string()))
     }
 }

@@ -5,36 +5,33 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
-use multer::Multipart;
 use serde_json::json;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::header::CONTENT_TYPE;
 use tonic::codegen::http::{HeaderMap, Request, Response, StatusCode};
 use toolgate_contract::WriteTarget;
 
 use super::answers;
 use super::asked::{Asked, within};
+use super::form;
 use crate::grpc::events::ResponseStream;
 use crate::grpc::file_service::change::Change;
 use crate::grpc::mcp::named;
 use crate::grpc::shared::Shared;
 use crate::grpc::status::bad_field;
 
-/// The part of a form that is the file.
-const PART: &str = "file";
-
 /// Writes the file of a form, whose name says where.
-pub(super) async fn form(
+pub(super) async fn of_form(
     shared: &Arc<Shared>,
     asked: &Asked,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let boundary = boundary(request.headers()).ok_or_else(|| bad_field("body", "expected multipart/form-data"))?;
-    let (name, content) = part(request.into_body(), boundary).await?;
-    let name = name.ok_or_else(|| bad_field(PART, "the part has no name of a file"))?;
+    let boundary =
+        form::boundary(request.headers()).ok_or_else(|| bad_field("body", "expected multipart/form-data"))?;
+    let (name, content) = form::file(request.into_body().into_data_stream(), boundary).await?;
+    let name = name.ok_or_else(|| bad_field(form::PART, "the part has no name of a file"))?;
     write(shared, asked, &name, None, content).await?;
     Ok(answers::json(&json!({"message": format!("{name:?} is written")})))
 }
@@ -47,8 +44,8 @@ pub(super) async fn put(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let mode = mode(request.uri().query().unwrap_or_default())?;
-    let content = match boundary(request.headers()) {
-        Some(boundary) => part(request.into_body(), boundary).await?.1,
+    let content = match form::boundary(request.headers()) {
+        Some(boundary) => form::file(request.into_body().into_data_stream(), boundary).await?.1,
         None => request.into_body().into_data_stream().boxed(),
     };
     write(shared, asked, name, mode, content).await?;
@@ -71,27 +68,6 @@ async fn write(
         ..WriteTarget::default()
     };
     change.write(&target, content).await.map(drop)
-}
-
-/// Returns what separates the parts of a form, if a request brings one.
-fn boundary(headers: &HeaderMap) -> Option<String> {
-    multer::parse_boundary(headers.get(CONTENT_TYPE)?.to_str().ok()?).ok()
-}
-
-/// Returns the name of the file in a form, and its content as it comes.
-async fn part(body: Body, boundary: String) -> Result<(Option<String>, ResponseStream<Bytes>), Status> {
-    let mut form = Multipart::new(body.into_data_stream(), boundary);
-    while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
-        if field.name() == Some(PART) {
-            let name = field.file_name().map(str::to_owned);
-            return Ok((name, field.map_err(|error| broken(&error)).boxed()));
-        }
-    }
-    Err(bad_field(PART, "the form has no such part"))
-}
-
-fn broken(error: &multer::Error) -> Status {
-    bad_field("body", error.to_string())
 }
 
 /// Reads the permission bits that a file is to get, four octal digits.

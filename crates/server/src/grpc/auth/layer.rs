@@ -14,7 +14,8 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic::codegen::http::{HeaderMap, Method, Request, Response};
+use toolgate_contract::Scope;
 use tower::{Layer, Service};
 
 use super::Authenticator;
@@ -26,12 +27,16 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// How a refusal is told.
 type Refuse = fn(Status) -> Response<Body>;
 
+/// Returns what a request needs that is not of the contract.
+type Needs = fn(&Method, &str) -> Option<Scope>;
+
 /// Puts [`Gate`] before a service.
 #[derive(Clone)]
 pub(crate) struct GateLayer {
     authenticator: Arc<Authenticator>,
     traffic: Arc<Traffic>,
     refuse: Refuse,
+    needs: Needs,
 }
 
 impl GateLayer {
@@ -46,7 +51,14 @@ impl GateLayer {
             authenticator,
             traffic,
             refuse,
+            needs: |_, _| None,
         }
+    }
+
+    /// Has the requests need this, where it names something.
+    #[must_use]
+    pub(crate) fn needing(self, needs: Needs) -> Self {
+        Self { needs, ..self }
     }
 }
 
@@ -58,6 +70,7 @@ impl<S> Layer<S> for GateLayer {
             authenticator: self.authenticator.clone(),
             traffic: self.traffic.clone(),
             refuse: self.refuse,
+            needs: self.needs,
             inner,
         }
     }
@@ -69,6 +82,7 @@ pub(crate) struct Gate<S> {
     authenticator: Arc<Authenticator>,
     traffic: Arc<Traffic>,
     refuse: Refuse,
+    needs: Needs,
     inner: S,
 }
 
@@ -94,7 +108,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let caller = match self.authenticator.admit(&request) {
+        let scope = (self.needs)(request.method(), request.uri().path());
+        let caller = match self.authenticator.admit(&request, scope) {
             Ok(caller) => caller,
             Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
         };

@@ -12,12 +12,12 @@ pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const MAX_NAME_BYTES: usize = 256;
 
 /// Returns what a request of an MCP client names, the workspace for instance: in its query (`?workspace=NAME`), else in the
-/// header of this name (`toolgate-workspace`). Empty if it names nothing.
+/// header of this name (`toolgate-workspace`). Empty if it names nothing; an empty value in the query is none.
 ///
 /// # Errors
 /// It cannot be read; the text says what.
 pub fn named(name: &str, query: &str, headers: &HeaderMap) -> Result<String, String> {
-    let found = match pair(query, name) {
+    let found = match pair(query, name).filter(|encoded| !encoded.is_empty()) {
         Some(encoded) => decode(encoded),
         None => headers
             .get(format!("toolgate-{name}"))
