@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolgate_fs::diff::unified;
 
 use super::exit::{Exit, Failure};
@@ -30,6 +30,9 @@ use clients::{Client, Format, Places};
 const OWN_FILE: u32 = 0o600;
 /// And of one of a project.
 const SHARED_FILE: u32 = 0o644;
+
+/// The keys of an entry that has an address in the place of a command.
+const ADDRESSES: [&str; 2] = ["url", "httpUrl"];
 
 /// Which client, and what to tell it.
 #[derive(Debug, Args)]
@@ -114,6 +117,16 @@ impl SetupArgs {
         let text = old.as_deref().unwrap_or_default();
         let entry = (!self.remove).then(|| self.entry(globals)).transpose()?;
         let tables = self.client.tables();
+        let found = match self.client.format() {
+            Format::Json => json::get(text, tables, &self.name),
+            Format::Toml => toml::get(text, tables, &self.name),
+        };
+        let found = found.map_err(|problem| not_understood(&path, &problem, tables, &self.name, entry.as_ref()))?;
+        if let (Some(found), Some(_)) = (&found, &entry)
+            && ADDRESSES.iter().any(|key| found.get(key).is_some())
+        {
+            return Err(self.is_reached_otherwise(&path));
+        }
         let changed = match (self.client.format(), &entry) {
             (Format::Json, Some(entry)) => json::set(text, tables, &self.name, entry),
             (Format::Json, None) => json::remove(text, tables, &self.name),
@@ -125,7 +138,17 @@ impl SetupArgs {
         Ok(Change { path, old, new, mode })
     }
 
-    fn entry(&self, globals: &Globals) -> Result<Value, Failure> {
+    /// One that is reached at an address is nothing that setup wrote, and with a command as well it would be neither.
+    fn is_reached_otherwise(&self, path: &Path) -> Failure {
+        Failure::Usage(format!(
+            "`{}` in {} is a server that is reached at an address, so it was not touched: --remove takes it out, --name NAME puts \
+             another one beside it",
+            self.name,
+            path.display()
+        ))
+    }
+
+    fn entry(&self, globals: &Globals) -> Result<Map<String, Value>, Failure> {
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(globals.for_others()?);
         let workspace = match self.workspace.as_deref() {
@@ -193,10 +216,10 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-fn not_understood(path: &Path, problem: &str, tables: &str, name: &str, entry: Option<&Value>) -> Failure {
+fn not_understood(path: &Path, problem: &str, tables: &str, name: &str, entry: Option<&Map<String, Value>>) -> Failure {
     let path = path.display();
     let by_hand = match entry {
-        Some(entry) => format!("put this there yourself, as `{name}` in `{tables}`: {entry}"),
+        Some(entry) => format!("put this there yourself, as `{name}` in `{tables}`: {}", json!(entry)),
         None => format!("take `{name}` out of `{tables}` yourself"),
     };
     Failure::Configuration(format!(

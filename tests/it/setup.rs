@@ -168,6 +168,50 @@ fn what_is_there_stays_as_it_is() {
 }
 
 #[test]
+fn what_the_user_added_to_the_entry_stays() {
+    for (client, user, _, table) in CLIENTS {
+        let home = Home::new();
+        home.does(&[client, "--yes", "--agent", "plan"]);
+        let file = home.path(user);
+        let mut settings = parsed(&file);
+        let entry = settings[table]["toolgate"].as_object_mut().unwrap();
+        entry.insert("timeout".to_owned(), json!(9));
+        entry.insert("env".to_owned(), json!({"TOKEN": "secret"}));
+        let text = if client == "codex" {
+            toml::to_string(&settings).unwrap()
+        } else {
+            settings.to_string()
+        };
+        std::fs::write(&file, text).unwrap();
+        let before = read(&file);
+        home.does(&[client, "--yes", "--agent", "plan"]);
+        assert_eq!(read(&file), before, "{client}: what is Toolgate's is there already");
+        home.does(&[client, "--yes", "--agent", "build"]);
+        settings = parsed(&file);
+        let entry = &settings[table]["toolgate"];
+        assert_eq!(entry["timeout"], 9, "{client}: {entry}");
+        assert_eq!(entry["env"], json!({"TOKEN": "secret"}), "{client}: {entry}");
+        assert!(entry.to_string().contains("build") && !entry.to_string().contains("plan"), "{client}: {entry}");
+    }
+}
+
+#[test]
+fn an_entry_with_an_address_is_left_alone() {
+    let home = Home::new();
+    let file = home.path(".cursor/mcp.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let text = "{\"mcpServers\": {\"toolgate\": {\"url\": \"https://tools.example/mcp\"}}}\n";
+    std::fs::write(&file, text).unwrap();
+    let output = home.setup(&["cursor", "--yes"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--remove") && said.contains("--name"), "{said}");
+    assert_eq!(read(&file), text);
+    home.does(&["cursor", "--yes", "--name", "local"]);
+    assert_eq!(parsed(&file)["mcpServers"]["toolgate"]["url"], "https://tools.example/mcp");
+}
+
+#[test]
 fn what_reaches_a_server_is_written_down_but_for_its_token() {
     let home = Home::new();
     let server = ["--server", "https://tools.example"];

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cli::exit::Failure;
 
@@ -134,12 +134,12 @@ impl Client {
         }
     }
 
-    /// Returns the entry.
+    /// Returns the keys of the entry that are Toolgate's; others in it are the user's.
     ///
     /// OpenCode's file is Toolgate's as well. There the entry would have Toolgate start itself, so it is switched off for the
     /// Toolgate that is started by it.
-    pub(super) fn entry(self, program: &str, arguments: &[String], name: &str) -> Value {
-        match self {
+    pub(super) fn entry(self, program: &str, arguments: &[String], name: &str) -> Map<String, Value> {
+        let keys = match self {
             Self::ClaudeCode | Self::Vscode => json!({"type": "stdio", "command": program, "args": arguments}),
             Self::Codex | Self::Cursor | Self::Zed | Self::Gemini => json!({"command": program, "args": arguments}),
             Self::Opencode => {
@@ -155,7 +155,8 @@ impl Client {
                     "enabled": true,
                 })
             }
-        }
+        };
+        keys.as_object().cloned().unwrap_or_default()
     }
 
     /// Says what is left to do.
