@@ -1,7 +1,7 @@
 //! `toolgate setup`: tells an MCP client of Toolgate, by an entry in the client's own file.
 //!
 //! The other files, in reading order: `clients.rs` (which file, and what an entry looks like in it), `json.rs` and `toml.rs` (one
-//! entry in a file that is otherwise left as it is).
+//! entry in a file that is otherwise left as it is), `shown.rs` (the change as it is shown).
 //!
 //! *Invariant:* nothing is written that was not shown and agreed to. A file that cannot be understood is not touched, and neither
 //! is one that has changed since it was shown.
@@ -10,6 +10,7 @@
 
 mod clients;
 mod json;
+mod shown;
 mod toml;
 
 use std::fs::{self, File, Permissions};
@@ -19,7 +20,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use toolgate_fs::diff::unified;
 
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
@@ -70,6 +70,8 @@ struct Change {
     /// None if there is no file.
     old: Option<String>,
     new: String,
+    /// What becomes of the entry, as it is shown.
+    shown: String,
     /// The mode, if there is no file.
     mode: u32,
 }
@@ -77,7 +79,7 @@ struct Change {
 impl SetupArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let change = self.change(globals)?;
-        let old = change.old.clone().unwrap_or_default();
+        let old = change.old.as_deref().unwrap_or_default();
         let shown = change.path.display().to_string();
         if old == change.new {
             let state = if self.remove {
@@ -89,17 +91,17 @@ impl SetupArgs {
             terminal.inform(&format!("{shown} {state}"));
             return Ok(Exit::Completed);
         }
-        let diff = unified(&change.path, &old, &change.new).text;
+        let diff = &change.shown;
         if !terminal.json {
-            terminal.line(&painted(terminal, &diff))?;
+            terminal.line(&painted(terminal, diff))?;
         }
         if !self.yes && !agreed(&shown).await? {
-            self.report(terminal, &change, &diff, false)?;
+            self.report(terminal, &change, diff, false)?;
             terminal.inform("nothing was changed");
             return Ok(Exit::Denied);
         }
         write(&change)?;
-        self.report(terminal, &change, &diff, true)?;
+        self.report(terminal, &change, diff, true)?;
         let next = if self.remove {
             "the client forgets it when it is started next"
         } else {
@@ -135,7 +137,15 @@ impl SetupArgs {
         };
         let new = changed.map_err(|problem| not_understood(&path, &problem, tables, &self.name, entry.as_ref()))?;
         let mode = if self.project { SHARED_FILE } else { OWN_FILE };
-        Ok(Change { path, old, new, mode })
+        let place = format!("{tables}.{}", self.name);
+        let shown = shown::change(&path, &place, found.as_ref(), entry.as_ref());
+        Ok(Change {
+            path,
+            old,
+            new,
+            shown,
+            mode,
+        })
     }
 
     /// One that is reached at an address is nothing that setup wrote, and with a command as well it would be neither.
@@ -305,6 +315,7 @@ mod tests {
             path: path.clone(),
             old: Some("{}\n".to_owned()),
             new: String::new(),
+            shown: String::new(),
             mode: OWN_FILE,
         };
         let refused = write(&change).unwrap_err();

@@ -119,7 +119,10 @@ fn nothing_is_written_that_nobody_agreed_to() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert!(shown.contains("+[mcp_servers.toolgate]"), "{shown}");
+    assert!(
+        shown.contains("@@ mcp_servers.toolgate @@\n") && shown.contains("+args = [\"mcp\"]"),
+        "{shown}"
+    );
     assert!(said.contains("--yes"), "{said}");
     assert!(!home.path(".codex").exists());
     let printed = home.setup(&["--json", "codex", "--yes"]).stdout;
@@ -192,6 +195,31 @@ fn what_the_user_added_to_the_entry_stays() {
         assert_eq!(entry["timeout"], 9, "{client}: {entry}");
         assert_eq!(entry["env"], json!({"TOKEN": "secret"}), "{client}: {entry}");
         assert!(entry.to_string().contains("build") && !entry.to_string().contains("plan"), "{client}: {entry}");
+    }
+}
+
+#[test]
+fn secrets_in_the_file_are_not_shown() {
+    for (client, user, _, table) in CLIENTS {
+        let home = Home::new();
+        let file = home.path(user);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let other = json!({"command": "x", "env": {"TOKEN": "secret"}});
+        let mine = json!({"command": "old", "env": {"TOKEN": "secret"}});
+        let text = if client == "codex" {
+            "mcp_servers = { other = { command = \"x\", env = { TOKEN = \"secret\" } }, toolgate = { command = \"old\", env = { TOKEN = \"secret\" } } }\n".to_owned()
+        } else {
+            json!({table: {"other": other, "toolgate": mine}}).to_string()
+        };
+        std::fs::write(&file, text).unwrap();
+        for args in [&["--json"][..], &[], &["--yes"], &["--yes", "--json", "--remove"]] {
+            let output = home.setup(&[&[client][..], args].concat());
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("toolgate @@"), "{client} {args:?}: {said}");
+            assert!(!said.contains("secret"), "{client} {args:?}: {said}");
+        }
+        assert!(read(&file).contains("secret"), "{client}: it was there");
     }
 }
 
