@@ -1,7 +1,8 @@
 //! `toolgate setup`: tells an MCP client of Toolgate, by an entry in the client's own file.
 //!
 //! The other files, in reading order: `clients.rs` (which file, and what an entry looks like in it), `json.rs` and `toml.rs` (one
-//! entry in a file that is otherwise left as it is), `shown.rs` (the change as it is shown).
+//! entry in a file that is otherwise left as it is), `shown.rs` (the change as it is shown), `file.rs` (where the file really is,
+//! and how it is replaced).
 //!
 //! *Invariant:* nothing is written that was not shown and agreed to. A file that cannot be understood is not touched, and neither
 //! is one that has changed since it was shown.
@@ -9,13 +10,13 @@
 #![allow(clippy::disallowed_methods)] // the files are those of other programs of this user, and in no workspace
 
 mod clients;
+mod file;
 mod json;
 mod shown;
 mod toml;
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -94,13 +95,16 @@ impl SetupArgs {
         let diff = &change.shown;
         if !terminal.json {
             terminal.line(&painted(terminal, diff))?;
+        } else if !self.yes {
+            // Standard output is for the record; whoever is asked has to see what about.
+            terminal.inform(&visible(diff));
         }
         if !self.yes && !agreed(&shown).await? {
             self.report(terminal, &change, diff, false)?;
             terminal.inform("nothing was changed");
             return Ok(Exit::Denied);
         }
-        write(&change)?;
+        file::write(&change)?;
         self.report(terminal, &change, diff, true)?;
         let next = if self.remove {
             "the client forgets it when it is started next"
@@ -112,10 +116,10 @@ impl SetupArgs {
     }
 
     fn change(&self, globals: &Globals) -> Result<Change, Failure> {
-        let path = self.client.file(&Places::of_this_user()?, self.project);
-        // What manages such files often puts links there; they stay.
-        let path = fs::canonicalize(&path).unwrap_or(path);
-        let old = read(&path)?;
+        let places = Places::of_this_user()?;
+        let within = self.project.then_some(places.project());
+        let path = file::locate(&self.client.file(&places, self.project), within)?;
+        let old = file::read(&path)?;
         let text = old.as_deref().unwrap_or_default();
         let entry = (!self.remove).then(|| self.entry(globals)).transpose()?;
         let tables = self.client.tables();
@@ -215,17 +219,6 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::Usage(format!("{} is not UTF-8: the clients' files are", path.display())))
 }
 
-fn read(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Failure::Read {
-            path: path.to_owned(),
-            source,
-        }),
-    }
-}
-
 fn not_understood(path: &Path, problem: &str, tables: &str, name: &str, entry: Option<&Map<String, Value>>) -> Failure {
     let path = path.display();
     let by_hand = match entry {
@@ -268,65 +261,9 @@ async fn agreed(path: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Replaces the file as a whole: the client may read it at any moment.
-fn write(change: &Change) -> Result<(), Failure> {
-    let path = &change.path;
-    if read(path)? != change.old {
-        return Err(Failure::Usage(format!(
-            "{} has been changed meanwhile, so it was not touched; run this again",
-            path.display()
-        )));
-    }
-    replace(path, &change.new, change.mode).map_err(|source| Failure::WriteFile {
-        path: path.clone(),
-        source,
-    })
-}
-
-fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
-    let mode = match fs::metadata(path) {
-        Ok(metadata) => metadata.permissions(),
-        Err(_) => Permissions::from_mode(mode),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(mode)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/settings.json");
-        replace(&path, "{}\n", OWN_FILE).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, OWN_FILE);
-        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        replace(&path, "{\"a\": 1}\n", OWN_FILE).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
-        let change = Change {
-            path: path.clone(),
-            old: Some("{}\n".to_owned()),
-            new: String::new(),
-            shown: String::new(),
-            mode: OWN_FILE,
-        };
-        let refused = write(&change).unwrap_err();
-        assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 1}\n");
-        assert_eq!(
-            path.parent().unwrap().read_dir().unwrap().count(),
-            1,
-            "nothing else is left"
-        );
-    }
 
     #[test]
     fn names_that_every_client_takes() {

@@ -171,6 +171,29 @@ fn what_is_there_stays_as_it_is() {
 }
 
 #[test]
+fn a_project_cannot_lead_out_of_itself() {
+    use std::os::unix::fs::symlink;
+    for (client, _, project, _) in CLIENTS {
+        let home = Home::new();
+        let target = home.path("mine");
+        std::fs::write(&target, "").unwrap();
+        let link = home.project(project);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&target, &link).unwrap();
+        let output = home.setup(&[client, "--project", "--yes"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{client}: {said}");
+        assert!(said.contains("out of the project"), "{client}: {said}");
+        assert_eq!(read(&target), "", "{client}");
+        std::fs::remove_file(&target).unwrap();
+        let output = home.setup(&[client, "--project", "--yes"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("does not exist"), "{client}: {said}");
+        assert!(link.is_symlink() && !target.exists(), "{client}");
+    }
+}
+
+#[test]
 fn what_the_user_added_to_the_entry_stays() {
     for (client, user, _, table) in CLIENTS {
         let home = Home::new();

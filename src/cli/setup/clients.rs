@@ -3,7 +3,7 @@
 //! *Invariant:* one table says all of a client; adding one is adding it here.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
@@ -72,6 +72,11 @@ impl Places {
             home,
             project,
         })
+    }
+
+    /// Returns the folder of the project.
+    pub(super) fn project(&self) -> &Path {
+        &self.project
     }
 }
 
@@ -183,7 +188,7 @@ impl fmt::Display for Client {
 }
 
 /// Returns the file that is there, with comments or without.
-fn either(folder: &std::path::Path, name: &str) -> PathBuf {
+fn either(folder: &Path, name: &str) -> PathBuf {
     let plain = folder.join(format!("{name}.json"));
     let commented = folder.join(format!("{name}.jsonc"));
     if !plain.exists() && commented.exists() {
