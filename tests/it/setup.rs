@@ -199,13 +199,13 @@ fn what_the_user_added_to_the_entry_stays() {
         let home = Home::new();
         home.does(&[client, "--yes", "--agent", "plan"]);
         let file = home.path(user);
-        let mut settings = parsed(&file);
-        let entry = settings[table]["toolgate"].as_object_mut().unwrap();
-        entry.insert("timeout".to_owned(), json!(9));
-        entry.insert("env".to_owned(), json!({"TOKEN": "secret"}));
         let text = if client == "codex" {
-            toml::to_string(&settings).unwrap()
+            read(&file) + "timeout = 9\n[mcp_servers.toolgate.env]\nTOKEN = \"secret\"\n"
         } else {
+            let mut settings = parsed(&file);
+            let entry = settings[table]["toolgate"].as_object_mut().unwrap();
+            entry.insert("timeout".to_owned(), json!(9));
+            entry.insert("env".to_owned(), json!({"TOKEN": "secret"}));
             settings.to_string()
         };
         std::fs::write(&file, text).unwrap();
@@ -213,11 +213,14 @@ fn what_the_user_added_to_the_entry_stays() {
         home.does(&[client, "--yes", "--agent", "plan"]);
         assert_eq!(read(&file), before, "{client}: what is Toolgate's is there already");
         home.does(&[client, "--yes", "--agent", "build"]);
-        settings = parsed(&file);
+        let settings = parsed(&file);
         let entry = &settings[table]["toolgate"];
         assert_eq!(entry["timeout"], 9, "{client}: {entry}");
         assert_eq!(entry["env"], json!({"TOKEN": "secret"}), "{client}: {entry}");
-        assert!(entry.to_string().contains("build") && !entry.to_string().contains("plan"), "{client}: {entry}");
+        assert!(
+            entry.to_string().contains("build") && !entry.to_string().contains("plan"),
+            "{client}: {entry}"
+        );
     }
 }
 
@@ -259,7 +262,10 @@ fn an_entry_with_an_address_is_left_alone() {
     assert!(said.contains("--remove") && said.contains("--name"), "{said}");
     assert_eq!(read(&file), text);
     home.does(&["cursor", "--yes", "--name", "local"]);
-    assert_eq!(parsed(&file)["mcpServers"]["toolgate"]["url"], "https://tools.example/mcp");
+    assert_eq!(
+        parsed(&file)["mcpServers"]["toolgate"]["url"],
+        "https://tools.example/mcp"
+    );
 }
 
 #[test]

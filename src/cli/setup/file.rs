@@ -18,9 +18,9 @@ use crate::cli::exit::Failure;
 /// # Errors
 /// A link leads to nothing, or out of the folder that the file has to be in.
 pub(super) fn locate(path: &Path, within: Option<&Path>) -> Result<PathBuf, Failure> {
-    // Of a file that is new, the folders above it may be links.
-    let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    let there = path.ancestors().find(|path| is_there(path)).unwrap_or(path);
+    let path = std::path::absolute(path).map_err(|source| unread(path, source))?;
+    let path = path.as_path();
+    let there = what_is_there(path);
     let found = match fs::canonicalize(there) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(leads_nowhere(there)),
@@ -28,7 +28,11 @@ pub(super) fn locate(path: &Path, within: Option<&Path>) -> Result<PathBuf, Fail
     };
     let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
     // With an empty rest, `join` would put a slash behind the name of a file.
-    let found = if rest.as_os_str().is_empty() { found } else { found.join(rest) };
+    let found = if rest.as_os_str().is_empty() {
+        found
+    } else {
+        found.join(rest)
+    };
     if let Some(folder) = within {
         let folder = fs::canonicalize(folder).map_err(|source| unread(folder, source))?;
         if !found.starts_with(&folder) {
@@ -41,6 +45,12 @@ pub(super) fn locate(path: &Path, within: Option<&Path>) -> Result<PathBuf, Fail
         }
     }
     Ok(found)
+}
+
+/// Of a file that is new, the folders above it may be links.
+fn what_is_there(path: &Path) -> &Path {
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    path.ancestors().find(is_there).unwrap_or(path)
 }
 
 fn leads_nowhere(link: &Path) -> Failure {
@@ -101,7 +111,8 @@ pub(super) fn write(change: &Change) -> Result<(), Failure> {
 fn unchanged(change: &Change) -> Result<(), Failure> {
     let path = &change.path;
     // The path has no links in it, unless one was put there since.
-    let is_here = fs::canonicalize(path).map_or_else(|_| !path.is_symlink(), |found| found == *path);
+    let there = what_is_there(path);
+    let is_here = fs::canonicalize(there).is_ok_and(|found| found == there);
     if is_here && read(path)? == change.old {
         return Ok(());
     }
@@ -214,7 +225,10 @@ mod tests {
         symlink("inside", project.join("in")).unwrap();
         let at = |file: &str, within: Option<&Path>| locate(&project.join(file), within);
 
-        assert_eq!(at("in/new/a.json", Some(&project)).unwrap(), project.join("inside/new/a.json"));
+        assert_eq!(
+            at("in/new/a.json", Some(&project)).unwrap(),
+            project.join("inside/new/a.json")
+        );
         assert_eq!(at("out.json", None).unwrap(), home.join("mine.json"));
         assert_eq!(at("up/new.json", None).unwrap(), home.join("new.json"));
         for file in ["out.json", "up/new.json", "up/mine.json"] {

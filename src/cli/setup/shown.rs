@@ -88,7 +88,10 @@ mod tests {
             ["-command = \"old\"", "+command = \"new\""]
         );
         let removed = lines(Some(old), None);
-        assert!(removed.contains(&"-environment (its value is not shown)".to_owned()), "{removed:?}");
+        assert!(
+            removed.contains(&"-environment (its value is not shown)".to_owned()),
+            "{removed:?}"
+        );
         let older = json!({"command": {"path": "x", "env": {"TOKEN": "secret"}}});
         let shown = [
             lines(Some(older), Some(entry.clone())),

@@ -179,8 +179,7 @@ mod tests {
     #[test]
     fn what_others_put_into_an_entry_stays() {
         let entry = map(json!({"command": "new", "args": ["mcp"]}));
-        let expected =
-            json!({"command": "new", "startup_timeout_sec": "20", "env": {"TOKEN": "t"}, "args": ["mcp"]});
+        let expected = json!({"command": "new", "startup_timeout_sec": "20", "env": {"TOKEN": "t"}, "args": ["mcp"]});
         for text in [
             "[mcp_servers.toolgate]\ncommand = \"old\" # here\nstartup_timeout_sec = 20\n\n[mcp_servers.toolgate.env]\nTOKEN = \"t\" # mine\n",
             "mcp_servers = { toolgate = { command = \"old\", startup_timeout_sec = 20, env = { TOKEN = \"t\" } } } # here, mine\n",
