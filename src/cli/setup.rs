@@ -1,7 +1,8 @@
 //! `toolgate setup`: tells an MCP client of Toolgate, by an entry in the client's own file.
 //!
 //! The other files, in reading order: `clients.rs` (which file, and what an entry looks like in it), `json.rs` and `toml.rs` (one
-//! entry in a file that is otherwise left as it is).
+//! entry in a file that is otherwise left as it is), `shown.rs` (the change as it is shown), `file.rs` (where the file really is,
+//! and how it is replaced).
 //!
 //! *Invariant:* nothing is written that was not shown and agreed to. A file that cannot be understood is not touched, and neither
 //! is one that has changed since it was shown.
@@ -9,17 +10,17 @@
 #![allow(clippy::disallowed_methods)] // the files are those of other programs of this user, and in no workspace
 
 mod clients;
+mod file;
 mod json;
+mod shown;
 mod toml;
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Value, json};
-use toolgate_fs::diff::unified;
+use serde_json::{Map, Value, json};
 
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
@@ -30,6 +31,9 @@ use clients::{Client, Format, Places};
 const OWN_FILE: u32 = 0o600;
 /// And of one of a project.
 const SHARED_FILE: u32 = 0o644;
+
+/// The keys of an entry that has an address in the place of a command.
+const ADDRESSES: [&str; 2] = ["url", "httpUrl"];
 
 /// Which client, and what to tell it.
 #[derive(Debug, Args)]
@@ -67,6 +71,8 @@ struct Change {
     /// None if there is no file.
     old: Option<String>,
     new: String,
+    /// What becomes of the entry, as it is shown.
+    shown: String,
     /// The mode, if there is no file.
     mode: u32,
 }
@@ -74,7 +80,7 @@ struct Change {
 impl SetupArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let change = self.change(globals)?;
-        let old = change.old.clone().unwrap_or_default();
+        let old = change.old.as_deref().unwrap_or_default();
         let shown = change.path.display().to_string();
         if old == change.new {
             let state = if self.remove {
@@ -86,17 +92,20 @@ impl SetupArgs {
             terminal.inform(&format!("{shown} {state}"));
             return Ok(Exit::Completed);
         }
-        let diff = unified(&change.path, &old, &change.new).text;
+        let diff = &change.shown;
         if !terminal.json {
-            terminal.line(&painted(terminal, &diff))?;
+            terminal.line(&painted(terminal, diff))?;
+        } else if !self.yes {
+            // Standard output is for the record; whoever is asked has to see what about.
+            terminal.inform(&visible(diff));
         }
         if !self.yes && !agreed(&shown).await? {
-            self.report(terminal, &change, &diff, false)?;
+            self.report(terminal, &change, diff, false)?;
             terminal.inform("nothing was changed");
             return Ok(Exit::Denied);
         }
-        write(&change)?;
-        self.report(terminal, &change, &diff, true)?;
+        file::write(&change)?;
+        self.report(terminal, &change, diff, true)?;
         let next = if self.remove {
             "the client forgets it when it is started next"
         } else {
@@ -107,13 +116,23 @@ impl SetupArgs {
     }
 
     fn change(&self, globals: &Globals) -> Result<Change, Failure> {
-        let path = self.client.file(&Places::of_this_user()?, self.project);
-        // What manages such files often puts links there; they stay.
-        let path = fs::canonicalize(&path).unwrap_or(path);
-        let old = read(&path)?;
+        let places = Places::of_this_user()?;
+        let within = self.project.then_some(places.project());
+        let path = file::locate(&self.client.file(&places, self.project), within)?;
+        let old = file::read(&path)?;
         let text = old.as_deref().unwrap_or_default();
         let entry = (!self.remove).then(|| self.entry(globals)).transpose()?;
         let tables = self.client.tables();
+        let found = match self.client.format() {
+            Format::Json => json::get(text, tables, &self.name),
+            Format::Toml => toml::get(text, tables, &self.name),
+        };
+        let found = found.map_err(|problem| not_understood(&path, &problem, tables, &self.name, entry.as_ref()))?;
+        if let (Some(found), Some(_)) = (&found, &entry)
+            && ADDRESSES.iter().any(|key| found.get(key).is_some())
+        {
+            return Err(self.is_reached_otherwise(&path));
+        }
         let changed = match (self.client.format(), &entry) {
             (Format::Json, Some(entry)) => json::set(text, tables, &self.name, entry),
             (Format::Json, None) => json::remove(text, tables, &self.name),
@@ -122,10 +141,28 @@ impl SetupArgs {
         };
         let new = changed.map_err(|problem| not_understood(&path, &problem, tables, &self.name, entry.as_ref()))?;
         let mode = if self.project { SHARED_FILE } else { OWN_FILE };
-        Ok(Change { path, old, new, mode })
+        let place = format!("{tables}.{}", self.name);
+        let shown = shown::change(&path, &place, found.as_ref(), entry.as_ref());
+        Ok(Change {
+            path,
+            old,
+            new,
+            shown,
+            mode,
+        })
     }
 
-    fn entry(&self, globals: &Globals) -> Result<Value, Failure> {
+    /// One that is reached at an address is nothing that setup wrote, and with a command as well it would be neither.
+    fn is_reached_otherwise(&self, path: &Path) -> Failure {
+        Failure::Usage(format!(
+            "`{}` in {} is a server that is reached at an address, so it was not touched: --remove takes it out, --name NAME puts \
+             another one beside it",
+            self.name,
+            path.display()
+        ))
+    }
+
+    fn entry(&self, globals: &Globals) -> Result<Map<String, Value>, Failure> {
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(globals.for_others()?);
         let workspace = match self.workspace.as_deref() {
@@ -182,21 +219,10 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::Usage(format!("{} is not UTF-8: the clients' files are", path.display())))
 }
 
-fn read(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Failure::Read {
-            path: path.to_owned(),
-            source,
-        }),
-    }
-}
-
-fn not_understood(path: &Path, problem: &str, tables: &str, name: &str, entry: Option<&Value>) -> Failure {
+fn not_understood(path: &Path, problem: &str, tables: &str, name: &str, entry: Option<&Map<String, Value>>) -> Failure {
     let path = path.display();
     let by_hand = match entry {
-        Some(entry) => format!("put this there yourself, as `{name}` in `{tables}`: {entry}"),
+        Some(entry) => format!("put this there yourself, as `{name}` in `{tables}`: {}", json!(entry)),
         None => format!("take `{name}` out of `{tables}` yourself"),
     };
     Failure::Configuration(format!(
@@ -235,64 +261,9 @@ async fn agreed(path: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Replaces the file as a whole: the client may read it at any moment.
-fn write(change: &Change) -> Result<(), Failure> {
-    let path = &change.path;
-    if read(path)? != change.old {
-        return Err(Failure::Usage(format!(
-            "{} has been changed meanwhile, so it was not touched; run this again",
-            path.display()
-        )));
-    }
-    replace(path, &change.new, change.mode).map_err(|source| Failure::WriteFile {
-        path: path.clone(),
-        source,
-    })
-}
-
-fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
-    let mode = match fs::metadata(path) {
-        Ok(metadata) => metadata.permissions(),
-        Err(_) => Permissions::from_mode(mode),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(mode)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/settings.json");
-        replace(&path, "{}\n", OWN_FILE).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, OWN_FILE);
-        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        replace(&path, "{\"a\": 1}\n", OWN_FILE).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
-        let change = Change {
-            path: path.clone(),
-            old: Some("{}\n".to_owned()),
-            new: String::new(),
-            mode: OWN_FILE,
-        };
-        let refused = write(&change).unwrap_err();
-        assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 1}\n");
-        assert_eq!(
-            path.parent().unwrap().read_dir().unwrap().count(),
-            1,
-            "nothing else is left"
-        );
-    }
 
     #[test]
     fn names_that_every_client_takes() {

@@ -119,7 +119,10 @@ fn nothing_is_written_that_nobody_agreed_to() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert!(shown.contains("+[mcp_servers.toolgate]"), "{shown}");
+    assert!(
+        shown.contains("@@ mcp_servers.toolgate @@\n") && shown.contains("+args = [\"mcp\"]"),
+        "{shown}"
+    );
     assert!(said.contains("--yes"), "{said}");
     assert!(!home.path(".codex").exists());
     let printed = home.setup(&["--json", "codex", "--yes"]).stdout;
@@ -165,6 +168,104 @@ fn what_is_there_stays_as_it_is() {
     assert!(link.symlink_metadata().unwrap().is_symlink());
     home.does(&["zed", "--yes", "--remove"]);
     assert_eq!(read(&file), text);
+}
+
+#[test]
+fn a_project_cannot_lead_out_of_itself() {
+    use std::os::unix::fs::symlink;
+    for (client, _, project, _) in CLIENTS {
+        let home = Home::new();
+        let target = home.path("mine");
+        std::fs::write(&target, "").unwrap();
+        let link = home.project(project);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&target, &link).unwrap();
+        let output = home.setup(&[client, "--project", "--yes"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{client}: {said}");
+        assert!(said.contains("out of the project"), "{client}: {said}");
+        assert_eq!(read(&target), "", "{client}");
+        std::fs::remove_file(&target).unwrap();
+        let output = home.setup(&[client, "--project", "--yes"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("does not exist"), "{client}: {said}");
+        assert!(link.is_symlink() && !target.exists(), "{client}");
+    }
+}
+
+#[test]
+fn what_the_user_added_to_the_entry_stays() {
+    for (client, user, _, table) in CLIENTS {
+        let home = Home::new();
+        home.does(&[client, "--yes", "--agent", "plan"]);
+        let file = home.path(user);
+        let text = if client == "codex" {
+            read(&file) + "timeout = 9\n[mcp_servers.toolgate.env]\nTOKEN = \"secret\"\n"
+        } else {
+            let mut settings = parsed(&file);
+            let entry = settings[table]["toolgate"].as_object_mut().unwrap();
+            entry.insert("timeout".to_owned(), json!(9));
+            entry.insert("env".to_owned(), json!({"TOKEN": "secret"}));
+            settings.to_string()
+        };
+        std::fs::write(&file, text).unwrap();
+        let before = read(&file);
+        home.does(&[client, "--yes", "--agent", "plan"]);
+        assert_eq!(read(&file), before, "{client}: what is Toolgate's is there already");
+        home.does(&[client, "--yes", "--agent", "build"]);
+        let settings = parsed(&file);
+        let entry = &settings[table]["toolgate"];
+        assert_eq!(entry["timeout"], 9, "{client}: {entry}");
+        assert_eq!(entry["env"], json!({"TOKEN": "secret"}), "{client}: {entry}");
+        assert!(
+            entry.to_string().contains("build") && !entry.to_string().contains("plan"),
+            "{client}: {entry}"
+        );
+    }
+}
+
+#[test]
+fn secrets_in_the_file_are_not_shown() {
+    for (client, user, _, table) in CLIENTS {
+        let home = Home::new();
+        let file = home.path(user);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let other = json!({"command": "x", "env": {"TOKEN": "secret"}});
+        let mine = json!({"command": "old", "env": {"TOKEN": "secret"}});
+        let text = if client == "codex" {
+            "mcp_servers = { other = { command = \"x\", env = { TOKEN = \"secret\" } }, toolgate = { command = \"old\", env = { TOKEN = \"secret\" } } }\n".to_owned()
+        } else {
+            json!({table: {"other": other, "toolgate": mine}}).to_string()
+        };
+        std::fs::write(&file, text).unwrap();
+        for args in [&["--json"][..], &[], &["--yes"], &["--yes", "--json", "--remove"]] {
+            let output = home.setup(&[&[client][..], args].concat());
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("toolgate @@"), "{client} {args:?}: {said}");
+            assert!(!said.contains("secret"), "{client} {args:?}: {said}");
+        }
+        assert!(read(&file).contains("secret"), "{client}: it was there");
+    }
+}
+
+#[test]
+fn an_entry_with_an_address_is_left_alone() {
+    let home = Home::new();
+    let file = home.path(".cursor/mcp.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let text = "{\"mcpServers\": {\"toolgate\": {\"url\": \"https://tools.example/mcp\"}}}\n";
+    std::fs::write(&file, text).unwrap();
+    let output = home.setup(&["cursor", "--yes"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--remove") && said.contains("--name"), "{said}");
+    assert_eq!(read(&file), text);
+    home.does(&["cursor", "--yes", "--name", "local"]);
+    assert_eq!(
+        parsed(&file)["mcpServers"]["toolgate"]["url"],
+        "https://tools.example/mcp"
+    );
 }
 
 #[test]

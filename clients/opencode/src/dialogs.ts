@@ -4,7 +4,11 @@
  * *Invariant:* only what a person answered is a reply. OpenCode lets a request pass without a dialog where its own rules or an
  * earlier "always" allow it; Toolgate has asked all the same, so it is asked once more under a name of which OpenCode's rules
  * say `ask`, and if that shows nothing either, the prompt is left to others.
+ *
+ * An "always" of a person makes OpenCode answer "always" for every request that waits and that it covers. What is stored for ours
+ * has a random mark in it, so it covers none; after one of somebody else, nobody can tell who said "always" to ours.
  */
+import { randomBytes } from "node:crypto";
 import {
   always,
   type Decision,
@@ -50,6 +54,8 @@ interface Dialog {
   readonly sessionID: string;
   requestID: string | undefined;
   reply: string | undefined;
+  /** A request that is not ours got an "always" meanwhile. */
+  doubtful: boolean;
   /** It is not needed any more. */
   over: boolean;
   news: () => void;
@@ -60,9 +66,8 @@ export class Dialogs {
   readonly #client: OpenCodeClient;
   readonly #reach: Reach;
   readonly #calls: ReadonlyMap<string, Asking>;
-  /** By the mark in the metadata of their request. */
+  /** By the mark of their request. */
   readonly #dialogs = new Map<string, Dialog>();
-  #count = 0;
 
   constructor(client: OpenCodeClient, reach: Reach, calls: ReadonlyMap<string, Asking>) {
     this.#client = client;
@@ -112,23 +117,32 @@ export class Dialogs {
         }
       }
     } else if (type === "permission.replied") {
-      for (const dialog of this.#dialogs.values()) {
-        if (dialog.requestID !== undefined && dialog.requestID === properties["requestID"]) {
-          dialog.reply = String(properties["reply"]);
-          dialog.news();
-        }
+      this.#replied(properties["requestID"], String(properties["reply"]));
+    }
+  }
+
+  #replied(requestID: unknown, reply: string): void {
+    const dialogs = [...this.#dialogs.values()];
+    const dialog = dialogs.find((one) => one.requestID !== undefined && one.requestID === requestID);
+    if (dialog) {
+      dialog.reply = dialog.doubtful && reply === "always" ? "nobody's" : reply;
+      dialog.news();
+    } else if (reply === "always") {
+      // What it covers is answered next. Not every version looks only at the same session.
+      for (const waiting of dialogs) {
+        waiting.doubtful = true;
       }
     }
   }
 
   async #show(prompt: PermissionPrompt, permission: string, call: Asking, signal: AbortSignal): Promise<Answer> {
-    this.#count += 1;
-    const mark = `${prompt.id}/${this.#count}`;
+    const mark = randomBytes(8).toString("hex");
     const { sessionID } = call.context;
     const dialog: Dialog = {
       sessionID,
       requestID: undefined,
       reply: undefined,
+      doubtful: false,
       over: false,
       news: () => {},
     };
@@ -153,17 +167,19 @@ export class Dialogs {
   }
 
   /**
-   * What OpenCode is to store after an "always" says in words what Toolgate stores, and matches nothing: Toolgate knows when its
-   * own grant is over.
+   * What OpenCode is to store after an "always" says in words what Toolgate stores, and by its mark matches nothing: Toolgate
+   * knows when its own grant is over.
    */
   #request(
     { id, callId, title, patterns, metadata, always: offered }: PermissionPrompt,
     permission: string,
     mark: string,
   ): Ask {
-    const reach = `(by Toolgate, ${REACHES[this.#reach]})`;
+    const reach = `(by Toolgate, ${REACHES[this.#reach]}; ${mark})`;
     const stored =
-      offered.length > 0 ? offered.map((pattern) => `${pattern} ${reach}`) : ["nothing but this call (by Toolgate)"];
+      offered.length > 0
+        ? offered.map((pattern) => `${pattern} ${reach}`)
+        : [`nothing but this call (by Toolgate; ${mark})`];
     const toolgate = { mark, promptId: id, callId, title };
     return {
       permission,

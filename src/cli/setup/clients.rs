@@ -3,10 +3,10 @@
 //! *Invariant:* one table says all of a client; adding one is adding it here.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cli::exit::Failure;
 
@@ -73,6 +73,11 @@ impl Places {
             project,
         })
     }
+
+    /// Returns the folder of the project.
+    pub(super) fn project(&self) -> &Path {
+        &self.project
+    }
 }
 
 impl Client {
@@ -134,12 +139,12 @@ impl Client {
         }
     }
 
-    /// Returns the entry.
+    /// Returns the keys of the entry that are Toolgate's; others in it are the user's.
     ///
     /// OpenCode's file is Toolgate's as well. There the entry would have Toolgate start itself, so it is switched off for the
     /// Toolgate that is started by it.
-    pub(super) fn entry(self, program: &str, arguments: &[String], name: &str) -> Value {
-        match self {
+    pub(super) fn entry(self, program: &str, arguments: &[String], name: &str) -> Map<String, Value> {
+        let keys = match self {
             Self::ClaudeCode | Self::Vscode => json!({"type": "stdio", "command": program, "args": arguments}),
             Self::Codex | Self::Cursor | Self::Zed | Self::Gemini => json!({"command": program, "args": arguments}),
             Self::Opencode => {
@@ -155,7 +160,8 @@ impl Client {
                     "enabled": true,
                 })
             }
-        }
+        };
+        keys.as_object().cloned().unwrap_or_default()
     }
 
     /// Says what is left to do.
@@ -182,7 +188,7 @@ impl fmt::Display for Client {
 }
 
 /// Returns the file that is there, with comments or without.
-fn either(folder: &std::path::Path, name: &str) -> PathBuf {
+fn either(folder: &Path, name: &str) -> PathBuf {
     let plain = folder.join(format!("{name}.json"));
     let commented = folder.join(format!("{name}.jsonc"));
     if !plain.exists() && commented.exists() {

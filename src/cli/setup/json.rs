@@ -1,10 +1,10 @@
 //! One entry in a file of JSON with comments.
 //!
-//! *Invariant:* every other byte stays.
+//! *Invariant:* every other byte stays, also what others have put into the entry.
 
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
-use serde_json::Value;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
+use serde_json::{Map, Value};
 
 /// Comments and trailing commas are all that clients take beyond JSON.
 const OPTIONS: ParseOptions = ParseOptions {
@@ -20,11 +20,25 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Returns the text with an entry in a table, as it is if it has it.
+/// Returns the entry of a table, if it is there.
 ///
 /// # Errors
 /// Why the text cannot be understood.
-pub(super) fn set(text: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+pub(super) fn get(text: &str, table: &str, name: &str) -> Result<Option<Value>, String> {
+    let (_, object) = parse(text)?;
+    let Some(found) = object.get(table) else {
+        return Ok(None);
+    };
+    let servers = found.object_value().ok_or_else(|| format!("`{table}` is no object"))?;
+    Ok(servers.get(name).and_then(|found| said(&found)))
+}
+
+/// Returns the text with an entry in a table, as it is if it has it. Of an entry that is there, only the keys are set that the
+/// wanted one has.
+///
+/// # Errors
+/// Why the text cannot be understood.
+pub(super) fn set(text: &str, table: &str, name: &str, entry: &Map<String, Value>) -> Result<String, String> {
     let (root, object) = parse(text)?;
     let servers = match object.get(table) {
         Some(found) => found.object_value().ok_or_else(|| format!("`{table}` is no object"))?,
@@ -33,12 +47,28 @@ pub(super) fn set(text: &str, table: &str, name: &str, entry: &Value) -> Result<
             object.object_value_or_set(table)
         }
     };
-    match servers.get(name) {
-        Some(found) if found.value().is_some_and(|value| same(&value.to_string(), entry)) => return Ok(text.to_owned()),
-        Some(found) => found.set_value(input(entry)),
-        None => drop(servers.append(name, input(entry))),
+    if merge(&servers, name, &Value::Object(entry.clone())) {
+        return Ok(ended(root.to_string()));
     }
-    Ok(ended(root.to_string()))
+    Ok(text.to_owned())
+}
+
+/// Sets a key, of an object that is there only the keys that are wanted; says whether anything changed.
+fn merge(object: &CstObject, key: &str, wanted: &Value) -> bool {
+    let Some(found) = object.get(key) else {
+        object.append(key, input(wanted));
+        return true;
+    };
+    match (found.object_value(), wanted) {
+        (Some(inner), Value::Object(wanted)) => wanted
+            .iter()
+            .fold(false, |changed, (key, value)| merge(&inner, key, value) || changed),
+        _ if said(&found).as_ref() == Some(wanted) => false,
+        _ => {
+            found.set_value(input(wanted));
+            true
+        }
+    }
 }
 
 /// Returns the text without an entry of a table, and without the table if nothing else is in it.
@@ -71,8 +101,8 @@ fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
     Ok((root, object))
 }
 
-fn same(text: &str, entry: &Value) -> bool {
-    jsonc_parser::parse_to_serde_value::<Value>(text, &OPTIONS).is_ok_and(|value| value == *entry)
+fn said(found: &CstObjectProp) -> Option<Value> {
+    jsonc_parser::parse_to_serde_value(&found.value()?.to_string(), &OPTIONS).ok()
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -101,11 +131,15 @@ mod tests {
 
     use super::*;
 
+    fn map(entry: Value) -> Map<String, Value> {
+        serde_json::from_value(entry).unwrap()
+    }
+
     const COMMENTED: &str = "// mine\n{\n  \"theme\": \"dark\", // as it was\n  \"mcpServers\": {\n    /* another */\n    \"other\": {\"command\": \"x\",},\n  },\n}\n";
 
     #[test]
     fn an_entry_comes_and_goes_and_nothing_else_changes() {
-        let entry = json!({"command": "toolgate", "args": ["mcp"]});
+        let entry = map(json!({"command": "toolgate", "args": ["mcp"]}));
         for text in [
             "",
             "{}",
@@ -117,7 +151,11 @@ mod tests {
         ] {
             let with = set(text, "mcpServers", "toolgate", &entry).unwrap();
             let value: Value = jsonc_parser::parse_to_serde_value(&with, &OPTIONS).unwrap();
-            assert_eq!(value["mcpServers"]["toolgate"], entry, "{with}");
+            assert_eq!(value["mcpServers"]["toolgate"], Value::Object(entry.clone()), "{with}");
+            assert_eq!(
+                get(&with, "mcpServers", "toolgate").unwrap(),
+                Some(Value::Object(entry.clone()))
+            );
             assert_eq!(
                 set(&with, "mcpServers", "toolgate", &entry).unwrap(),
                 with,
@@ -148,11 +186,25 @@ mod tests {
     #[test]
     fn an_entry_is_replaced() {
         let text = "{\n  \"mcpServers\": {\n    \"toolgate\": {\"command\": \"old\"},\n    \"other\": 1\n  }\n}\n";
-        let with = set(text, "mcpServers", "toolgate", &json!({"command": "new"})).unwrap();
+        let with = set(text, "mcpServers", "toolgate", &map(json!({"command": "new"}))).unwrap();
         assert!(
             with.contains("\"new\"") && !with.contains("old") && with.contains("\"other\": 1"),
             "{with}"
         );
+    }
+
+    #[test]
+    fn what_others_put_into_an_entry_stays() {
+        let text = "{\"mcpServers\": {\n  \"toolgate\": {\n    \"command\": \"old\", // here\n    \"env\": {\"TOKEN\": \"t\", \"OFF\": \"0\"},\n    \"trust\": true,\n    \"timeout\": 5\n  }\n}}\n";
+        let entry = map(json!({"command": "new", "args": ["mcp"], "env": {"OFF": "1"}}));
+        let with = set(text, "mcpServers", "toolgate", &entry).unwrap();
+        let expected =
+            json!({"command": "new", "env": {"TOKEN": "t", "OFF": "1"}, "trust": true, "timeout": 5, "args": ["mcp"]});
+        assert_eq!(get(&with, "mcpServers", "toolgate").unwrap(), Some(expected), "{with}");
+        assert!(with.contains("// here"), "{with}");
+        assert_eq!(set(&with, "mcpServers", "toolgate", &entry).unwrap(), with);
+        let unended = with.trim_end();
+        assert_eq!(set(unended, "mcpServers", "toolgate", &entry).unwrap(), unended);
     }
 
     #[test]
@@ -165,7 +217,7 @@ mod tests {
             "{'a': 1}",
             "yes",
         ] {
-            assert!(set(text, "mcpServers", "toolgate", &json!({})).is_err(), "{text}");
+            assert!(set(text, "mcpServers", "toolgate", &Map::new()).is_err(), "{text}");
             assert!(remove(text, "mcpServers", "toolgate").is_err(), "{text}");
         }
         assert_eq!(remove("", "mcpServers", "toolgate").as_deref(), Ok(""));

@@ -1,26 +1,74 @@
 //! One entry in a file of TOML.
 //!
-//! *Invariant:* every other byte stays.
+//! *Invariant:* every other byte stays, also what others have put into the entry.
 
-use serde_json::Value;
-use toml_edit::{Array, DocumentMut, Item, Table};
+use serde_json::{Map, Value};
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike};
 
-/// Returns the text with an entry in a table, as it is if it has it.
+/// Returns the entry of a table, if it is there.
 ///
 /// # Errors
 /// Why the text cannot be understood.
-pub(super) fn set(text: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+pub(super) fn get(text: &str, table: &str, name: &str) -> Result<Option<Value>, String> {
+    let document = parse(text)?;
+    let Some(servers) = document.get(table) else {
+        return Ok(None);
+    };
+    let servers = servers
+        .as_table_like()
+        .ok_or_else(|| format!("`{table}` is no table"))?;
+    Ok(servers.get(name).map(said))
+}
+
+/// Returns the text with an entry in a table, as it is if it has it. Of an entry that is there, only the keys are set that the
+/// wanted one has.
+///
+/// # Errors
+/// Why the text cannot be understood.
+pub(super) fn set(text: &str, table: &str, name: &str, entry: &Map<String, Value>) -> Result<String, String> {
     let mut document = parse(text)?;
     let servers = document.entry(table).or_insert_with(implicit);
     let servers = servers
         .as_table_like_mut()
         .ok_or_else(|| format!("`{table}` is no table"))?;
-    let wanted = Item::Table(written(entry));
-    if servers.get(name).is_some_and(|found| said(found) == said(&wanted)) {
-        return Ok(text.to_owned());
+    match servers.get_mut(name).and_then(Item::as_table_like_mut) {
+        Some(found) => {
+            if !merge(found, entry) {
+                return Ok(text.to_owned());
+            }
+        }
+        None => {
+            let mut table = Table::new();
+            merge(&mut table, entry);
+            servers.insert(name, Item::Table(table));
+        }
     }
-    servers.insert(name, wanted);
     Ok(document.to_string())
+}
+
+/// Sets the keys that are wanted, and says whether anything changed. Entries have texts and lists of texts only.
+fn merge(table: &mut dyn TableLike, wanted: &Map<String, Value>) -> bool {
+    let mut changed = false;
+    for (key, value) in wanted {
+        let mut new: toml_edit::Value = match value {
+            Value::Array(values) => values.iter().filter_map(Value::as_str).collect::<Array>().into(),
+            Value::String(text) => text.as_str().into(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => continue,
+        };
+        match table.get_mut(key) {
+            Some(old) if said(old) == *value => continue,
+            Some(Item::Value(old)) => {
+                // The comment behind a value is a part of it.
+                *new.decor_mut() = old.decor().clone();
+                *old = new;
+            }
+            Some(_) | None => {
+                table.insert(key, Item::Value(new));
+            }
+        }
+        changed = true;
+    }
+    changed
 }
 
 /// Returns the text without an entry of a table, and without the table if nothing else is in it.
@@ -56,37 +104,24 @@ fn implicit() -> Item {
     Item::Table(table)
 }
 
-/// Entries have texts and lists of texts only.
-fn written(entry: &Value) -> Table {
-    let mut table = Table::new();
-    for (name, value) in entry.as_object().into_iter().flatten() {
-        let item = match value {
-            Value::Array(values) => values.iter().filter_map(Value::as_str).collect::<Array>().into(),
-            Value::String(text) => text.as_str().into(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => continue,
-        };
-        table.insert(name, Item::Value(item));
+/// What an item says, however it is written.
+fn said(item: &Item) -> Value {
+    if let Some(table) = item.as_table_like() {
+        return Value::Object(table.iter().map(|(key, item)| (key.to_owned(), said(item))).collect());
     }
-    table
+    item.as_value().map_or(Value::Null, said_by)
 }
 
-/// What an entry says, however it is written.
-fn said(item: &Item) -> Option<Vec<(String, Value)>> {
-    let table = item.as_table_like()?;
-    let mut pairs: Vec<(String, Value)> = Vec::new();
-    for (name, item) in table.iter() {
-        let value = match (item.as_str(), item.as_array()) {
-            (Some(text), _) => Value::from(text),
-            (None, Some(values)) => {
-                let texts: Option<Vec<Value>> = values.iter().map(|value| value.as_str().map(Value::from)).collect();
-                Value::Array(texts?)
-            }
-            (None, None) => return None,
-        };
-        pairs.push((name.to_owned(), value));
+fn said_by(value: &toml_edit::Value) -> Value {
+    if let Some(values) = value.as_array() {
+        return values.iter().map(said_by).collect();
     }
-    pairs.sort_by(|one, other| one.0.cmp(&other.0));
-    Some(pairs)
+    match (value.as_str(), value.as_bool()) {
+        (Some(text), _) => text.into(),
+        (None, Some(yes)) => yes.into(),
+        // Setup writes no others, so how they are read does not matter.
+        (None, None) => value.to_string().trim().into(),
+    }
 }
 
 #[cfg(test)]
@@ -95,12 +130,16 @@ mod tests {
 
     use super::*;
 
+    fn map(entry: Value) -> Map<String, Value> {
+        serde_json::from_value(entry).unwrap()
+    }
+
     const COMMENTED: &str =
         "# mine\nmodel = \"m\" # as it was\n\n[mcp_servers.other]\ncommand = 'x'\n\n[tui]\ntheme = \"dark\"\n";
 
     #[test]
     fn an_entry_comes_and_goes_and_nothing_else_changes() {
-        let entry = json!({"command": "/opt/toolgate", "args": ["mcp", "--agent", "build"]});
+        let entry = map(json!({"command": "/opt/toolgate", "args": ["mcp", "--agent", "build"]}));
         for text in ["", "model = \"m\"\n", COMMENTED] {
             let with = set(text, "mcp_servers", "toolgate", &entry).unwrap();
             let read = with.parse::<DocumentMut>().unwrap();
@@ -138,9 +177,25 @@ mod tests {
     }
 
     #[test]
+    fn what_others_put_into_an_entry_stays() {
+        let entry = map(json!({"command": "new", "args": ["mcp"]}));
+        let expected = json!({"command": "new", "startup_timeout_sec": "20", "env": {"TOKEN": "t"}, "args": ["mcp"]});
+        for text in [
+            "[mcp_servers.toolgate]\ncommand = \"old\" # here\nstartup_timeout_sec = 20\n\n[mcp_servers.toolgate.env]\nTOKEN = \"t\" # mine\n",
+            "mcp_servers = { toolgate = { command = \"old\", startup_timeout_sec = 20, env = { TOKEN = \"t\" } } } # here, mine\n",
+        ] {
+            let with = set(text, "mcp_servers", "toolgate", &entry).unwrap();
+            let found = get(&with, "mcp_servers", "toolgate").unwrap();
+            assert_eq!(found.as_ref(), Some(&expected), "{with}");
+            assert!(with.contains("# here") && with.contains("mine\n"), "{with}");
+            assert_eq!(set(&with, "mcp_servers", "toolgate", &entry).unwrap(), with);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_understood_is_told() {
         for text in ["model =", "[mcp_servers", "mcp_servers = 1"] {
-            assert!(set(text, "mcp_servers", "toolgate", &json!({})).is_err(), "{text}");
+            assert!(set(text, "mcp_servers", "toolgate", &Map::new()).is_err(), "{text}");
             assert!(remove(text, "mcp_servers", "toolgate").is_err(), "{text}");
         }
     }
