@@ -181,10 +181,14 @@ class Run:
             if now is not None and now.id == step.id:
                 return now
 
+    async def is_open(self, prompt: Prompt) -> bool:
+        """Says whether a prompt of the call still waits for a decision."""
+        now = await self._calls.open_prompt(self.call_id)
+        return now is not None and now.id == prompt.id
+
     async def reply(self, prompt: Prompt, decision: Decision) -> None:
         """Sends what a person decided about a prompt, unless it is decided."""
-        now = await self._calls.open_prompt(self.call_id)
-        if now is not None and now.id == prompt.id:
+        if await self.is_open(prompt):
             await self._calls.reply(prompt, decision)
 
     def detach(self) -> None:
