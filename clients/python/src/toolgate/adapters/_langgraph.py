@@ -3,8 +3,9 @@
 LangGraph gives the values of a task to whoever asks first, by counting. Where a node runs several calls at once, as
 `ToolNode` does, that may be another call than the one that a person was shown. So a value counts for the prompt that it
 names as `prompt`. One that names none counts for the prompt that the task was stopped for last, which the checkpoint
-says, and only if it came after that. LangGraph keeps the value of a plain `Command(resume=…)`, and gives it once more when
-a graph goes on without any; so one that is like the one before it has to name its prompt, or come by the interrupt's id.
+says, and only if it came after that. LangGraph keeps the value of a plain `Command(resume=…)`, and gives it once more
+when a graph goes on without any; so one that is like the one before it has to name its prompt, or come by the
+interrupt's id.
 
 *Invariant:* a value that may be meant for another prompt decides nothing: the graph is interrupted again.
 """
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 _NO_TASK = "00000000-0000-0000-0000-000000000000"
 _INTERRUPT = "__interrupt__"
@@ -37,10 +39,18 @@ class Stop:
     is_resumed_plainly: bool
 
 
+# What tasks were stopped for before they were resumed, by something that a task has anew each time that it runs.
+_stops: WeakKeyDictionary[Any, Stop | None] = WeakKeyDictionary()
+
+
 class Saved:
-    """What the checkpointer has of a task."""
+    """What the checkpointer has of a task.
+
+    It is read once for all calls of the task: when one of them interrupts it again, the checkpoint says something else.
+    """
 
     def __init__(self, configurable: Mapping[str, Any]) -> None:
+        self._attempt: Any = configurable.get("__pregel_read")
         self._saver: Any = configurable.get("__pregel_checkpointer")
         outer, _, own = str(configurable.get("checkpoint_ns") or "").rpartition("|")
         self._task = own.rpartition(":")[2]
@@ -54,24 +64,35 @@ class Saved:
 
     def read(self) -> Stop | None:
         """Returns what the task was stopped for last, as far as it is known; in a plain program."""
-        return self._stopped_for(self._saver.get_tuple(self._at)) if self._is_known() else None
+        if not self._is_known():
+            return None
+        if self._attempt in _stops:
+            return _stops[self._attempt]
+        return self._stop_in(self._saver.get_tuple(self._at))
 
     async def aread(self) -> Stop | None:
         """Returns what the task was stopped for last, as far as it is known; with asyncio."""
-        return self._stopped_for(await self._saver.aget_tuple(self._at)) if self._is_known() else None
+        if not self._is_known():
+            return None
+        if self._attempt in _stops:
+            return _stops[self._attempt]
+        return self._stop_in(await self._saver.aget_tuple(self._at))
 
     def _is_known(self) -> bool:
-        return hasattr(self._saver, "get_tuple") and self._at["configurable"]["checkpoint_id"] is not None
+        return (
+            self._attempt is not None
+            and hasattr(self._saver, "get_tuple")
+            and self._at["configurable"]["checkpoint_id"] is not None
+        )
 
-    def _stopped_for(self, saved: Any) -> Stop | None:
+    def _stop_in(self, saved: Any) -> Stop | None:
         writes = (saved.pending_writes if saved is not None else None) or ()
         found = [value for task, channel, value in writes if task == self._task and channel == _INTERRUPT]
-        interrupts = found[-1] if found else ()
+        interrupts: Any = found[-1] if found else ()
         value = getattr(interrupts[0], "value", None) if len(interrupts) == 1 else None
-        if value is None:
-            return None
         is_plain = any(task == _NO_TASK and channel == _RESUME for task, channel, _ in writes)
-        return Stop(value if isinstance(value, Mapping) else {}, is_plain)
+        stop = Stop(value if isinstance(value, Mapping) else {}, is_plain) if value is not None else None
+        return _stops.setdefault(self._attempt, stop)
 
 
 class Task:

@@ -4,8 +4,8 @@ A call that has to ask a person is an *interrupt* of LangGraph, and the value of
 graph needs a checkpointer, as for any interrupt. Outside of a graph nobody can be asked that way: the call waits for an
 approver.
 
-*Invariant:* an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting; and
-a decision is taken for the prompt that it names, or that the graph was stopped for (`_langgraph`), never by the count.
+*Invariant:* an interrupt for each prompt of a call, in their order, since LangGraph finds answers by counting; and a
+decision is taken for the prompt that it names, or that the graph was stopped for (`_langgraph`), never by the count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from toolgate.adapters._langgraph import Saved, Task
 from toolgate.adapters._people import decision_of, description_of, prompt_json
 from toolgate.events import MetadataEvent, OutputEvent
 from toolgate.forms import is_image, is_pdf, text_of
-from toolgate.prompts import Decision, PermissionPrompt, Prompt, QuestionPrompt, answer, instead, once, reject
+from toolgate.prompts import PermissionPrompt, Prompt, QuestionPrompt, answer, instead, once, reject
 from toolgate.results import Attachment, Result
 
 if TYPE_CHECKING:
