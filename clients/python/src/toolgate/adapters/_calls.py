@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
+import grpc
+
+from toolgate._follow import Watch
 from toolgate._ids import uuid7
 from toolgate._json import to_text
+from toolgate.calls import output_mode
 from toolgate.client import AsyncClient
-from toolgate.errors import ToolgateError
+from toolgate.errors import RpcError, ToolgateError
 from toolgate.evaluation import PermissionAction
 from toolgate.prompts import (
     Decision,
@@ -90,6 +94,20 @@ class Calls:
         """Starts a call, or attaches to the one that has this id."""
         options: dict[str, Any] = {**self._options, "session": session or None}
         return Run(self, self._client.execute(tool, arguments, call_id=call_id or None, **options))
+
+    def follow(self, call_id: str) -> Run:
+        """Goes on with a call that exists. It is cancelled when it is left, as one that was started here."""
+        return Run(self, self._client._follow(Watch(call_id, 0, output_mode("full")), None, keep=False))
+
+    async def exists(self, call_id: str) -> bool:
+        """Says whether there is such a call."""
+        try:
+            await self._client.get(call_id)
+        except RpcError as error:
+            if error.code is grpc.StatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
 
     async def may_ask(self, tool: str, arguments: Mapping[str, Any] | str, session: str) -> bool:
         """Says whether a call would ask a person before it does anything, as far as that is known."""
