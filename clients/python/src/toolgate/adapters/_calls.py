@@ -141,6 +141,20 @@ class Calls:
         )
         return prompt_of(response.prompts[0]) if response.prompts else None
 
+    async def open_prompts(self, session: str) -> list[Prompt]:
+        """Returns what the calls of a session wait for."""
+        found: list[Prompt] = []
+        chosen = permission_service_pb2.PromptFilter(workspace="-", session_ids=[session])
+        request = permission_service_pb2.ListPromptsRequest(filter=chosen)
+        while True:
+            response = await self._client._connection.unary(
+                lambda stubs, timeout: stubs.permissions.ListPrompts(request, timeout=timeout)
+            )
+            found.extend(prompt_of(one) for one in response.prompts)
+            if not response.next_page_token:
+                return found
+            request.page_token = response.next_page_token
+
     async def reply(self, prompt: Prompt, decision: Decision) -> None:
         """Sends what a person decided. A reply that is too late is none: the call says what became of it.
 
