@@ -6,7 +6,7 @@
  * the call waits for an approver.
  *
  * There is an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting. A decision is
- * taken for the prompt that it names, or that the graph was stopped for (`resumed.ts`), never by the count.
+ * taken for the prompt that it names, or that the graph was stopped for (`langchain-resumed.ts`), never by the count.
  */
 import { ToolMessage } from "@langchain/core/messages";
 import { type DynamicStructuredTool, tool as makeTool } from "@langchain/core/tools";
@@ -29,7 +29,7 @@ import {
   ToolCallError,
 } from "./calls.js";
 import { type DecisionValue, decisionOrRefusal, type PromptFacts, promptFacts } from "./people.js";
-import { Task } from "./resumed.js";
+import { Task } from "./langchain-resumed.js";
 
 export type { AdapterOptions, DecisionValue, PromptFacts };
 export { ToolCallError };
