@@ -243,6 +243,30 @@ def test_the_reply_to_another_tool_is_no_decision(plain: Client, server: Server)
         assert not (server.work / f"made{index}").exists()
 
 
+async def test_a_node_may_make_the_same_call_again(client: AsyncClient, server: Server) -> None:
+    found = {one.name: one for one in await atools(client)}
+    said: list[str] = []
+
+    async def node(_: MessagesState) -> dict[str, Any]:
+        said.clear()
+        while len(said) < 2:
+            said.append(str(await found["bash"].ainvoke(bash("echo once more | tee -a log"))))
+        return {"messages": []}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    app = graph.compile(checkpointer=InMemorySaver())
+    state: Any = await app.ainvoke(asks("say it"), THREAD)
+    for _ in range(2):
+        prompt = prompt_of(state["__interrupt__"][0].value)
+        assert prompt is not None
+        state = await app.ainvoke(Command(resume={"decision": "once", "prompt": prompt["id"]}), THREAD)
+    assert "__interrupt__" not in state
+    assert said == ["once more\n"] * 2
+    assert (server.work / "log").read_text() == "once more\n" * 2
+
+
 async def test_a_question_is_an_interrupt(client: AsyncClient) -> None:
     question = {"question": "Which?", "header": "Which", "options": [{"label": "A", "description": "first"}]}
     agent = create_agent(

@@ -186,6 +186,29 @@ test("decisions by the ids of the interrupts", async () => {
   assert.deepEqual([place.has("one"), place.has("two")], [true, true]);
 });
 
+test("a node may make the same call again", async () => {
+  await using place = await Place.make();
+  const bashTool = (await toolgateTools(place.client)).find(({ name }) => name === "bash");
+  let said: unknown[] = [];
+  const graph = new StateGraph(MessagesAnnotation)
+    .addNode("node", async () => {
+      said = [];
+      for (let index = 0; index < 2; index += 1) {
+        said.push(await bashTool?.invoke(bash("echo once more | tee -a log")));
+      }
+      return { messages: [] };
+    })
+    .addEdge(START, "node")
+    .compile({ checkpointer: new MemorySaver() });
+  let state: unknown = await graph.invoke(ASKED, THREAD);
+  for (let index = 0; index < 2; index += 1) {
+    const resume = { decision: "once", prompt: promptIn(interrupts(state)[0]?.value)?.id };
+    state = await graph.invoke(new Command({ resume }), THREAD);
+  }
+  assert.equal(interrupts(state).length, 0);
+  assert.deepEqual(said, ["once more\n", "once more\n"]);
+});
+
 test("a question is an interrupt", async () => {
   await using place = await Place.make();
   const question = { question: "Which?", header: "Which", options: [{ label: "A", description: "first" }] };

@@ -47,6 +47,24 @@ interface Asked {
 /** What tasks were stopped for before they were resumed; a task that runs again has another scratchpad. */
 const stops = new WeakMap<object, Promise<Stop | undefined>>();
 
+/** How often each call was made without an id of the model, since a task began to run. */
+const made = new WeakMap<object, Map<string, number>>();
+
+/**
+ * Returns how often a task has made a call before, since it began to run; undefined where no task is known. A task that is resumed
+ * runs from its beginning, and makes the same calls in the same order.
+ */
+export function countOf({ __pregel_scratchpad: attempt }: Configurable, callId: string): number | undefined {
+  if (attempt === undefined) {
+    return undefined;
+  }
+  const counts = made.get(attempt) ?? new Map<string, number>();
+  made.set(attempt, counts);
+  const times = counts.get(callId) ?? 0;
+  counts.set(callId, times + 1);
+  return times;
+}
+
 /** The task of a graph that a call runs in, and the values that it was resumed with. */
 export class Task {
   readonly #configurable: Configurable;

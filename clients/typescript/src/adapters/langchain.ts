@@ -29,7 +29,7 @@ import {
   ToolCallError,
 } from "./calls.js";
 import { type DecisionValue, decisionOrRefusal, type PromptFacts, promptFacts } from "./people.js";
-import { Task } from "./langchain-resumed.js";
+import { countOf, Task } from "./langchain-resumed.js";
 
 export type { AdapterOptions, DecisionValue, PromptFacts };
 export { ToolCallError };
@@ -80,9 +80,13 @@ async function runTool(calls: Calls, name: string, input: object, config: Config
   // LangGraph's name for the task, which stays the same when a graph is resumed. Elsewhere there is none.
   const task = String(configurable["checkpoint_ns"] ?? "");
   const session = calls.session ?? (await sessionOf(configurable["thread_id"] as string | undefined));
-  const callId = task ? await callIdOf("langgraph", session ?? "", task, toolCallId, name, input) : uuidv7();
+  const first = await callIdOf("langgraph", session ?? "", task, toolCallId, name, input);
+  // Without a call of the model, all calls that a node makes of itself would have one id.
+  const times = toolCallId ? 0 : countOf(configurable, first);
+  const isKnown = task !== "" && times !== undefined;
+  const callId = isKnown ? (times ? `${first}-${times}` : first) : uuidv7();
   const run = calls.start(name, input, callId, session, signal);
-  let asks = task !== "";
+  let asks = isKnown;
   try {
     for (;;) {
       const step = await run.step();

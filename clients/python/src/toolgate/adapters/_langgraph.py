@@ -13,6 +13,7 @@ interrupt's id.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,24 @@ class Stop:
 
 # What tasks were stopped for before they were resumed, by something that a task has anew each time that it runs.
 _stops: WeakKeyDictionary[Any, Stop | None] = WeakKeyDictionary()
+
+
+# How often each call was made without an id of the model, since a task began to run.
+_made: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
+
+
+def count(configurable: Mapping[str, Any], call_id: str) -> int | None:
+    """Returns how often a task has made a call before, since it began to run; `None` where no task is known.
+
+    A task that is resumed runs from its beginning, and makes the same calls in the same order.
+    """
+    attempt = configurable.get("__pregel_read")
+    if attempt is None:
+        return None
+    with _counting:
+        made = _made.setdefault(attempt, Counter())
+        made[call_id] += 1
+        return made[call_id] - 1
 
 
 class Saved:

@@ -21,7 +21,7 @@ from pydantic import PrivateAttr
 from toolgate._ids import uuid7
 from toolgate.adapters._calls import PROMPTS, AnyClient, CallOptions, Calls, Run, call_id_of, session_of
 from toolgate.adapters._content import facts_of
-from toolgate.adapters._langgraph import Saved, Task
+from toolgate.adapters._langgraph import Saved, Task, count
 from toolgate.adapters._people import decision_of, description_of, prompt_json
 from toolgate.events import MetadataEvent, OutputEvent
 from toolgate.forms import is_image, is_pdf, text_of
@@ -47,10 +47,19 @@ class _Invocation:
 
     def __init__(self, tool_call_id: str | None, config: RunnableConfig | None) -> None:
         configured: Mapping[str, Any] = (config or {}).get("configurable") or {}
+        self.configurable = configured
         self.tool_call_id = tool_call_id or ""
         # LangGraph's name for the task, which stays the same when a graph is resumed. Elsewhere there is none.
         self.task = str(configured.get("checkpoint_ns") or "")
         self.thread = str(configured.get("thread_id") or "")
+
+    def count(self, call_id: str) -> str:
+        """Makes another id for each call that a node makes of itself, since there is no call of the model to tell them."""
+        times = count(self.configurable, call_id) if not self.tool_call_id else 0
+        if times is None:
+            self.task = ""
+            return uuid7()
+        return f"{call_id}-{times}" if times else call_id
 
 
 _invocation: ContextVar[_Invocation | None] = ContextVar("toolgate_invocation", default=None)
@@ -148,7 +157,9 @@ class ToolgateTool(BaseTool):
         session = self._calls.session or session_of(invocation.thread)
         call_id = uuid7()
         if invocation.task:
-            call_id = call_id_of("langgraph", session, invocation.task, invocation.tool_call_id, self.name, arguments)
+            call_id = invocation.count(
+                call_id_of("langgraph", session, invocation.task, invocation.tool_call_id, self.name, arguments)
+            )
         run = self._calls.start(self.name, arguments, call_id, session)
         tell = self._teller(invocation, run.call_id)
         try:
