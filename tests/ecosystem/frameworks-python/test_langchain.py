@@ -247,7 +247,8 @@ async def test_a_node_may_make_the_same_call_again(client: AsyncClient, server: 
     found = {one.name: one for one in await atools(client)}
     said: list[str] = []
 
-    async def node(_: MessagesState) -> dict[str, Any]:
+    async def node(state: MessagesState) -> dict[str, Any]:
+        del state
         said.clear()
         while len(said) < 2:
             said.append(str(await found["bash"].ainvoke(bash("echo once more | tee -a log"))))
@@ -257,12 +258,12 @@ async def test_a_node_may_make_the_same_call_again(client: AsyncClient, server: 
     graph.add_node("node", node)
     graph.add_edge(START, "node")
     app = graph.compile(checkpointer=InMemorySaver())
-    state: Any = await app.ainvoke(asks("say it"), THREAD)
+    stopped: Any = await app.ainvoke(asks("say it"), THREAD)
     for _ in range(2):
-        prompt = prompt_of(state["__interrupt__"][0].value)
+        prompt = prompt_of(stopped["__interrupt__"][0].value)
         assert prompt is not None
-        state = await app.ainvoke(Command(resume={"decision": "once", "prompt": prompt["id"]}), THREAD)
-    assert "__interrupt__" not in state
+        stopped = await app.ainvoke(Command(resume={"decision": "once", "prompt": prompt["id"]}), THREAD)
+    assert "__interrupt__" not in stopped
     assert said == ["once more\n"] * 2
     assert (server.work / "log").read_text() == "once more\n" * 2
 

@@ -165,7 +165,9 @@ export class Task {
     if (checkpoint_id === undefined) {
       return [];
     }
-    return (await saver?.getTuple?.({ configurable: { thread_id, checkpoint_ns, checkpoint_id } }))?.pendingWrites ?? [];
+    return (
+      (await saver?.getTuple?.({ configurable: { thread_id, checkpoint_ns, checkpoint_id } }))?.pendingWrites ?? []
+    );
   }
 }
 

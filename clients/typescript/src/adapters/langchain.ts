@@ -28,8 +28,8 @@ import {
   sessionOf,
   ToolCallError,
 } from "./calls.js";
-import { type DecisionValue, decisionOrRefusal, type PromptFacts, promptFacts } from "./people.js";
 import { countOf, Task } from "./langchain-resumed.js";
+import { type DecisionValue, decisionOrRefusal, type PromptFacts, promptFacts } from "./people.js";
 
 export type { AdapterOptions, DecisionValue, PromptFacts };
 export { ToolCallError };

@@ -54,7 +54,7 @@ class _Invocation:
         self.thread = str(configured.get("thread_id") or "")
 
     def count(self, call_id: str) -> str:
-        """Makes another id for each call that a node makes of itself, since there is no call of the model to tell them."""
+        """Makes another id for each call that a node makes of itself: no call of the model tells them apart."""
         times = count(self.configurable, call_id) if not self.tool_call_id else 0
         if times is None:
             self.task = ""
