@@ -140,8 +140,12 @@ async def test_what_is_always_approved_is_not_what_else_was_asked(client: AsyncC
         asked.append(prompt.permission.patterns[0])
         return instead(bash("echo other"))
 
+    going = asyncio.create_task(Runner.run(agent, state, run_config=CONFIG))
+    # It would have ended long before.
+    assert not (await asyncio.wait([going], timeout=2))[0]
+    assert [(server.work / name).exists() for name in ("one", "two")] == [False, False]
     async with client.approvals(decide):
-        run = await Runner.run(agent, state, run_config=CONFIG)
+        run = await going
     assert run.final_output == "done"
     assert sorted(asked) == ["touch one", "touch two"]
     assert [(server.work / name).exists() for name in ("one", "two")] == [False, False]

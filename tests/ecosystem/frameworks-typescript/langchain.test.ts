@@ -207,6 +207,11 @@ test("a node may make the same call again", async () => {
   }
   assert.equal(interrupts(state).length, 0);
   assert.deepEqual(said, ["once more\n", "once more\n"]);
+  const calls = [];
+  for await (const { callId } of place.client.calls()) {
+    calls.push(callId);
+  }
+  assert.equal(calls.length, 2);
 });
 
 test("a question is an interrupt", async () => {
