@@ -48,7 +48,7 @@ compile() {
     cp "$library/test/support.ts" "$folder/test/server.ts"
     cp "$here/support.ts" "$folder/test"
     for name in ai langchain mastra; do
-        [[ " $* " == *" $name "* ]] || { rm "$folder/src/adapters/$name.ts"; continue; }
+        [[ " $* " == *" $name "* ]] || { rm -f "$folder/src/adapters/$name".ts "$folder/src/adapters/$name"-*.ts; continue; }
         cp "$here/$name.test.ts" "$folder/test"
     done
     "$folder/../node_modules/.bin/tsc" -p "$folder/tsconfig.json"

@@ -11,9 +11,12 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
 
 from conftest import PNG, bash
 from tests.conftest import Server
@@ -122,17 +125,26 @@ async def test_a_person_may_give_another_input(client: AsyncClient, server: Serv
     assert [(server.work / name).exists() for name in ("made", "other")] == [False, True]
 
 
+@pytest.mark.parametrize("by_id", [False, True])
 @pytest.mark.permit(bash="ask", external_directory="ask")
-async def test_each_prompt_of_a_call_is_an_interrupt(client: AsyncClient, outside: Path) -> None:
+async def test_each_prompt_of_a_call_is_an_interrupt(client: AsyncClient, outside: Path, by_id: bool) -> None:
     agent = create_agent(says(("bash", bash(f"cat {outside}"))), await atools(client), checkpointer=InMemorySaver())
     stopped = await agent.ainvoke(asks("look"), THREAD)
     first = prompt_of(stopped["__interrupt__"][0].value)
-    stopped = await agent.ainvoke(Command(resume="once"), THREAD)
+    reply: Any = {stopped["__interrupt__"][0].id: "once"} if by_id else "once"
+    stopped = await agent.ainvoke(Command(resume=reply), THREAD)
     second = prompt_of(stopped["__interrupt__"][0].value)
     assert first is not None
     assert second is not None
     assert {first["permission"], second["permission"]} == {"bash", "external_directory"}
-    (result,) = results(await agent.ainvoke(Command(resume="once"), THREAD))
+    # LangGraph gives what was said about the first one once more.
+    stopped = await agent.ainvoke(None, THREAD)
+    again = prompt_of(stopped["__interrupt__"][0].value)
+    assert again is not None
+    assert again["id"] == second["id"]
+    assert '"prompt"' in again["note"]
+    reply = {stopped["__interrupt__"][0].id: "once"} if by_id else {"decision": "once", "prompt": second["id"]}
+    (result,) = results(await agent.ainvoke(Command(resume=reply), THREAD))
     assert result.content == "from outside\n"
     await the_only_call(client)
 
@@ -151,6 +163,109 @@ async def test_calls_of_one_message_are_asked_about_each(client: AsyncClient, se
     state = await agent.ainvoke(Command(resume=replies), THREAD)
     assert [one.status for one in results(state)] == ["success", "success"]
     assert [(server.work / name).exists() for name in ("one", "two", "three")] == [False, True, True]
+
+
+def by_hand(found: Sequence[Any], *calls: tuple[str, dict[str, Any]]) -> Any:
+    """A graph whose node runs all calls of a message in one task."""
+    made = AIMessage("", tool_calls=[{"name": n, "args": a, "id": f"call_{i}"} for i, (n, a) in enumerate(calls)])
+
+    def model(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [made if len(state["messages"]) == 1 else AIMessage("done")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", model)
+    graph.add_node("tools", ToolNode(found))
+    graph.add_edge(START, "agent")
+    graph.add_conditional_edges("agent", tools_condition)
+    graph.add_edge("tools", "agent")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_decision_is_for_the_prompt_that_was_shown(
+    client: AsyncClient, plain: Client, server: Server, is_named: bool
+) -> None:
+    """Also where several calls race for it, in one task."""
+    in_threads, in_a_loop = tools(plain), await atools(client)
+    for index in range(20):
+        thread: Any = {"configurable": {"thread_id": f"conversation-{index}"}}
+        calls = [("bash", bash(f"touch {name}{index}")) for name in ("yes", "no")]
+        graph = by_hand(in_a_loop if index % 2 else in_threads, *calls)
+
+        async def go_on(said: Any, graph: Any = graph, thread: Any = thread, index: int = index) -> Any:
+            return await (graph.ainvoke(said, thread) if index % 2 else asyncio.to_thread(graph.invoke, said, thread))
+
+        state = await go_on(asks("make one"))
+        for _ in range(6):
+            if "__interrupt__" not in state:
+                break
+            (stopped,) = state["__interrupt__"]
+            prompt = prompt_of(stopped.value)
+            assert prompt is not None
+            # A refusal would refuse both: it is for all that a session waits for.
+            other = {"decision": "instead", "input": bash("echo other")}
+            reply: dict[str, Any] = {"decision": "once"} if prompt["patterns"] == [f"touch yes{index}"] else other
+            state = await go_on(Command(resume={**reply, "prompt": prompt["id"]} if is_named else reply))
+        assert str(results(state)[1].content).startswith("other\n")
+        assert [(server.work / f"{name}{index}").exists() for name in ("yes", "no")] == [True, False]
+
+
+async def test_a_decision_about_another_prompt_decides_nothing(client: AsyncClient, server: Server) -> None:
+    graph = by_hand(await atools(client), ("bash", bash("touch one")))
+    (first,) = (await graph.ainvoke(asks("make it"), THREAD))["__interrupt__"]
+    (again,) = (await graph.ainvoke(Command(resume={"decision": "once", "prompt": "another"}), THREAD))["__interrupt__"]
+    shown, now = prompt_of(first.value), prompt_of(again.value)
+    assert shown is not None
+    assert now is not None
+    assert shown["id"] == now["id"]
+    # What was said before is not taken up later.
+    assert "__interrupt__" in await graph.ainvoke(None, THREAD)
+    assert not (server.work / "one").exists()
+    state = await graph.ainvoke(Command(resume={"decisions": [{"type": "approve"}], "prompt": now["id"]}), THREAD)
+    assert [one.status for one in results(state)] == ["success"]
+    assert (server.work / "one").exists()
+
+
+def test_the_reply_to_another_tool_is_no_decision(plain: Client, server: Server) -> None:
+    @tool
+    def confirm(what: str) -> str:
+        """Asks a person by itself."""
+        return str(interrupt(what))
+
+    for index in range(10):
+        calls = [("confirm", {"what": "may I?"}), ("bash", bash(f"touch made{index}"))]
+        graph = by_hand([*tools(plain), confirm], *calls)
+        thread: Any = {"configurable": {"thread_id": f"conversation-{index}"}}
+        (stopped,) = graph.invoke(asks("make it"), thread)["__interrupt__"]
+        assert stopped.value == "may I?"
+        graph.invoke(Command(resume=True), thread)
+        graph.invoke(None, thread)
+        assert not (server.work / f"made{index}").exists()
+
+
+async def test_a_node_may_make_the_same_call_again(client: AsyncClient, server: Server) -> None:
+    found = {one.name: one for one in await atools(client)}
+    said: list[str] = []
+
+    async def node(state: MessagesState) -> dict[str, Any]:
+        del state
+        said.clear()
+        while len(said) < 2:
+            said.append(str(await found["bash"].ainvoke(bash("echo once more | tee -a log"))))
+        return {"messages": []}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    app = graph.compile(checkpointer=InMemorySaver())
+    stopped: Any = await app.ainvoke(asks("say it"), THREAD)
+    for _ in range(2):
+        prompt = prompt_of(stopped["__interrupt__"][0].value)
+        assert prompt is not None
+        stopped = await app.ainvoke(Command(resume={"decision": "once", "prompt": prompt["id"]}), THREAD)
+    assert "__interrupt__" not in stopped
+    assert said == ["once more\n"] * 2
+    assert (server.work / "log").read_text() == "once more\n" * 2
 
 
 async def test_a_question_is_an_interrupt(client: AsyncClient) -> None:

@@ -117,18 +117,55 @@ async def test_what_was_approved_for_good_is_asked_about_again(client: AsyncClie
     state.approve(stopped.interruptions[0], always_approve=True)
     asked: list[str] = []
 
-    def decide(prompt: Any) -> Decision | None:
-        # The first one is what the run was stopped for.
-        if prompt.permission.patterns == ["touch one"]:
-            return None
+    def decide(prompt: Any) -> Decision:
         asked.append(prompt.permission.patterns[0])
-        return reject("not this one")
+        return once() if prompt.permission.patterns == ["touch one"] else instead(bash("echo other"))
 
     async with client.approvals(decide):
         run = await Runner.run(agent, state, run_config=CONFIG)
-    assert asked == ["touch two"]
-    assert "not this one" in outputs(run)[-1]
+    assert asked == ["touch one", "touch two"]
+    assert outputs(run)[-1].startswith("other\n")
     assert [(server.work / name).exists() for name in ("one", "two")] == [True, False]
+
+
+async def test_what_is_always_approved_is_not_what_else_was_asked(client: AsyncClient, server: Server) -> None:
+    tools = ToolgateTools(client)
+    agent = await agent_of(tools, says(("bash", bash("touch one")), ("bash", bash("touch two"))))
+    stopped = await Runner.run(agent, "make one", run_config=CONFIG)
+    state = stopped.to_state()
+    state.approve(stopped.interruptions[0], always_approve=True)
+    asked: list[str] = []
+
+    def decide(prompt: Any) -> Decision:
+        asked.append(prompt.permission.patterns[0])
+        return instead(bash("echo other"))
+
+    going = asyncio.create_task(Runner.run(agent, state, run_config=CONFIG))
+    # It would have ended long before.
+    assert not (await asyncio.wait([going], timeout=2))[0]
+    assert [(server.work / name).exists() for name in ("one", "two")] == [False, False]
+    async with client.approvals(decide):
+        run = await going
+    assert run.final_output == "done"
+    assert sorted(asked) == ["touch one", "touch two"]
+    assert [(server.work / name).exists() for name in ("one", "two")] == [False, False]
+
+
+async def test_what_is_rejected_elsewhere_is_refused_in_toolgate(client: AsyncClient, server: Server) -> None:
+    model = says(("bash", bash("touch made")))
+    stopped = await Runner.run(
+        await agent_of(ToolgateTools(client, session="shared"), model), "make it", run_config=CONFIG
+    )
+    stored = json.loads(json.dumps(stopped.to_state().to_json()))
+    async with AsyncClient(server.target) as other:
+        agent = await agent_of(ToolgateTools(other, session="shared"), model)
+        state = await RunState.from_json(agent, stored)
+        for item in state.get_interruptions():
+            state.reject(item, rejection_message="not today")
+        await Runner.run(agent, state, run_config=CONFIG)
+    (call,) = [one async for one in client.calls()]
+    assert "not today" in (await client.watch(call.id).result()).error
+    assert not (server.work / "made").exists()
 
 
 @pytest.mark.permit(bash="ask", external_directory="ask")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic_ai import (
     Agent,
+    ApprovalRequired,
     BinaryContent,
     DeferredToolRequests,
     DeferredToolResults,
@@ -29,6 +30,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from conftest import bash
 from tests.conftest import Server
@@ -191,6 +193,60 @@ async def test_people_are_asked_within_a_run(client: AsyncClient, server: Server
     agent = Agent(model, toolsets=[toolset], capabilities=[HandleDeferredToolCalls(ask)])
     assert (await agent.run("make it")).output == "done"
     assert (server.work / "made").exists()
+
+
+async def test_calls_of_other_toolsets_are_not_resolved(client: AsyncClient, server: Server) -> None:
+    toolset: Any = ToolgateToolset(client)
+
+    def pay(ctx: RunContext[Any], amount: int) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"call_id": ctx.tool_call_id, "amount": amount})
+        return "paid"
+
+    model = says(("pay", {"amount": 5}))
+    agent: Any = Agent(model, tools=[pay], toolsets=[toolset], output_type=[str, DeferredToolRequests])
+    stopped = await agent.run("pay")
+    assert not (await toolset.resolve(stopped.output, lambda _: once())).approvals
+
+    # Nor those of another Toolgate, even if its calls are the same, nor one that nobody knows.
+    _, agent = agent_of(client, ("bash", bash("touch made")))
+    stopped = await agent.run("make it")
+    other = ToolgateToolset(client, id="other")
+    assert not (await other.resolve(stopped.output, lambda _: once())).approvals
+    stopped.output.metadata["call_0"]["call_id"] = "another"
+    assert not (await toolset.resolve(stopped.output, lambda _: once())).approvals
+    assert not (server.work / "made").exists()
+
+
+class Careful(WrapperToolset[Any]):
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        careful = {**tool_args, "command": tool_args["command"].replace("made", "careful")}
+        return await self.wrapped.call_tool(name, careful, ctx, tool)
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+async def test_what_a_toolset_around_it_changes_is_what_runs(
+    client: AsyncClient, server: Server, is_elsewhere: bool
+) -> None:
+    toolset: Any = ToolgateToolset(client)
+    model = says(("bash", bash("touch made")))
+    agent: Any = Agent(model, toolsets=[Careful(toolset)], output_type=[str, DeferredToolRequests])
+    run = await agent.run("make it")
+    assert run.output.metadata["call_0"]["patterns"] == ["touch careful"]
+    toolset = ToolgateToolset(client) if is_elsewhere else toolset
+    agent = Agent(model, toolsets=[Careful(toolset)], output_type=[str, DeferredToolRequests])
+    approved = DeferredToolResults(approvals={"call_0": True})
+    run = await agent.run(message_history=run.all_messages(), deferred_tool_results=approved)
+    assert run.output == "done"
+    assert [(server.work / name).exists() for name in ("made", "careful")] == [False, True]
+    assert len([one async for one in client.calls()]) == 1
+    assert "replaced" not in str(results(run)[0].content)
+
+    # It is also what runs where nobody is asked.
+    agent = Agent(says(("bash", bash("echo made"))), toolsets=[Careful(toolset)])
+    assert [one.content for one in results(await agent.run("say it"))] == ["careful\n"]
 
 
 async def test_pictures_are_shown(client: AsyncClient, picture: Path) -> None:

@@ -145,6 +145,20 @@ test("what is denied is refused in Toolgate", async () => {
   assert.equal(place.has("made"), false);
 });
 
+test("what is denied in another process is refused in Toolgate", async () => {
+  await using place = await Place.make();
+  const model = says(["bash", bash("touch made")]);
+  const stopped = await generate(new ToolgateTools(place.client, { session: "shared" }), model);
+  const request = stopped.result.content.find((part) => part.type === "tool-approval-request");
+  const approvalId = request?.approvalId ?? "";
+  const denied = { type: "tool-approval-response" as const, approvalId, approved: false, reason: "not today" };
+  const messages: ModelMessage[] = [...stopped.messages, { role: "tool", content: [denied] }];
+  await using other = place.other();
+  await new ToolgateTools(other, { session: "shared" }).passDenialsOn(messages);
+  assert.match((await place.end()).text, /not today/);
+  assert.equal(place.has("made"), false);
+});
+
 for (const [name, decision, made, said] of [
   ["once", once(), true, /^/],
   ["reject", reject("not today"), false, /not today/],

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, type BaseMessage, ToolMessage } from "@langchain/core/messages";
-import { Command, MemorySaver } from "@langchain/langgraph";
+import { Command, MemorySaver, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { ToolNode, toolsCondition } from "@langchain/langgraph/prebuilt";
 import { createAgent } from "langchain";
 import { promptIn, type ToolgateInterrupt, toolgateTools } from "../src/adapters/langchain.js";
 import type { Client } from "../src/client.js";
@@ -121,8 +122,96 @@ test("each prompt of a call is an interrupt", async () => {
   const stopped = await agent.invoke(new Command({ resume: "once" }), THREAD);
   const second = promptIn(interrupts(stopped)[0]?.value);
   assert.deepEqual([first?.permission, second?.permission].sort(), ["bash", "external_directory"]);
-  const [result] = results(await agent.invoke(new Command({ resume: "once" }), THREAD));
+  // LangGraph gives what was said about the first one once more.
+  const again = promptIn(interrupts(await agent.invoke(null as never, THREAD))[0]?.value);
+  assert.equal(again?.id, second?.id);
+  const resume = { decision: "once", prompt: second?.id };
+  const [result] = results(await agent.invoke(new Command({ resume }), THREAD));
   assert.equal(result?.content, "from outside\n");
+});
+
+for (const isNamed of [true, false]) {
+  test(`a decision is for the prompt that was shown, ${isNamed ? "and which it names" : "also unnamed"}`, async () => {
+    await using place = await Place.make();
+    const tools = await toolgateTools(place.client);
+    for (let index = 0; index < 20; index += 1) {
+      const thread = { configurable: { thread_id: `conversation-${index}` } };
+      const model = new Scripted(
+        ...["yes", "no"].map((name): [string, object] => ["bash", bash(`touch ${name}${index}`)]),
+      );
+      // One node runs all calls of a message in one task.
+      const graph = new StateGraph(MessagesAnnotation)
+        .addNode("agent", async ({ messages }) => ({ messages: [await model.invoke(messages)] }))
+        .addNode("tools", new ToolNode(tools))
+        .addEdge(START, "agent")
+        .addConditionalEdges("agent", toolsCondition)
+        .addEdge("tools", "agent")
+        .compile({ checkpointer: new MemorySaver() });
+      let state: unknown = await graph.invoke(ASKED, thread);
+      for (let round = 0; round < 6 && interrupts(state).length > 0; round += 1) {
+        const prompt = promptIn(interrupts(state)[0]?.value);
+        // A refusal would refuse both: it is for all that a session waits for.
+        const other = { decision: "instead", input: bash("echo other") };
+        const reply = prompt?.patterns?.join() === `touch yes${index}` ? { decision: "once" } : other;
+        const resume = isNamed ? { ...reply, prompt: prompt?.id } : reply;
+        state = await graph.invoke(new Command({ resume }), thread);
+      }
+      assert.match(String(results(state)[1]?.content), /^other\n/);
+      assert.deepEqual([place.has(`yes${index}`), place.has(`no${index}`)], [true, false]);
+    }
+  });
+}
+
+test("a decision that may be about several prompts decides nothing", async () => {
+  await using place = await Place.make();
+  const model = new Scripted(["bash", bash("touch one")], ["bash", bash("touch two")]);
+  const agent = await agentOf(place.client, model);
+  assert.equal(interrupts(await agent.invoke(ASKED, THREAD)).length, 2);
+  const stopped = await agent.invoke(new Command({ resume: "once" }), THREAD);
+  assert.deepEqual([place.has("one"), place.has("two")], [false, false]);
+  const replies = interrupts(stopped).map(({ id, value }) => [id, { decision: "once", prompt: promptIn(value)?.id }]);
+  assert.equal(replies.length, 2);
+  const state = await agent.invoke(new Command({ resume: Object.fromEntries(replies) }), THREAD);
+  assert.deepEqual(
+    results(state).map(({ status }) => status),
+    ["success", "success"],
+  );
+});
+
+test("decisions by the ids of the interrupts", async () => {
+  await using place = await Place.make();
+  const agent = await agentOf(place.client, new Scripted(["bash", bash("touch one")], ["bash", bash("touch two")]));
+  const replies = interrupts(await agent.invoke(ASKED, THREAD)).map(({ id }) => [id, "once"]);
+  await agent.invoke(new Command({ resume: Object.fromEntries(replies) }), THREAD);
+  assert.deepEqual([place.has("one"), place.has("two")], [true, true]);
+});
+
+test("a node may make the same call again", async () => {
+  await using place = await Place.make();
+  const bashTool = (await toolgateTools(place.client)).find(({ name }) => name === "bash");
+  let said: unknown[] = [];
+  const graph = new StateGraph(MessagesAnnotation)
+    .addNode("node", async () => {
+      said = [];
+      for (let index = 0; index < 2; index += 1) {
+        said.push(await bashTool?.invoke(bash("echo once more | tee -a log")));
+      }
+      return { messages: [] };
+    })
+    .addEdge(START, "node")
+    .compile({ checkpointer: new MemorySaver() });
+  let state: unknown = await graph.invoke(ASKED, THREAD);
+  for (let index = 0; index < 2; index += 1) {
+    const resume = { decision: "once", prompt: promptIn(interrupts(state)[0]?.value)?.id };
+    state = await graph.invoke(new Command({ resume }), THREAD);
+  }
+  assert.equal(interrupts(state).length, 0);
+  assert.deepEqual(said, ["once more\n", "once more\n"]);
+  const calls = [];
+  for await (const { callId } of place.client.calls()) {
+    calls.push(callId);
+  }
+  assert.equal(calls.length, 2);
 });
 
 test("a question is an interrupt", async () => {

@@ -49,6 +49,18 @@ interface ApprovalRequest {
   readonly toolCall?: { readonly toolCallId: string; readonly toolName: string; readonly input: unknown };
 }
 
+interface ToolCall {
+  readonly toolName: string;
+  readonly input: unknown;
+}
+
+interface Denial {
+  readonly approvalId: string;
+  readonly toolCallId: string;
+  readonly reason: string;
+  readonly call: ToolCall | undefined;
+}
+
 interface Waiting {
   readonly callId: string;
   readonly prompt: Prompt;
@@ -60,6 +72,8 @@ export class ToolgateTools {
   readonly #session: string;
   /** What generations were stopped for, by the model's ids of the calls. */
   readonly #waiting = new Map<string, Waiting>();
+  /** The requests whose denials were passed on: messages have them for good. */
+  readonly #denied = new Set<string>();
 
   /**
    * @param client Makes the calls. Without a session, here or in the options, these tools have one of their own; a generation
@@ -109,14 +123,23 @@ export class ToolgateTools {
     return { role: "tool", content: responses };
   }
 
-  /** Refuses in Toolgate what these messages deny: the SDK does not call the tool then. */
+  /**
+   * Refuses in Toolgate what these messages deny: the SDK does not call the tool then. They may come from another process; then
+   * they have to have the calls as well.
+   */
   async passDenialsOn(messages: readonly ModelMessage[]): Promise<void> {
-    for (const [toolCallId, reason] of denialsIn(messages)) {
-      const waiting = this.#waiting.get(toolCallId);
-      if (waiting) {
-        this.#waiting.delete(toolCallId);
-        await this.#calls.reply(waiting.prompt, reject(reason));
+    for (const { approvalId, toolCallId, reason, call } of denialsIn(messages)) {
+      if (this.#denied.has(approvalId)) {
+        continue;
       }
+      const waiting = this.#waiting.get(toolCallId);
+      const callId = call && (await this.#callId(call.toolName, call.input as object, toolCallId));
+      const prompt = (callId && (await this.#calls.openPrompt(callId))) || waiting?.prompt;
+      if (prompt) {
+        await this.#calls.reply(prompt, reject(reason));
+      }
+      this.#waiting.delete(toolCallId);
+      this.#denied.add(approvalId);
     }
   }
 
@@ -245,16 +268,21 @@ function isAnswered(toolCallId: string, messages: readonly ModelMessage[]): bool
   );
 }
 
-/** Returns the reasons of what was denied, by the model's ids of the calls. */
-function denialsIn(messages: readonly ModelMessage[]): Map<string, string> {
-  const called = new Map<string, string>();
-  const denied = new Map<string, string>();
+/** Returns what was denied, and the calls that it is about, as far as the messages have them. */
+function denialsIn(messages: readonly ModelMessage[]): Denial[] {
+  const calls = new Map<string, ToolCall>();
+  const requested = new Map<string, string>();
+  const denied: Denial[] = [];
   for (const { content } of messages) {
     for (const part of typeof content === "string" ? [] : content) {
-      if (part.type === "tool-approval-request") {
-        called.set(part.approvalId, part.toolCallId);
+      if (part.type === "tool-call") {
+        calls.set(part.toolCallId, part);
+      } else if (part.type === "tool-approval-request") {
+        requested.set(part.approvalId, part.toolCallId);
       } else if (part.type === "tool-approval-response" && !part.approved) {
-        denied.set(called.get(part.approvalId) ?? "", part.reason ?? "");
+        const toolCallId = requested.get(part.approvalId) ?? "";
+        const { approvalId, reason = "" } = part;
+        denied.push({ approvalId, toolCallId, reason, call: calls.get(toolCallId) });
       }
     }
   }

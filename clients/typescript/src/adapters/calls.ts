@@ -172,10 +172,14 @@ export class Run {
     }
   }
 
+  /** Whether a prompt of the call still waits for a decision. */
+  async isOpen(prompt: Prompt): Promise<boolean> {
+    return (await this.#calls.openPrompt(this.callId))?.id === prompt.id;
+  }
+
   /** Sends what a person decided about a prompt, unless it is decided. */
   async reply(prompt: Prompt, decision: Decision): Promise<void> {
-    const open = await this.#calls.openPrompt(this.callId);
-    if (open?.id === prompt.id) {
+    if (await this.isOpen(prompt)) {
       await this.#calls.reply(prompt, decision);
     }
   }

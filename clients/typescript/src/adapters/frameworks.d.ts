@@ -3,6 +3,12 @@
  * adapters are tested, and where they are used: `tests/ecosystem/frameworks-typescript.sh` compiles without this file.
  */
 declare module "ai" {
+  export interface ToolCallPart {
+    type: "tool-call";
+    toolCallId: string;
+    toolName: string;
+    input: unknown;
+  }
   export interface ToolApprovalRequest {
     type: "tool-approval-request";
     approvalId: string;
@@ -18,7 +24,9 @@ declare module "ai" {
     role: "tool";
     content: ToolApprovalResponse[];
   }
-  export type ModelMessage = { content: string | (ToolApprovalRequest | ToolApprovalResponse | { type: "other" })[] };
+  export type ModelMessage = {
+    content: string | (ToolCallPart | ToolApprovalRequest | ToolApprovalResponse | { type: "other" })[];
+  };
   export interface ToolOptions {
     toolCallId: string;
     messages: ModelMessage[];

@@ -5,11 +5,12 @@
  * graph needs a checkpointer, as for any interrupt. Where there is none, and outside of a graph, nobody can be asked that way:
  * the call waits for an approver.
  *
- * There is an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting.
+ * There is an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting. A decision is
+ * taken for the prompt that it names, or that the graph was stopped for (`langchain-resumed.ts`), never by the count.
  */
 import { ToolMessage } from "@langchain/core/messages";
 import { type DynamicStructuredTool, tool as makeTool } from "@langchain/core/tools";
-import { interrupt, isGraphBubbleUp } from "@langchain/langgraph";
+import { isGraphBubbleUp } from "@langchain/langgraph";
 import type { CallEvent } from "../call-events.js";
 import type { Client } from "../client.js";
 import { base64Of, isImage, textOf } from "../forms.js";
@@ -27,6 +28,7 @@ import {
   sessionOf,
   ToolCallError,
 } from "./calls.js";
+import { countOf, Task } from "./langchain-resumed.js";
 import { type DecisionValue, decisionOrRefusal, type PromptFacts, promptFacts } from "./people.js";
 
 export type { AdapterOptions, DecisionValue, PromptFacts };
@@ -36,7 +38,13 @@ export { ToolCallError };
 export interface ToolgateInterrupt {
   readonly actionRequests: readonly { readonly name: string; readonly args: object; readonly description: string }[];
   readonly reviewConfigs: readonly { readonly actionName: string; readonly allowedDecisions: readonly string[] }[];
-  readonly toolgate: PromptFacts & { readonly toolCallId: string };
+  readonly toolgate: PromptFacts & {
+    readonly toolCallId: string;
+    /** How many values the task had when it was stopped. */
+    readonly answered?: number;
+    /** Why what was said last decided nothing. */
+    readonly note?: string;
+  };
 }
 
 /** What LangChain hands to a tool. */
@@ -72,9 +80,13 @@ async function runTool(calls: Calls, name: string, input: object, config: Config
   // LangGraph's name for the task, which stays the same when a graph is resumed. Elsewhere there is none.
   const task = String(configurable["checkpoint_ns"] ?? "");
   const session = calls.session ?? (await sessionOf(configurable["thread_id"] as string | undefined));
-  const callId = task ? await callIdOf("langgraph", session ?? "", task, toolCallId, name, input) : uuidv7();
+  const first = await callIdOf("langgraph", session ?? "", task, toolCallId, name, input);
+  // Without a call of the model, all calls that a node makes of itself would have one id.
+  const times = toolCallId ? 0 : countOf(configurable, first);
+  const isKnown = task !== "" && times !== undefined;
+  const callId = isKnown ? (times ? `${first}-${times}` : first) : uuidv7();
   const run = calls.start(name, input, callId, session, signal);
-  let asks = task !== "";
+  let asks = isKnown;
   try {
     for (;;) {
       const step = await run.step();
@@ -84,9 +96,9 @@ async function runTool(calls: Calls, name: string, input: object, config: Config
       if (step.kind === "event") {
         tell(config, step.event, { callId, toolCallId, tool: name });
       } else if (asks) {
-        const decision = asked(step.prompt, toolCallId, run);
-        asks = decision !== undefined;
-        if (decision) {
+        const decision = await asked(step.prompt, toolCallId, run, new Task(configurable));
+        asks = decision !== "nobody";
+        if (decision && decision !== "nobody") {
           await run.reply(step.prompt, decision);
         }
       }
@@ -96,8 +108,16 @@ async function runTool(calls: Calls, name: string, input: object, config: Config
   }
 }
 
-/** Interrupts the graph, or returns what its resumption said about this prompt; nothing where a graph cannot be resumed. */
-function asked(prompt: Prompt, toolCallId: string, run: Run): Decision | undefined {
+/**
+ * Interrupts the graph, or returns what its resumption said about this prompt: nothing if somebody else decided, and that there is
+ * nobody where a graph cannot be resumed.
+ */
+async function asked(
+  prompt: Prompt,
+  toolCallId: string,
+  run: Run,
+  task: Task,
+): Promise<Decision | "nobody" | undefined> {
   const facts = promptFacts(prompt);
   const allowed = prompt.kind === "questions" ? ["respond"] : facts.input ? ["approve", "edit"] : ["approve"];
   const value: ToolgateInterrupt = {
@@ -106,14 +126,18 @@ function asked(prompt: Prompt, toolCallId: string, run: Run): Decision | undefin
     toolgate: { ...facts, toolCallId },
   };
   try {
-    const said = interrupt(value) as unknown;
+    if (!(await run.isOpen(prompt))) {
+      task.passOne(value);
+      return undefined;
+    }
+    const said = await task.answer(value);
     // LangGraph gives the same value again whenever the graph goes on, so nothing better than a refusal will come.
     return ownDecision(said) ?? decisionOrRefusal(said, prompt);
   } catch (error) {
     if (isGraphBubbleUp(error)) {
       run.detach();
     } else if ((error as { lc_error_code?: unknown }).lc_error_code === "MISSING_CHECKPOINTER") {
-      return undefined;
+      return "nobody";
     }
     throw error;
   }

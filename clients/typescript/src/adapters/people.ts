@@ -28,7 +28,10 @@ export interface PromptFacts {
   readonly expires?: string;
 }
 
-/** A decision as a value of JSON, as `Command({ resume })` and `resumeData` bring it. */
+/**
+ * A decision as a value of JSON, as `Command({ resume })` and `resumeData` bring it. For LangGraph it has the id of the prompt that
+ * it is about beside it, as `prompt`.
+ */
 export type DecisionValue =
   | boolean
   | { readonly decision: "once" }

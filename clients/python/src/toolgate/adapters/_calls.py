@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
+import grpc
+
+from toolgate._follow import Watch
 from toolgate._ids import uuid7
 from toolgate._json import to_text
+from toolgate.calls import output_mode
 from toolgate.client import AsyncClient
-from toolgate.errors import ToolgateError
+from toolgate.errors import RpcError, ToolgateError
 from toolgate.evaluation import PermissionAction
 from toolgate.prompts import (
     Decision,
@@ -91,6 +95,20 @@ class Calls:
         options: dict[str, Any] = {**self._options, "session": session or None}
         return Run(self, self._client.execute(tool, arguments, call_id=call_id or None, **options))
 
+    def follow(self, call_id: str) -> Run:
+        """Goes on with a call that exists. It is cancelled when it is left, as one that was started here."""
+        return Run(self, self._client._follow(Watch(call_id, 0, output_mode("full")), None, keep=False))
+
+    async def exists(self, call_id: str) -> bool:
+        """Says whether there is such a call."""
+        try:
+            await self._client.get(call_id)
+        except RpcError as error:
+            if error.code is grpc.StatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
+
     async def may_ask(self, tool: str, arguments: Mapping[str, Any] | str, session: str) -> bool:
         """Says whether a call would ask a person before it does anything, as far as that is known."""
         options = self._options
@@ -122,6 +140,20 @@ class Calls:
             lambda stubs, timeout: stubs.permissions.ListPrompts(request, timeout=timeout)
         )
         return prompt_of(response.prompts[0]) if response.prompts else None
+
+    async def open_prompts(self, session: str) -> list[Prompt]:
+        """Returns what the calls of a session wait for."""
+        found: list[Prompt] = []
+        chosen = permission_service_pb2.PromptFilter(workspace="-", session_ids=[session])
+        request = permission_service_pb2.ListPromptsRequest(filter=chosen)
+        while True:
+            response = await self._client._connection.unary(
+                lambda stubs, timeout: stubs.permissions.ListPrompts(request, timeout=timeout)
+            )
+            found.extend(prompt_of(one) for one in response.prompts)
+            if not response.next_page_token:
+                return found
+            request.page_token = response.next_page_token
 
     async def reply(self, prompt: Prompt, decision: Decision) -> None:
         """Sends what a person decided. A reply that is too late is none: the call says what became of it.
@@ -181,10 +213,14 @@ class Run:
             if now is not None and now.id == step.id:
                 return now
 
+    async def is_open(self, prompt: Prompt) -> bool:
+        """Says whether a prompt of the call still waits for a decision."""
+        now = await self._calls.open_prompt(self.call_id)
+        return now is not None and now.id == prompt.id
+
     async def reply(self, prompt: Prompt, decision: Decision) -> None:
         """Sends what a person decided about a prompt, unless it is decided."""
-        now = await self._calls.open_prompt(self.call_id)
-        if now is not None and now.id == prompt.id:
+        if await self.is_open(prompt):
             await self._calls.reply(prompt, decision)
 
     def detach(self) -> None:

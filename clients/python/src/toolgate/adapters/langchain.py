@@ -4,7 +4,8 @@ A call that has to ask a person is an *interrupt* of LangGraph, and the value of
 graph needs a checkpointer, as for any interrupt. Outside of a graph nobody can be asked that way: the call waits for an
 approver.
 
-*Invariant:* an interrupt for each prompt of a call, in their order, since LangGraph finds their answers by counting.
+*Invariant:* an interrupt for each prompt of a call, in their order, since LangGraph finds answers by counting; and a
+decision is taken for the prompt that it names, or that the graph was stopped for (`_langgraph`), never by the count.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from pydantic import PrivateAttr
 from toolgate._ids import uuid7
 from toolgate.adapters._calls import PROMPTS, AnyClient, CallOptions, Calls, Run, call_id_of, session_of
 from toolgate.adapters._content import facts_of
+from toolgate.adapters._langgraph import Saved, Task, count
 from toolgate.adapters._people import decision_of, description_of, prompt_json
 from toolgate.events import MetadataEvent, OutputEvent
 from toolgate.forms import is_image, is_pdf, text_of
-from toolgate.prompts import Decision, PermissionPrompt, Prompt, QuestionPrompt, answer, instead, once, reject
+from toolgate.prompts import PermissionPrompt, Prompt, QuestionPrompt, answer, instead, once, reject
 from toolgate.results import Attachment, Result
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolgateTool", "atools", "prompt_of", "tools"]
 
-Steps: TypeAlias = Generator[Coroutine[Any, Any, Any], Any, Any]
+Steps: TypeAlias = Generator["Coroutine[Any, Any, Any] | Saved", Any, Any]
 """What a tool does: it yields what is to be awaited, and returns its output. So it is written once for both kinds."""
 
 
@@ -45,10 +47,19 @@ class _Invocation:
 
     def __init__(self, tool_call_id: str | None, config: RunnableConfig | None) -> None:
         configured: Mapping[str, Any] = (config or {}).get("configurable") or {}
+        self.configurable = configured
         self.tool_call_id = tool_call_id or ""
         # LangGraph's name for the task, which stays the same when a graph is resumed. Elsewhere there is none.
         self.task = str(configured.get("checkpoint_ns") or "")
         self.thread = str(configured.get("thread_id") or "")
+
+    def count(self, call_id: str) -> str:
+        """Makes another id for each call that a node makes of itself: no call of the model tells them apart."""
+        times = count(self.configurable, call_id) if not self.tool_call_id else 0
+        if times is None:
+            self.task = ""
+            return uuid7()
+        return f"{call_id}-{times}" if times else call_id
 
 
 _invocation: ContextVar[_Invocation | None] = ContextVar("toolgate_invocation", default=None)
@@ -102,7 +113,7 @@ class ToolgateTool(BaseTool):
             work = next(steps)
             while True:
                 try:
-                    done = wait(work)
+                    done = work.read() if isinstance(work, Saved) else wait(work)
                 except BaseException as error:
                     work = steps.throw(error)
                 else:
@@ -117,7 +128,7 @@ class ToolgateTool(BaseTool):
             work = next(steps)
             while True:
                 try:
-                    done = await here(work)
+                    done = await (work.aread() if isinstance(work, Saved) else here(work))
                 except BaseException as error:
                     work = steps.throw(error)
                 else:
@@ -146,7 +157,9 @@ class ToolgateTool(BaseTool):
         session = self._calls.session or session_of(invocation.thread)
         call_id = uuid7()
         if invocation.task:
-            call_id = call_id_of("langgraph", session, invocation.task, invocation.tool_call_id, self.name, arguments)
+            call_id = invocation.count(
+                call_id_of("langgraph", session, invocation.task, invocation.tool_call_id, self.name, arguments)
+            )
         run = self._calls.start(self.name, arguments, call_id, session)
         tell = self._teller(invocation, run.call_id)
         try:
@@ -157,7 +170,9 @@ class ToolgateTool(BaseTool):
                 if not isinstance(step, PROMPTS):
                     tell(step)
                 elif invocation.task:
-                    yield run.reply(step, _asked(step, invocation, run))
+                    decision = yield from _asked(step, invocation, run)
+                    if decision is not None:
+                        yield run.reply(step, decision)
         finally:
             yield run.leave()
 
@@ -218,10 +233,9 @@ def _writer() -> Callable[[Any], None] | None:
         return None
 
 
-def _asked(prompt: Prompt, invocation: _Invocation, run: Run) -> Decision:
-    """Interrupts the graph, or returns what its resumption said about this prompt."""
+def _asked(prompt: Prompt, invocation: _Invocation, run: Run) -> Steps:
+    """Interrupts the graph, or returns what its resumption said about this prompt; `None` if somebody else decided."""
     from langgraph.errors import GraphBubbleUp
-    from langgraph.types import interrupt
 
     is_question = isinstance(prompt, QuestionPrompt)
     allowed = ["respond", "reject"] if is_question else ["approve", "reject"]
@@ -234,8 +248,13 @@ def _asked(prompt: Prompt, invocation: _Invocation, run: Run) -> Decision:
         "review_configs": [{"action_name": prompt.tool, "allowed_decisions": allowed}],
         "toolgate": {**prompt_json(prompt), "tool_call_id": invocation.tool_call_id},
     }
+    is_open = yield run.is_open(prompt)
+    task = Task()
     try:
-        said = interrupt(value)
+        if not is_open:
+            task.pass_one(value)
+            return None
+        said = task.answer(value, (yield task.saved) if task.is_resumed else None)
     except GraphBubbleUp:
         run.detach()
         raise

@@ -5,7 +5,8 @@ decisions to Toolgate and to the run's state. Plain decisions do as well: `state
 and `state.reject(item)` refuses it when the run goes on. `always_approve` reaches no further than the SDK: what nobody
 was shown waits for an approver.
 
-*Invariant:* an approval is for the prompt that the run was stopped for. What else the call asks waits for an approver.
+*Invariant:* an approval is for the prompt that the run was stopped for, and of that very call, not of its tool. What
+else the call asks waits for an approver.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class ToolgateTools:
         self._on_event = on_event
         # What runs were stopped for, by the ids of the model.
         self._waiting: dict[str, _Waiting] = {}
+        # What was refused in the SDK, and is in Toolgate.
+        self._refused: set[str] = set()
 
     async def tools(self) -> list[FunctionTool]:
         """Returns the tools for `Agent(tools=…)`."""
@@ -122,7 +125,8 @@ class ToolgateTools:
             return await self._begin(name, json.dumps(arguments), call_id)
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            return await self._finish(name, _same(arguments), context.tool_call_id)
+            call_id = context.tool_call_id
+            return await self._finish(name, _same(arguments), call_id, is_approved=call_id in _decided(context)[0])
 
         async def is_enabled(context: RunContextWrapper[Any], _: object) -> bool:
             # The SDK looks at this before each turn of the model, and so after each refusal.
@@ -155,7 +159,7 @@ class ToolgateTools:
         finally:
             await self._calls.here(run.leave())
 
-    async def _finish(self, name: str, arguments: str, tool_call_id: str) -> Any:
+    async def _finish(self, name: str, arguments: str, tool_call_id: str, *, is_approved: bool) -> Any:
         waiting = self._waiting.pop(tool_call_id, None)
         call_id = self._call_id(name, arguments, tool_call_id)
         # A run that another process stopped was stopped for the first prompt of the call, or the call does not wait.
@@ -166,7 +170,8 @@ class ToolgateTools:
                 stop = await self._stop(run)
                 if isinstance(stop, Result):
                     return _output(stop)
-                if (waiting is not None and waiting.prompt.id == stop.id) or (first and run.prompts == 1):
+                is_shown = (waiting is not None and waiting.prompt.id == stop.id) or (first and run.prompts == 1)
+                if is_shown and is_approved:
                     await self._calls.here(run.reply(stop, once()))
         finally:
             await self._calls.here(run.leave())
@@ -194,14 +199,45 @@ class ToolgateTools:
         for tool_call_id, waiting in list(self._waiting.items()):
             if context.is_tool_approved(waiting.tool, tool_call_id) is False:
                 del self._waiting[tool_call_id]
-                message = context.get_rejection_message(waiting.tool, tool_call_id) or ""
-                await self._calls.here(self._calls.reply(waiting.prompt, reject(message)))
+                await self._refuse(context, tool_call_id, waiting.prompt)
+        # What another process has stopped is known by the beginning of its id.
+        unknown = _decided(context)[1] - self._refused
+        if not unknown:
+            return
+        for prompt in await self._calls.here(self._calls.open_prompts(self._session)):
+            begins = {self._call_begins(prompt.tool, one): one for one in unknown}
+            tool_call_id = begins.get(prompt.call_id.rpartition("-")[0], "")
+            if tool_call_id:
+                await self._refuse(context, tool_call_id, prompt)
+        self._refused |= unknown
+
+    async def _refuse(self, context: RunContextWrapper[Any], tool_call_id: str, prompt: Prompt) -> None:
+        self._refused.add(tool_call_id)
+        message = context.get_rejection_message(prompt.tool, tool_call_id) or ""
+        await self._calls.here(self._calls.reply(prompt, reject(message)))
 
     def _start(self, name: str, arguments: str, tool_call_id: str) -> Run:
         return self._calls.start(name, arguments, self._call_id(name, arguments, tool_call_id), self._session)
 
     def _call_id(self, name: str, arguments: str, tool_call_id: str) -> str:
-        return call_id_of("openai-agents", self._session, tool_call_id, name, arguments)
+        return call_id_of(self._call_begins(name, tool_call_id), arguments)
+
+    def _call_begins(self, name: str, tool_call_id: str) -> str:
+        return call_id_of("openai-agents", self._session, tool_call_id, name)
+
+
+def _decided(context: RunContextWrapper[Any]) -> tuple[set[str], set[str]]:
+    """Returns the calls that were approved and rejected themselves, not by a decision about all calls of their tool.
+
+    The SDK does not tell the two apart. If it keeps them in another way one day, nothing counts as approved.
+    """
+    approved: set[str] = set()
+    rejected: set[str] = set()
+    for record in getattr(context, "_approvals", {}).values():
+        for kept, said in (("approved", approved), ("rejected", rejected)):
+            ids = getattr(record, kept, None)
+            said.update(ids if isinstance(ids, list) else ())
+    return approved, rejected
 
 
 def _same(arguments: str) -> str:

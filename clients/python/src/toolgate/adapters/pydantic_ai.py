@@ -6,7 +6,7 @@ Toolgate's decisions, also within a run (`HandleDeferredToolCalls`). Plain resul
 allow the call once, `override_args` lets it run with other arguments, `False` and `ToolDenied` refuse it.
 
 *Invariant:* an approval is for the prompt that the run was stopped for. If the call asks something else meanwhile, the
-run stops again.
+run stops again. What has not this toolset's mark, `toolgate` in the metadata, is never approved here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from toolgate.adapters._people import prompt_json
 from toolgate.errors import ToolgateError
 from toolgate.events import MetadataEvent, OutputEvent
 from toolgate.forms import is_image, is_pdf, text_of
-from toolgate.prompts import Decision, Prompt, instead, once, reject
+from toolgate.prompts import Decision, PermissionPrompt, Prompt, instead, once, reject
 from toolgate.results import Attachment, Result
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from toolgate._json import JsonObject
 
 __all__ = ["Decide", "ToolgateOutput", "ToolgateToolset"]
 
@@ -83,7 +84,8 @@ class ToolgateToolset(AbstractToolset[Any]):
     Args:
         client: Makes the calls. A `Client` works in any event loop, an `AsyncClient` in that of the agent only.
         approver: The client that replies to prompts, where `client` may not.
-        id: The name of the toolset, for durable execution.
+        id: The name of the toolset, for durable execution, and to tell its calls from those of other toolsets: two in
+            one agent need two names.
         **options: In whose name calls are made. Without a `session`, and if the client has none, it is the conversation
             of the run.
     """
@@ -100,6 +102,8 @@ class ToolgateToolset(AbstractToolset[Any]):
         self._id = id
         # What runs of this process were stopped for: the prompt of each call.
         self._shown: dict[str, str] = {}
+        # The arguments that they began with, which are not always what the model wrote.
+        self._begun: dict[str, dict[str, Any]] = {}
         # And the calls, by the model's ids of them.
         self._stopped: dict[str, str] = {}
 
@@ -107,6 +111,10 @@ class ToolgateToolset(AbstractToolset[Any]):
     def id(self) -> str | None:
         """The name of the toolset."""
         return self._id
+
+    @property
+    def _mark(self) -> JsonObject:
+        return {"toolset": self._id}
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Lists the tools, at each step of a run."""
@@ -141,13 +149,17 @@ class ToolgateToolset(AbstractToolset[Any]):
             ToolFailed: It failed; the text is for the model.
         """
         call = _call_of(ctx, ctx.tool_call_id or "")
+        # What the model wrote makes the id: toolsets around this one, and people, may change the arguments.
         given = _arguments(call) if call is not None else tool_args
         session = self._session(ctx)
         call_id = self._call_id(ctx, session, name, given)
         calls = self._calls
         self._stopped.pop(ctx.tool_call_id or "", None)
         shown = await self._shown_before(call_id, ctx)
-        run = calls.start(name, given, call_id, session)
+        # An approved call may have begun, and what it began with is not to be begun again with anything else.
+        has_begun = ctx.tool_call_approved and await calls.here(calls.exists(call_id))
+        run = calls.follow(call_id) if has_begun else calls.start(name, tool_args, call_id, session)
+        begun = self._begun.pop(call_id, given) if has_begun else tool_args
         try:
             while True:
                 stop = await self._stop(run, ctx)
@@ -156,9 +168,11 @@ class ToolgateToolset(AbstractToolset[Any]):
                 if stop.id != shown and not (shown == _FIRST and run.prompts == 1):
                     run.detach()
                     self._shown[call_id] = stop.id
+                    self._begun[call_id] = begun
                     self._stopped[ctx.tool_call_id or ""] = call_id
-                    raise ApprovalRequired(metadata=prompt_json(stop))
-                decision = once() if tool_args == given else instead(tool_args)
+                    raise ApprovalRequired(metadata={**prompt_json(stop), "toolgate": self._mark})
+                is_same = tool_args == begun or (isinstance(stop, PermissionPrompt) and tool_args == stop.input)
+                decision = once() if is_same else instead(tool_args)
                 await calls.here(run.reply(stop, decision))
                 shown = ""
         finally:
@@ -178,7 +192,9 @@ class ToolgateToolset(AbstractToolset[Any]):
         for one in requests.approvals:
             shown = requests.metadata.get(one.tool_call_id, {})
             call_id = shown.get("call_id")
-            if isinstance(call_id, str) and await self._resolve(call_id, decide):
+            if shown.get("toolgate") != self._mark or not isinstance(call_id, str):
+                continue
+            if await self._resolve(call_id, decide):
                 # The call goes on by itself, whatever was decided; the run only comes back for its result.
                 approvals[one.tool_call_id] = ToolApproved()
         return requests.build_results(approvals=approvals, metadata={name: {"id": ""} for name in approvals})
@@ -186,7 +202,8 @@ class ToolgateToolset(AbstractToolset[Any]):
     async def _resolve(self, call_id: str, decide: Decide) -> bool:
         prompt = await self._calls.here(self._calls.open_prompt(call_id))
         if prompt is None:
-            return True
+            # Somebody else decided; if there is no such call, nothing was.
+            return await self._calls.here(self._calls.exists(call_id))
         decided = decide(prompt)
         decision = await decided if inspect.isawaitable(decided) else decided
         if decision is None:
