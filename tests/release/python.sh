@@ -24,7 +24,7 @@ check_python() {
 }
 
 has_types() {
-    python3 -m zipfile -l "$1" | grep -q ' *toolgate/py.typed ' || fail "$1 does not say that it is typed"
+    [[ "$(python3 -m zipfile -l "$1")" == *toolgate/py.typed\ * ]] || fail "$1 does not say that it is typed"
 }
 
 # A page of PyPI has nothing beside it.
