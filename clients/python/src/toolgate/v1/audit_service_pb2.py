@@ -4,15 +4,18 @@
 # source: toolgate/v1/audit_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/audit_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/audit_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -23,32 +26,28 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1ftoolgate/v1/audit_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto"Z\n\x12\x45xportAuditRequest\x12\x15\n\rfrom_sequence\x18\x01 \x01(\x03\x12-\n\tfrom_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp"_\n\x13\x45xportAuditResponse\x12\x0f\n\x07records\x18\x01 \x03(\t\x12$\n\x04head\x18\x02 \x01(\x0b\x32\x16.toolgate.v1.AuditHead\x12\x11\n\thead_line\x18\x03 \x01(\t"\x15\n\x13GetAuditHeadRequest"<\n\x14GetAuditHeadResponse\x12$\n\x04head\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.AuditHead"r\n\tAuditHead\x12\r\n\x05\x63hain\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x0c\n\x04hash\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0c\n\x04seal\x18\x05 \x01(\t\x12\x18\n\x10removed_sequence\x18\x06 \x01(\x03\x32\xc9\x01\n\x0c\x41uditService\x12[\n\x0b\x45xportAudit\x12\x1f.toolgate.v1.ExportAuditRequest\x1a .toolgate.v1.ExportAuditResponse"\x07\x90\x02\x01\xf2U\x01\x06\x30\x01\x12\\\n\x0cGetAuditHead\x12 .toolgate.v1.GetAuditHeadRequest\x1a!.toolgate.v1.GetAuditHeadResponse"\x07\x90\x02\x01\xf2U\x01\x06\x42\x99\x01\n\x0eio.toolgate.v1B\x11\x41uditServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftoolgate/v1/audit_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\"Z\n\x12\x45xportAuditRequest\x12\x15\n\rfrom_sequence\x18\x01 \x01(\x03\x12-\n\tfrom_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x13\x45xportAuditResponse\x12\x0f\n\x07records\x18\x01 \x03(\t\x12$\n\x04head\x18\x02 \x01(\x0b\x32\x16.toolgate.v1.AuditHead\x12\x11\n\thead_line\x18\x03 \x01(\t\"\x15\n\x13GetAuditHeadRequest\"<\n\x14GetAuditHeadResponse\x12$\n\x04head\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.AuditHead\"r\n\tAuditHead\x12\r\n\x05\x63hain\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x0c\n\x04hash\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0c\n\x04seal\x18\x05 \x01(\t\x12\x18\n\x10removed_sequence\x18\x06 \x01(\x03\x32\xc9\x01\n\x0c\x41uditService\x12[\n\x0b\x45xportAudit\x12\x1f.toolgate.v1.ExportAuditRequest\x1a .toolgate.v1.ExportAuditResponse\"\x07\x90\x02\x01\xf2U\x01\x06\x30\x01\x12\\\n\x0cGetAuditHead\x12 .toolgate.v1.GetAuditHeadRequest\x1a!.toolgate.v1.GetAuditHeadResponse\"\x07\x90\x02\x01\xf2U\x01\x06\x42\x99\x01\n\x0eio.toolgate.v1B\x11\x41uditServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.audit_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.audit_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\021AuditServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_AUDITSERVICE"].methods_by_name["ExportAudit"]._loaded_options = None
-    _globals["_AUDITSERVICE"].methods_by_name["ExportAudit"]._serialized_options = b"\220\002\001\362U\001\006"
-    _globals["_AUDITSERVICE"].methods_by_name["GetAuditHead"]._loaded_options = None
-    _globals["_AUDITSERVICE"].methods_by_name["GetAuditHead"]._serialized_options = b"\220\002\001\362U\001\006"
-    _globals["_EXPORTAUDITREQUEST"]._serialized_start = 108
-    _globals["_EXPORTAUDITREQUEST"]._serialized_end = 198
-    _globals["_EXPORTAUDITRESPONSE"]._serialized_start = 200
-    _globals["_EXPORTAUDITRESPONSE"]._serialized_end = 295
-    _globals["_GETAUDITHEADREQUEST"]._serialized_start = 297
-    _globals["_GETAUDITHEADREQUEST"]._serialized_end = 318
-    _globals["_GETAUDITHEADRESPONSE"]._serialized_start = 320
-    _globals["_GETAUDITHEADRESPONSE"]._serialized_end = 380
-    _globals["_AUDITHEAD"]._serialized_start = 382
-    _globals["_AUDITHEAD"]._serialized_end = 496
-    _globals["_AUDITSERVICE"]._serialized_start = 499
-    _globals["_AUDITSERVICE"]._serialized_end = 700
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\021AuditServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_AUDITSERVICE'].methods_by_name['ExportAudit']._loaded_options = None
+  _globals['_AUDITSERVICE'].methods_by_name['ExportAudit']._serialized_options = b'\220\002\001\362U\001\006'
+  _globals['_AUDITSERVICE'].methods_by_name['GetAuditHead']._loaded_options = None
+  _globals['_AUDITSERVICE'].methods_by_name['GetAuditHead']._serialized_options = b'\220\002\001\362U\001\006'
+  _globals['_EXPORTAUDITREQUEST']._serialized_start=108
+  _globals['_EXPORTAUDITREQUEST']._serialized_end=198
+  _globals['_EXPORTAUDITRESPONSE']._serialized_start=200
+  _globals['_EXPORTAUDITRESPONSE']._serialized_end=295
+  _globals['_GETAUDITHEADREQUEST']._serialized_start=297
+  _globals['_GETAUDITHEADREQUEST']._serialized_end=318
+  _globals['_GETAUDITHEADRESPONSE']._serialized_start=320
+  _globals['_GETAUDITHEADRESPONSE']._serialized_end=380
+  _globals['_AUDITHEAD']._serialized_start=382
+  _globals['_AUDITHEAD']._serialized_end=496
+  _globals['_AUDITSERVICE']._serialized_start=499
+  _globals['_AUDITSERVICE']._serialized_end=700
 # @@protoc_insertion_point(module_scope)

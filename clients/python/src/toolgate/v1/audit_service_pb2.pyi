@@ -158,20 +158,7 @@ class AuditHead(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "chain",
-        b"chain",
-        "hash",
-        b"hash",
-        "key_id",
-        b"key_id",
-        "removed_sequence",
-        b"removed_sequence",
-        "seal",
-        b"seal",
-        "sequence",
-        b"sequence",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain", "hash", b"hash", "key_id", b"key_id", "removed_sequence", b"removed_sequence", "seal", b"seal", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

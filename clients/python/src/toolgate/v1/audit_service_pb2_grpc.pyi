@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -35,9 +36,7 @@ class AuditServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AuditServiceAsyncStub: ...
-    ExportAudit: _grpc.UnaryStreamMultiCallable[
-        _audit_service_pb2.ExportAuditRequest, _audit_service_pb2.ExportAuditResponse
-    ]
+    ExportAudit: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.ExportAuditRequest, _audit_service_pb2.ExportAuditResponse]
     """Streams the records from a number or a time on, up to the one that was the last when the RPC began, and then the
     head: a stream without one is incomplete. Written to a file, one per line, with `head_line` as the last, records and
     head are what `toolgate audit verify` reads.
@@ -45,9 +44,7 @@ class AuditServiceStub:
     OUT_OF_RANGE: there is no record of this number yet, or no longer. ABORTED: retention removed records meanwhile; may be
     retried. INVALID_ARGUMENT: a number and a time are given. Otherwise may be retried.
     """
-    GetAuditHead: _grpc.UnaryUnaryMultiCallable[
-        _audit_service_pb2.GetAuditHeadRequest, _audit_service_pb2.GetAuditHeadResponse
-    ]
+    GetAuditHead: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetAuditHeadRequest, _audit_service_pb2.GetAuditHeadResponse]
     """Returns the end of the chain. Whoever notes its hash elsewhere finds later whether the records up to it are still
     those, even if somebody could write to all that the service keeps.
 
@@ -62,9 +59,7 @@ class AuditServiceAsyncStub(AuditServiceStub):
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    ExportAudit: _aio.UnaryStreamMultiCallable[
-        _audit_service_pb2.ExportAuditRequest, _audit_service_pb2.ExportAuditResponse
-    ]  # type: ignore[assignment]
+    ExportAudit: _aio.UnaryStreamMultiCallable[_audit_service_pb2.ExportAuditRequest, _audit_service_pb2.ExportAuditResponse]  # type: ignore[assignment]
     """Streams the records from a number or a time on, up to the one that was the last when the RPC began, and then the
     head: a stream without one is incomplete. Written to a file, one per line, with `head_line` as the last, records and
     head are what `toolgate audit verify` reads.
@@ -72,9 +67,7 @@ class AuditServiceAsyncStub(AuditServiceStub):
     OUT_OF_RANGE: there is no record of this number yet, or no longer. ABORTED: retention removed records meanwhile; may be
     retried. INVALID_ARGUMENT: a number and a time are given. Otherwise may be retried.
     """
-    GetAuditHead: _aio.UnaryUnaryMultiCallable[
-        _audit_service_pb2.GetAuditHeadRequest, _audit_service_pb2.GetAuditHeadResponse
-    ]  # type: ignore[assignment]
+    GetAuditHead: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetAuditHeadRequest, _audit_service_pb2.GetAuditHeadResponse]  # type: ignore[assignment]
     """Returns the end of the chain. Whoever notes its hash elsewhere finds later whether the records up to it are still
     those, even if somebody could write to all that the service keeps.
 
@@ -92,10 +85,7 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _audit_service_pb2.ExportAuditRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_audit_service_pb2.ExportAuditResponse],
-        _abc.AsyncIterator[_audit_service_pb2.ExportAuditResponse],
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.ExportAuditResponse], _abc.AsyncIterator[_audit_service_pb2.ExportAuditResponse]]:
         """Streams the records from a number or a time on, up to the one that was the last when the RPC began, and then the
         head: a stream without one is incomplete. Written to a file, one per line, with `head_line` as the last, records and
         head are what `toolgate audit verify` reads.
@@ -109,15 +99,11 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _audit_service_pb2.GetAuditHeadRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _audit_service_pb2.GetAuditHeadResponse, _abc.Awaitable[_audit_service_pb2.GetAuditHeadResponse]
-    ]:
+    ) -> _typing.Union[_audit_service_pb2.GetAuditHeadResponse, _abc.Awaitable[_audit_service_pb2.GetAuditHeadResponse]]:
         """Returns the end of the chain. Whoever notes its hash elsewhere finds later whether the records up to it are still
         those, even if somebody could write to all that the service keeps.
 
         May be retried.
         """
 
-def add_AuditServiceServicer_to_server(
-    servicer: AuditServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_AuditServiceServicer_to_server(servicer: AuditServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,14 +4,19 @@
 # source: toolgate/v1/call.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
-_runtime_version.ValidateProtobufRuntimeVersion(_runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/call.proto")
+_runtime_version.ValidateProtobufRuntimeVersion(
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/call.proto'
+)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
@@ -25,92 +30,88 @@ from toolgate.v1 import result_pb2 as toolgate_dot_v1_dot_result__pb2
 from toolgate.v1 import terminal_pb2 as toolgate_dot_v1_dot_terminal__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x16toolgate/v1/call.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\x1a\x1atoolgate/v1/terminal.proto"B\n\x08ModelRef\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x10\n\x08model_id\x18\x02 \x01(\t\x12\x0f\n\x07package\x18\x03 \x01(\t"\xcc\x01\n\x0eToolDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x19\n\x11input_schema_json\x18\x03 \x01(\t\x12\'\n\x06source\x18\x04 \x01(\x0e\x32\x17.toolgate.v1.ToolSource\x12(\n\x07\x65\x66\x66\x65\x63ts\x18\x05 \x03(\x0e\x32\x17.toolgate.v1.ToolEffect\x12\x13\n\x0bpermissions\x18\x06 \x03(\t\x12\x14\n\x0c\x65xperimental\x18\x07 \x01(\x08"\x82\x03\n\x0b\x43\x61llContext\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12$\n\x05model\x18\x05 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x63lient_kind\x18\x06 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x07 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x08 \x01(\t\x12&\n\x05\x65xtra\x18\t \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\nclient_ids\x18\n \x03(\t\x12\x11\n\tdirectory\x18\x0b \x01(\t\x12>\n\x0b\x65nvironment\x18\x0c \x03(\x0b\x32).toolgate.v1.CallContext.EnvironmentEntry\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"\xa5\x01\n\tCallStart\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12+\n\nunattended\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.Unattended\x12/\n\x0cwait_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration"m\n\nAttachment\x12\x15\n\rattachment_id\x18\x01 \x01(\t\x12\x0c\n\x04mime\x18\x02 \x01(\t\x12\x10\n\x08\x66ilename\x18\x03 \x01(\t\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x12\r\n\x03url\x18\x05 \x01(\tH\x00\x42\t\n\x07\x63ontent"j\n\nTruncation\x12\x11\n\ttruncated\x18\x01 \x01(\x08\x12\x11\n\toutput_id\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x03\x12\x13\n\x0btotal_lines\x18\x05 \x01(\x03"\x86\x01\n\x06Timing\x12)\n\x06queued\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03ran\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration"\xca\x01\n\tResources\x12,\n\tuser_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsystem_time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1e\n\x11peak_memory_bytes\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nread_bytes\x18\x04 \x01(\x03\x12\x15\n\rwritten_bytes\x18\x05 \x01(\x03\x42\x14\n\x12_peak_memory_bytes"\x85\x07\n\x04\x43\x61ll\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12)\n\x07\x63ontext\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x16\n\x0erequested_tool\x18\x04 \x01(\t\x12\x12\n\ninput_json\x18\x05 \x01(\t\x12\x14\n\x0cinput_digest\x18\x06 \x01(\t\x12%\n\x05state\x18\x07 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\x0b \x01(\x03\x12\r\n\x05title\x18\x0c \x01(\t\x12\x0f\n\x07summary\x18\x18 \x01(\t\x12\x19\n\x11waiting_prompt_id\x18\r \x01(\t\x12/\n\tcompleted\x18\x0e \x01(\x0b\x32\x1a.toolgate.v1.CallCompletedH\x00\x12)\n\x06\x66\x61iled\x18\x0f \x01(\x0b\x32\x17.toolgate.v1.CallFailedH\x00\x12(\n\x07\x63hanges\x18\x10 \x03(\x0b\x32\x17.toolgate.v1.FileChange\x12\x15\n\raccepts_input\x18\x11 \x01(\x08\x12\x19\n\x11next_input_offset\x18\x12 \x01(\x03\x12<\n\x14\x62\x61\x63kground_processes\x18\x13 \x03(\x0b\x32\x1e.toolgate.v1.BackgroundProcess\x12\x11\n\trequester\x18\x14 \x01(\t\x12\x1b\n\x13original_input_json\x18\x15 \x01(\t\x12\x1d\n\x15original_input_digest\x18\x16 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x17 \x01(\t\x12)\n\tresources\x18\x19 \x01(\x0b\x32\x16.toolgate.v1.Resources\x12+\n\x08terminal\x18\x1a \x01(\x0b\x32\x19.toolgate.v1.TerminalSize\x12-\n\tlistening\x18\x1b \x03(\x0b\x32\x1a.toolgate.v1.ListeningPortB\x08\n\x06\x65nding"L\n\rListeningPort\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x03\x12\x0f\n\x07\x63ommand\x18\x04 \x01(\t"1\n\x11\x42\x61\x63kgroundProcess\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\x0f\n\x07\x63ommand\x18\x02 \x01(\t"m\n\nFileChange\x12\x0c\n\x04path\x18\x01 \x01(\t\x12(\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.FileVersion\x12\'\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.FileVersion"M\n\x0b\x46ileVersion\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x11\n\x04mode\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_mode"\xae\x05\n\tCallEvent\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12.\n\nevent_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07pending\x18\x04 \x01(\x0b\x32\x18.toolgate.v1.CallPendingH\x00\x12+\n\x07running\x18\x05 \x01(\x0b\x32\x18.toolgate.v1.CallRunningH\x00\x12-\n\x08metadata\x18\x06 \x01(\x0b\x32\x19.toolgate.v1.CallMetadataH\x00\x12)\n\x06output\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.CallOutputH\x00\x12+\n\x07waiting\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.CallWaitingH\x00\x12+\n\x07resumed\x18\t \x01(\x0b\x32\x18.toolgate.v1.CallResumedH\x00\x12+\n\x07warning\x18\n \x01(\x0b\x32\x18.toolgate.v1.CallWarningH\x00\x12/\n\theartbeat\x18\x0b \x01(\x0b\x32\x1a.toolgate.v1.CallHeartbeatH\x00\x12#\n\x03gap\x18\x0c \x01(\x0b\x32\x14.toolgate.v1.CallGapH\x00\x12/\n\tcompleted\x18\r \x01(\x0b\x32\x1a.toolgate.v1.CallCompletedH\x00\x12)\n\x06\x66\x61iled\x18\x0e \x01(\x0b\x32\x17.toolgate.v1.CallFailedH\x00\x12\'\n\x05\x63hild\x18\x0f \x01(\x0b\x32\x16.toolgate.v1.CallChildH\x00\x12/\n\tlistening\x18\x10 \x01(\x0b\x32\x1a.toolgate.v1.CallListeningH\x00\x42\x07\n\x05\x65vent"|\n\x0b\x43\x61llPending\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\x16\n\x0erequested_tool\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0f\n\x07summary\x18\x04 \x01(\t\x12\'\n\x06queued\x18\x05 \x01(\x0b\x32\x17.toolgate.v1.CallQueued"*\n\nCallQueued\x12\r\n\x05limit\x18\x01 \x01(\t\x12\r\n\x05\x61head\x18\x02 \x01(\x05"F\n\x0b\x43\x61llRunning\x12\x12\n\ninput_json\x18\x01 \x01(\t\x12\x14\n\x0cinput_digest\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t"W\n\x0c\x43\x61llMetadata\x12\x12\n\x05title\x18\x01 \x01(\tH\x00\x88\x01\x01\x12)\n\x08metadata\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructB\x08\n\x06_title"=\n\nCallOutput\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c"E\n\x0b\x43\x61llWaiting\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\x12\x11\n\tapprovers\x18\x02 \x01(\x05"|\n\x0b\x43\x61llResumed\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.toolgate.v1.PromptState\x12\x31\n\nresolution\x18\x03 \x01(\x0b\x32\x1d.toolgate.v1.PromptResolution"*\n\tCallChild\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t":\n\rCallListening\x12)\n\x05ports\x18\x01 \x03(\x0b\x32\x1a.toolgate.v1.ListeningPort"C\n\x0b\x43\x61llWarning\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.toolgate.v1.WarningKind\x12\x0c\n\x04text\x18\x02 \x01(\t"\x8b\x01\n\rCallHeartbeat\x12\x15\n\rlast_sequence\x18\x01 \x01(\x03\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12*\n\x07\x65lapsed\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64raining\x18\x04 \x01(\x08"N\n\x07\x43\x61llGap\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x14\n\x0coutput_bytes\x18\x03 \x01(\x03"\x9a\x04\n\rCallCompleted\x12\r\n\x05title\x18\x01 \x01(\t\x12\x0e\n\x06output\x18\x02 \x01(\t\x12)\n\x08metadata\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x17.toolgate.v1.Attachment\x12+\n\ntruncation\x18\x05 \x01(\x0b\x32\x17.toolgate.v1.Truncation\x12#\n\x06timing\x18\x06 \x01(\x0b\x32\x13.toolgate.v1.Timing\x12)\n\x07outcome\x18\x07 \x01(\x0e\x32\x18.toolgate.v1.CallOutcome\x12-\n\x07\x63ommand\x18\x08 \x01(\x0b\x32\x1a.toolgate.v1.CommandResultH\x00\x12)\n\x05\x66iles\x18\t \x01(\x0b\x32\x18.toolgate.v1.FilesResultH\x00\x12+\n\x06search\x18\n \x01(\x0b\x32\x19.toolgate.v1.SearchResultH\x00\x12\'\n\x04read\x18\x0b \x01(\x0b\x32\x17.toolgate.v1.ReadResultH\x00\x12)\n\x05\x66\x65tch\x18\x0c \x01(\x0b\x32\x18.toolgate.v1.FetchResultH\x00\x12/\n\x08\x63hildren\x18\r \x01(\x0b\x32\x1b.toolgate.v1.ChildrenResultH\x00\x42\x08\n\x06result"\x81\x02\n\nCallFailed\x12*\n\x06reason\x18\x01 \x01(\x0e\x32\x1a.toolgate.v1.FailureReason\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x17.toolgate.v1.Attachment\x12+\n\ntruncation\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.Truncation\x12#\n\x06timing\x18\x07 \x01(\x0b\x32\x13.toolgate.v1.Timing*\x9f\x01\n\nToolSource\x12\x1b\n\x17TOOL_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13TOOL_SOURCE_BUILTIN\x10\x01\x12\x16\n\x12TOOL_SOURCE_CUSTOM\x10\x02\x12\x16\n\x12TOOL_SOURCE_PLUGIN\x10\x03\x12\x13\n\x0fTOOL_SOURCE_MCP\x10\x04\x12\x16\n\x12TOOL_SOURCE_HOSTED\x10\x05*\xab\x01\n\nToolEffect\x12\x1b\n\x17TOOL_EFFECT_UNSPECIFIED\x10\x00\x12\x15\n\x11TOOL_EFFECT_READS\x10\x01\x12\x16\n\x12TOOL_EFFECT_WRITES\x10\x02\x12\x1d\n\x19TOOL_EFFECT_RUNS_PROGRAMS\x10\x03\x12\x17\n\x13TOOL_EFFECT_NETWORK\x10\x04\x12\x19\n\x15TOOL_EFFECT_ASKS_USER\x10\x05*T\n\nUnattended\x12\x1a\n\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n\x0fUNATTENDED_WAIT\x10\x02*_\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x01\x12\x16\n\x12ON_DISCONNECT_KEEP\x10\x02*k\n\nOutputMode\x12\x1b\n\x17OUTPUT_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTPUT_MODE_FULL\x10\x01\x12\x14\n\x10OUTPUT_MODE_TAIL\x10\x02\x12\x14\n\x10OUTPUT_MODE_NONE\x10\x03*\xa0\x01\n\tCallState\x12\x1a\n\x16\x43\x41LL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41LL_STATE_PENDING\x10\x01\x12\x16\n\x12\x43\x41LL_STATE_RUNNING\x10\x02\x12\x16\n\x12\x43\x41LL_STATE_WAITING\x10\x03\x12\x18\n\x14\x43\x41LL_STATE_COMPLETED\x10\x04\x12\x15\n\x11\x43\x41LL_STATE_FAILED\x10\x05*\x95\x03\n\rFailureReason\x12\x1e\n\x1a\x46\x41ILURE_REASON_UNSPECIFIED\x10\x00\x12$\n FAILURE_REASON_INVALID_ARGUMENTS\x10\x01\x12\x19\n\x15\x46\x41ILURE_REASON_DENIED\x10\x02\x12\x1b\n\x17\x46\x41ILURE_REASON_REJECTED\x10\x03\x12!\n\x1d\x46\x41ILURE_REASON_PROMPT_EXPIRED\x10\x04\x12\x1c\n\x18\x46\x41ILURE_REASON_CANCELLED\x10\x05\x12\x1c\n\x18\x46\x41ILURE_REASON_TIMED_OUT\x10\x06\x12\x1d\n\x19\x46\x41ILURE_REASON_TOOL_ERROR\x10\x07\x12\x1c\n\x18\x46\x41ILURE_REASON_DOOM_LOOP\x10\x08\x12\x18\n\x14\x46\x41ILURE_REASON_QUOTA\x10\t\x12\x1a\n\x16\x46\x41ILURE_REASON_DRAINED\x10\n\x12\x17\n\x13\x46\x41ILURE_REASON_LOST\x10\x0b\x12\x1b\n\x17\x46\x41ILURE_REASON_INTERNAL\x10\x0c*\xc4\x01\n\x0bWarningKind\x12\x1c\n\x18WARNING_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12WARNING_KIND_LOSSY\x10\x01\x12\x18\n\x14WARNING_KIND_NO_UNDO\x10\x02\x12%\n!WARNING_KIND_ATTACHMENTS_LEFT_OUT\x10\x03\x12\x1a\n\x16WARNING_KIND_SURVIVORS\x10\x04\x12"\n\x1eWARNING_KIND_METADATA_LEFT_OUT\x10\x05\x42\x91\x01\n\x0eio.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16toolgate/v1/call.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\x1a\x1atoolgate/v1/terminal.proto\"B\n\x08ModelRef\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x10\n\x08model_id\x18\x02 \x01(\t\x12\x0f\n\x07package\x18\x03 \x01(\t\"\xcc\x01\n\x0eToolDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x19\n\x11input_schema_json\x18\x03 \x01(\t\x12\'\n\x06source\x18\x04 \x01(\x0e\x32\x17.toolgate.v1.ToolSource\x12(\n\x07\x65\x66\x66\x65\x63ts\x18\x05 \x03(\x0e\x32\x17.toolgate.v1.ToolEffect\x12\x13\n\x0bpermissions\x18\x06 \x03(\t\x12\x14\n\x0c\x65xperimental\x18\x07 \x01(\x08\"\x82\x03\n\x0b\x43\x61llContext\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12$\n\x05model\x18\x05 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x63lient_kind\x18\x06 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x07 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x08 \x01(\t\x12&\n\x05\x65xtra\x18\t \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\nclient_ids\x18\n \x03(\t\x12\x11\n\tdirectory\x18\x0b \x01(\t\x12>\n\x0b\x65nvironment\x18\x0c \x03(\x0b\x32).toolgate.v1.CallContext.EnvironmentEntry\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa5\x01\n\tCallStart\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12+\n\nunattended\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.Unattended\x12/\n\x0cwait_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"m\n\nAttachment\x12\x15\n\rattachment_id\x18\x01 \x01(\t\x12\x0c\n\x04mime\x18\x02 \x01(\t\x12\x10\n\x08\x66ilename\x18\x03 \x01(\t\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x12\r\n\x03url\x18\x05 \x01(\tH\x00\x42\t\n\x07\x63ontent\"j\n\nTruncation\x12\x11\n\ttruncated\x18\x01 \x01(\x08\x12\x11\n\toutput_id\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x03\x12\x13\n\x0btotal_lines\x18\x05 \x01(\x03\"\x86\x01\n\x06Timing\x12)\n\x06queued\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03ran\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xca\x01\n\tResources\x12,\n\tuser_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsystem_time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1e\n\x11peak_memory_bytes\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nread_bytes\x18\x04 \x01(\x03\x12\x15\n\rwritten_bytes\x18\x05 \x01(\x03\x42\x14\n\x12_peak_memory_bytes\"\x85\x07\n\x04\x43\x61ll\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12)\n\x07\x63ontext\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x16\n\x0erequested_tool\x18\x04 \x01(\t\x12\x12\n\ninput_json\x18\x05 \x01(\t\x12\x14\n\x0cinput_digest\x18\x06 \x01(\t\x12%\n\x05state\x18\x07 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\x0b \x01(\x03\x12\r\n\x05title\x18\x0c \x01(\t\x12\x0f\n\x07summary\x18\x18 \x01(\t\x12\x19\n\x11waiting_prompt_id\x18\r \x01(\t\x12/\n\tcompleted\x18\x0e \x01(\x0b\x32\x1a.toolgate.v1.CallCompletedH\x00\x12)\n\x06\x66\x61iled\x18\x0f \x01(\x0b\x32\x17.toolgate.v1.CallFailedH\x00\x12(\n\x07\x63hanges\x18\x10 \x03(\x0b\x32\x17.toolgate.v1.FileChange\x12\x15\n\raccepts_input\x18\x11 \x01(\x08\x12\x19\n\x11next_input_offset\x18\x12 \x01(\x03\x12<\n\x14\x62\x61\x63kground_processes\x18\x13 \x03(\x0b\x32\x1e.toolgate.v1.BackgroundProcess\x12\x11\n\trequester\x18\x14 \x01(\t\x12\x1b\n\x13original_input_json\x18\x15 \x01(\t\x12\x1d\n\x15original_input_digest\x18\x16 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x17 \x01(\t\x12)\n\tresources\x18\x19 \x01(\x0b\x32\x16.toolgate.v1.Resources\x12+\n\x08terminal\x18\x1a \x01(\x0b\x32\x19.toolgate.v1.TerminalSize\x12-\n\tlistening\x18\x1b \x03(\x0b\x32\x1a.toolgate.v1.ListeningPortB\x08\n\x06\x65nding\"L\n\rListeningPort\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x03\x12\x0f\n\x07\x63ommand\x18\x04 \x01(\t\"1\n\x11\x42\x61\x63kgroundProcess\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\x0f\n\x07\x63ommand\x18\x02 \x01(\t\"m\n\nFileChange\x12\x0c\n\x04path\x18\x01 \x01(\t\x12(\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.FileVersion\x12\'\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.FileVersion\"M\n\x0b\x46ileVersion\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x11\n\x04mode\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_mode\"\xae\x05\n\tCallEvent\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12.\n\nevent_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07pending\x18\x04 \x01(\x0b\x32\x18.toolgate.v1.CallPendingH\x00\x12+\n\x07running\x18\x05 \x01(\x0b\x32\x18.toolgate.v1.CallRunningH\x00\x12-\n\x08metadata\x18\x06 \x01(\x0b\x32\x19.toolgate.v1.CallMetadataH\x00\x12)\n\x06output\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.CallOutputH\x00\x12+\n\x07waiting\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.CallWaitingH\x00\x12+\n\x07resumed\x18\t \x01(\x0b\x32\x18.toolgate.v1.CallResumedH\x00\x12+\n\x07warning\x18\n \x01(\x0b\x32\x18.toolgate.v1.CallWarningH\x00\x12/\n\theartbeat\x18\x0b \x01(\x0b\x32\x1a.toolgate.v1.CallHeartbeatH\x00\x12#\n\x03gap\x18\x0c \x01(\x0b\x32\x14.toolgate.v1.CallGapH\x00\x12/\n\tcompleted\x18\r \x01(\x0b\x32\x1a.toolgate.v1.CallCompletedH\x00\x12)\n\x06\x66\x61iled\x18\x0e \x01(\x0b\x32\x17.toolgate.v1.CallFailedH\x00\x12\'\n\x05\x63hild\x18\x0f \x01(\x0b\x32\x16.toolgate.v1.CallChildH\x00\x12/\n\tlistening\x18\x10 \x01(\x0b\x32\x1a.toolgate.v1.CallListeningH\x00\x42\x07\n\x05\x65vent\"|\n\x0b\x43\x61llPending\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\x16\n\x0erequested_tool\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0f\n\x07summary\x18\x04 \x01(\t\x12\'\n\x06queued\x18\x05 \x01(\x0b\x32\x17.toolgate.v1.CallQueued\"*\n\nCallQueued\x12\r\n\x05limit\x18\x01 \x01(\t\x12\r\n\x05\x61head\x18\x02 \x01(\x05\"F\n\x0b\x43\x61llRunning\x12\x12\n\ninput_json\x18\x01 \x01(\t\x12\x14\n\x0cinput_digest\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\"W\n\x0c\x43\x61llMetadata\x12\x12\n\x05title\x18\x01 \x01(\tH\x00\x88\x01\x01\x12)\n\x08metadata\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructB\x08\n\x06_title\"=\n\nCallOutput\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"E\n\x0b\x43\x61llWaiting\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\x12\x11\n\tapprovers\x18\x02 \x01(\x05\"|\n\x0b\x43\x61llResumed\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.toolgate.v1.PromptState\x12\x31\n\nresolution\x18\x03 \x01(\x0b\x32\x1d.toolgate.v1.PromptResolution\"*\n\tCallChild\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\":\n\rCallListening\x12)\n\x05ports\x18\x01 \x03(\x0b\x32\x1a.toolgate.v1.ListeningPort\"C\n\x0b\x43\x61llWarning\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.toolgate.v1.WarningKind\x12\x0c\n\x04text\x18\x02 \x01(\t\"\x8b\x01\n\rCallHeartbeat\x12\x15\n\rlast_sequence\x18\x01 \x01(\x03\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12*\n\x07\x65lapsed\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64raining\x18\x04 \x01(\x08\"N\n\x07\x43\x61llGap\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x14\n\x0coutput_bytes\x18\x03 \x01(\x03\"\x9a\x04\n\rCallCompleted\x12\r\n\x05title\x18\x01 \x01(\t\x12\x0e\n\x06output\x18\x02 \x01(\t\x12)\n\x08metadata\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x17.toolgate.v1.Attachment\x12+\n\ntruncation\x18\x05 \x01(\x0b\x32\x17.toolgate.v1.Truncation\x12#\n\x06timing\x18\x06 \x01(\x0b\x32\x13.toolgate.v1.Timing\x12)\n\x07outcome\x18\x07 \x01(\x0e\x32\x18.toolgate.v1.CallOutcome\x12-\n\x07\x63ommand\x18\x08 \x01(\x0b\x32\x1a.toolgate.v1.CommandResultH\x00\x12)\n\x05\x66iles\x18\t \x01(\x0b\x32\x18.toolgate.v1.FilesResultH\x00\x12+\n\x06search\x18\n \x01(\x0b\x32\x19.toolgate.v1.SearchResultH\x00\x12\'\n\x04read\x18\x0b \x01(\x0b\x32\x17.toolgate.v1.ReadResultH\x00\x12)\n\x05\x66\x65tch\x18\x0c \x01(\x0b\x32\x18.toolgate.v1.FetchResultH\x00\x12/\n\x08\x63hildren\x18\r \x01(\x0b\x32\x1b.toolgate.v1.ChildrenResultH\x00\x42\x08\n\x06result\"\x81\x02\n\nCallFailed\x12*\n\x06reason\x18\x01 \x01(\x0e\x32\x1a.toolgate.v1.FailureReason\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x17.toolgate.v1.Attachment\x12+\n\ntruncation\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.Truncation\x12#\n\x06timing\x18\x07 \x01(\x0b\x32\x13.toolgate.v1.Timing*\x9f\x01\n\nToolSource\x12\x1b\n\x17TOOL_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13TOOL_SOURCE_BUILTIN\x10\x01\x12\x16\n\x12TOOL_SOURCE_CUSTOM\x10\x02\x12\x16\n\x12TOOL_SOURCE_PLUGIN\x10\x03\x12\x13\n\x0fTOOL_SOURCE_MCP\x10\x04\x12\x16\n\x12TOOL_SOURCE_HOSTED\x10\x05*\xab\x01\n\nToolEffect\x12\x1b\n\x17TOOL_EFFECT_UNSPECIFIED\x10\x00\x12\x15\n\x11TOOL_EFFECT_READS\x10\x01\x12\x16\n\x12TOOL_EFFECT_WRITES\x10\x02\x12\x1d\n\x19TOOL_EFFECT_RUNS_PROGRAMS\x10\x03\x12\x17\n\x13TOOL_EFFECT_NETWORK\x10\x04\x12\x19\n\x15TOOL_EFFECT_ASKS_USER\x10\x05*T\n\nUnattended\x12\x1a\n\x16UNATTENDED_UNSPECIFIED\x10\x00\x12\x15\n\x11UNATTENDED_REFUSE\x10\x01\x12\x13\n\x0fUNATTENDED_WAIT\x10\x02*_\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x01\x12\x16\n\x12ON_DISCONNECT_KEEP\x10\x02*k\n\nOutputMode\x12\x1b\n\x17OUTPUT_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTPUT_MODE_FULL\x10\x01\x12\x14\n\x10OUTPUT_MODE_TAIL\x10\x02\x12\x14\n\x10OUTPUT_MODE_NONE\x10\x03*\xa0\x01\n\tCallState\x12\x1a\n\x16\x43\x41LL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41LL_STATE_PENDING\x10\x01\x12\x16\n\x12\x43\x41LL_STATE_RUNNING\x10\x02\x12\x16\n\x12\x43\x41LL_STATE_WAITING\x10\x03\x12\x18\n\x14\x43\x41LL_STATE_COMPLETED\x10\x04\x12\x15\n\x11\x43\x41LL_STATE_FAILED\x10\x05*\x95\x03\n\rFailureReason\x12\x1e\n\x1a\x46\x41ILURE_REASON_UNSPECIFIED\x10\x00\x12$\n FAILURE_REASON_INVALID_ARGUMENTS\x10\x01\x12\x19\n\x15\x46\x41ILURE_REASON_DENIED\x10\x02\x12\x1b\n\x17\x46\x41ILURE_REASON_REJECTED\x10\x03\x12!\n\x1d\x46\x41ILURE_REASON_PROMPT_EXPIRED\x10\x04\x12\x1c\n\x18\x46\x41ILURE_REASON_CANCELLED\x10\x05\x12\x1c\n\x18\x46\x41ILURE_REASON_TIMED_OUT\x10\x06\x12\x1d\n\x19\x46\x41ILURE_REASON_TOOL_ERROR\x10\x07\x12\x1c\n\x18\x46\x41ILURE_REASON_DOOM_LOOP\x10\x08\x12\x18\n\x14\x46\x41ILURE_REASON_QUOTA\x10\t\x12\x1a\n\x16\x46\x41ILURE_REASON_DRAINED\x10\n\x12\x17\n\x13\x46\x41ILURE_REASON_LOST\x10\x0b\x12\x1b\n\x17\x46\x41ILURE_REASON_INTERNAL\x10\x0c*\xc4\x01\n\x0bWarningKind\x12\x1c\n\x18WARNING_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12WARNING_KIND_LOSSY\x10\x01\x12\x18\n\x14WARNING_KIND_NO_UNDO\x10\x02\x12%\n!WARNING_KIND_ATTACHMENTS_LEFT_OUT\x10\x03\x12\x1a\n\x16WARNING_KIND_SURVIVORS\x10\x04\x12\"\n\x1eWARNING_KIND_METADATA_LEFT_OUT\x10\x05\x42\x91\x01\n\x0eio.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.call_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.call_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\tCallProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_CALLCONTEXT_ENVIRONMENTENTRY"]._loaded_options = None
-    _globals["_CALLCONTEXT_ENVIRONMENTENTRY"]._serialized_options = b"8\001"
-    _globals["_TOOLSOURCE"]._serialized_start = 5307
-    _globals["_TOOLSOURCE"]._serialized_end = 5466
-    _globals["_TOOLEFFECT"]._serialized_start = 5469
-    _globals["_TOOLEFFECT"]._serialized_end = 5640
-    _globals["_UNATTENDED"]._serialized_start = 5642
-    _globals["_UNATTENDED"]._serialized_end = 5726
-    _globals["_ONDISCONNECT"]._serialized_start = 5728
-    _globals["_ONDISCONNECT"]._serialized_end = 5823
-    _globals["_OUTPUTMODE"]._serialized_start = 5825
-    _globals["_OUTPUTMODE"]._serialized_end = 5932
-    _globals["_CALLSTATE"]._serialized_start = 5935
-    _globals["_CALLSTATE"]._serialized_end = 6095
-    _globals["_FAILUREREASON"]._serialized_start = 6098
-    _globals["_FAILUREREASON"]._serialized_end = 6503
-    _globals["_WARNINGKIND"]._serialized_start = 6506
-    _globals["_WARNINGKIND"]._serialized_end = 6702
-    _globals["_MODELREF"]._serialized_start = 214
-    _globals["_MODELREF"]._serialized_end = 280
-    _globals["_TOOLDEFINITION"]._serialized_start = 283
-    _globals["_TOOLDEFINITION"]._serialized_end = 487
-    _globals["_CALLCONTEXT"]._serialized_start = 490
-    _globals["_CALLCONTEXT"]._serialized_end = 876
-    _globals["_CALLCONTEXT_ENVIRONMENTENTRY"]._serialized_start = 826
-    _globals["_CALLCONTEXT_ENVIRONMENTENTRY"]._serialized_end = 876
-    _globals["_CALLSTART"]._serialized_start = 879
-    _globals["_CALLSTART"]._serialized_end = 1044
-    _globals["_ATTACHMENT"]._serialized_start = 1046
-    _globals["_ATTACHMENT"]._serialized_end = 1155
-    _globals["_TRUNCATION"]._serialized_start = 1157
-    _globals["_TRUNCATION"]._serialized_end = 1263
-    _globals["_TIMING"]._serialized_start = 1266
-    _globals["_TIMING"]._serialized_end = 1400
-    _globals["_RESOURCES"]._serialized_start = 1403
-    _globals["_RESOURCES"]._serialized_end = 1605
-    _globals["_CALL"]._serialized_start = 1608
-    _globals["_CALL"]._serialized_end = 2509
-    _globals["_LISTENINGPORT"]._serialized_start = 2511
-    _globals["_LISTENINGPORT"]._serialized_end = 2587
-    _globals["_BACKGROUNDPROCESS"]._serialized_start = 2589
-    _globals["_BACKGROUNDPROCESS"]._serialized_end = 2638
-    _globals["_FILECHANGE"]._serialized_start = 2640
-    _globals["_FILECHANGE"]._serialized_end = 2749
-    _globals["_FILEVERSION"]._serialized_start = 2751
-    _globals["_FILEVERSION"]._serialized_end = 2828
-    _globals["_CALLEVENT"]._serialized_start = 2831
-    _globals["_CALLEVENT"]._serialized_end = 3517
-    _globals["_CALLPENDING"]._serialized_start = 3519
-    _globals["_CALLPENDING"]._serialized_end = 3643
-    _globals["_CALLQUEUED"]._serialized_start = 3645
-    _globals["_CALLQUEUED"]._serialized_end = 3687
-    _globals["_CALLRUNNING"]._serialized_start = 3689
-    _globals["_CALLRUNNING"]._serialized_end = 3759
-    _globals["_CALLMETADATA"]._serialized_start = 3761
-    _globals["_CALLMETADATA"]._serialized_end = 3848
-    _globals["_CALLOUTPUT"]._serialized_start = 3850
-    _globals["_CALLOUTPUT"]._serialized_end = 3911
-    _globals["_CALLWAITING"]._serialized_start = 3913
-    _globals["_CALLWAITING"]._serialized_end = 3982
-    _globals["_CALLRESUMED"]._serialized_start = 3984
-    _globals["_CALLRESUMED"]._serialized_end = 4108
-    _globals["_CALLCHILD"]._serialized_start = 4110
-    _globals["_CALLCHILD"]._serialized_end = 4152
-    _globals["_CALLLISTENING"]._serialized_start = 4154
-    _globals["_CALLLISTENING"]._serialized_end = 4212
-    _globals["_CALLWARNING"]._serialized_start = 4214
-    _globals["_CALLWARNING"]._serialized_end = 4281
-    _globals["_CALLHEARTBEAT"]._serialized_start = 4284
-    _globals["_CALLHEARTBEAT"]._serialized_end = 4423
-    _globals["_CALLGAP"]._serialized_start = 4425
-    _globals["_CALLGAP"]._serialized_end = 4503
-    _globals["_CALLCOMPLETED"]._serialized_start = 4506
-    _globals["_CALLCOMPLETED"]._serialized_end = 5044
-    _globals["_CALLFAILED"]._serialized_start = 5047
-    _globals["_CALLFAILED"]._serialized_end = 5304
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\tCallProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_CALLCONTEXT_ENVIRONMENTENTRY']._loaded_options = None
+  _globals['_CALLCONTEXT_ENVIRONMENTENTRY']._serialized_options = b'8\001'
+  _globals['_TOOLSOURCE']._serialized_start=5307
+  _globals['_TOOLSOURCE']._serialized_end=5466
+  _globals['_TOOLEFFECT']._serialized_start=5469
+  _globals['_TOOLEFFECT']._serialized_end=5640
+  _globals['_UNATTENDED']._serialized_start=5642
+  _globals['_UNATTENDED']._serialized_end=5726
+  _globals['_ONDISCONNECT']._serialized_start=5728
+  _globals['_ONDISCONNECT']._serialized_end=5823
+  _globals['_OUTPUTMODE']._serialized_start=5825
+  _globals['_OUTPUTMODE']._serialized_end=5932
+  _globals['_CALLSTATE']._serialized_start=5935
+  _globals['_CALLSTATE']._serialized_end=6095
+  _globals['_FAILUREREASON']._serialized_start=6098
+  _globals['_FAILUREREASON']._serialized_end=6503
+  _globals['_WARNINGKIND']._serialized_start=6506
+  _globals['_WARNINGKIND']._serialized_end=6702
+  _globals['_MODELREF']._serialized_start=214
+  _globals['_MODELREF']._serialized_end=280
+  _globals['_TOOLDEFINITION']._serialized_start=283
+  _globals['_TOOLDEFINITION']._serialized_end=487
+  _globals['_CALLCONTEXT']._serialized_start=490
+  _globals['_CALLCONTEXT']._serialized_end=876
+  _globals['_CALLCONTEXT_ENVIRONMENTENTRY']._serialized_start=826
+  _globals['_CALLCONTEXT_ENVIRONMENTENTRY']._serialized_end=876
+  _globals['_CALLSTART']._serialized_start=879
+  _globals['_CALLSTART']._serialized_end=1044
+  _globals['_ATTACHMENT']._serialized_start=1046
+  _globals['_ATTACHMENT']._serialized_end=1155
+  _globals['_TRUNCATION']._serialized_start=1157
+  _globals['_TRUNCATION']._serialized_end=1263
+  _globals['_TIMING']._serialized_start=1266
+  _globals['_TIMING']._serialized_end=1400
+  _globals['_RESOURCES']._serialized_start=1403
+  _globals['_RESOURCES']._serialized_end=1605
+  _globals['_CALL']._serialized_start=1608
+  _globals['_CALL']._serialized_end=2509
+  _globals['_LISTENINGPORT']._serialized_start=2511
+  _globals['_LISTENINGPORT']._serialized_end=2587
+  _globals['_BACKGROUNDPROCESS']._serialized_start=2589
+  _globals['_BACKGROUNDPROCESS']._serialized_end=2638
+  _globals['_FILECHANGE']._serialized_start=2640
+  _globals['_FILECHANGE']._serialized_end=2749
+  _globals['_FILEVERSION']._serialized_start=2751
+  _globals['_FILEVERSION']._serialized_end=2828
+  _globals['_CALLEVENT']._serialized_start=2831
+  _globals['_CALLEVENT']._serialized_end=3517
+  _globals['_CALLPENDING']._serialized_start=3519
+  _globals['_CALLPENDING']._serialized_end=3643
+  _globals['_CALLQUEUED']._serialized_start=3645
+  _globals['_CALLQUEUED']._serialized_end=3687
+  _globals['_CALLRUNNING']._serialized_start=3689
+  _globals['_CALLRUNNING']._serialized_end=3759
+  _globals['_CALLMETADATA']._serialized_start=3761
+  _globals['_CALLMETADATA']._serialized_end=3848
+  _globals['_CALLOUTPUT']._serialized_start=3850
+  _globals['_CALLOUTPUT']._serialized_end=3911
+  _globals['_CALLWAITING']._serialized_start=3913
+  _globals['_CALLWAITING']._serialized_end=3982
+  _globals['_CALLRESUMED']._serialized_start=3984
+  _globals['_CALLRESUMED']._serialized_end=4108
+  _globals['_CALLCHILD']._serialized_start=4110
+  _globals['_CALLCHILD']._serialized_end=4152
+  _globals['_CALLLISTENING']._serialized_start=4154
+  _globals['_CALLLISTENING']._serialized_end=4212
+  _globals['_CALLWARNING']._serialized_start=4214
+  _globals['_CALLWARNING']._serialized_end=4281
+  _globals['_CALLHEARTBEAT']._serialized_start=4284
+  _globals['_CALLHEARTBEAT']._serialized_end=4423
+  _globals['_CALLGAP']._serialized_start=4425
+  _globals['_CALLGAP']._serialized_end=4503
+  _globals['_CALLCOMPLETED']._serialized_start=4506
+  _globals['_CALLCOMPLETED']._serialized_end=5044
+  _globals['_CALLFAILED']._serialized_start=5047
+  _globals['_CALLFAILED']._serialized_end=5304
 # @@protoc_insertion_point(module_scope)

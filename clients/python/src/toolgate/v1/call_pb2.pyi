@@ -368,9 +368,7 @@ class ModelRef(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "model_id", b"model_id", "package", b"package", "provider_id", b"provider_id"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_id", b"model_id", "package", b"package", "provider_id", b"provider_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -424,22 +422,7 @@ class ToolDefinition(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "description",
-        b"description",
-        "effects",
-        b"effects",
-        "experimental",
-        b"experimental",
-        "input_schema_json",
-        b"input_schema_json",
-        "name",
-        b"name",
-        "permissions",
-        b"permissions",
-        "source",
-        b"source",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "effects", b"effects", "experimental", b"experimental", "input_schema_json", b"input_schema_json", "name", b"name", "permissions", b"permissions", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -553,32 +536,7 @@ class CallContext(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["extra", b"extra", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agent",
-        b"agent",
-        "client_ids",
-        b"client_ids",
-        "client_kind",
-        b"client_kind",
-        "client_name",
-        b"client_name",
-        "directory",
-        b"directory",
-        "environment",
-        b"environment",
-        "extra",
-        b"extra",
-        "message_id",
-        b"message_id",
-        "model",
-        b"model",
-        "parent_call_id",
-        b"parent_call_id",
-        "session_id",
-        b"session_id",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_ids", b"client_ids", "client_kind", b"client_kind", "client_name", b"client_name", "directory", b"directory", "environment", b"environment", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -619,9 +577,7 @@ class CallStart(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id", b"call_id", "context", b"context", "unattended", b"unattended", "wait_timeout", b"wait_timeout"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "context", b"context", "unattended", b"unattended", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -659,20 +615,7 @@ class Attachment(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "url", b"url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "attachment_id",
-        b"attachment_id",
-        "content",
-        b"content",
-        "data",
-        b"data",
-        "filename",
-        b"filename",
-        "mime",
-        b"mime",
-        "url",
-        b"url",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachment_id", b"attachment_id", "content", b"content", "data", b"data", "filename", b"filename", "mime", b"mime", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["data", "url"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
@@ -712,18 +655,7 @@ class Truncation(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "output_id",
-        b"output_id",
-        "path",
-        b"path",
-        "total_bytes",
-        b"total_bytes",
-        "total_lines",
-        b"total_lines",
-        "truncated",
-        b"truncated",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["output_id", b"output_id", "path", b"path", "total_bytes", b"total_bytes", "total_lines", b"total_lines", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -803,37 +735,13 @@ class Resources(_message.Message):
         read_bytes: _builtins.int = ...,
         written_bytes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "_peak_memory_bytes",
-        b"_peak_memory_bytes",
-        "peak_memory_bytes",
-        b"peak_memory_bytes",
-        "system_time",
-        b"system_time",
-        "user_time",
-        b"user_time",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes", "peak_memory_bytes", b"peak_memory_bytes", "system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_peak_memory_bytes",
-        b"_peak_memory_bytes",
-        "peak_memory_bytes",
-        b"peak_memory_bytes",
-        "read_bytes",
-        b"read_bytes",
-        "system_time",
-        b"system_time",
-        "user_time",
-        b"user_time",
-        "written_bytes",
-        b"written_bytes",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes", "peak_memory_bytes", b"peak_memory_bytes", "read_bytes", b"read_bytes", "system_time", b"system_time", "user_time", b"user_time", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__peak_memory_bytes: _TypeAlias = _typing.Literal["peak_memory_bytes"]  # noqa: Y015
     _WhichOneofArgType__peak_memory_bytes: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes"]  # noqa: Y015
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__peak_memory_bytes
-    ) -> _WhichOneofReturnType__peak_memory_bytes | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__peak_memory_bytes) -> _WhichOneofReturnType__peak_memory_bytes | None: ...
 
 Global___Resources: _TypeAlias = Resources  # noqa: Y015
 
@@ -992,85 +900,9 @@ class Call(_message.Message):
         terminal: _terminal_pb2.TerminalSize | None = ...,
         listening: _abc.Iterable[Global___ListeningPort] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "completed",
-        b"completed",
-        "context",
-        b"context",
-        "create_time",
-        b"create_time",
-        "end_time",
-        b"end_time",
-        "ending",
-        b"ending",
-        "failed",
-        b"failed",
-        "resources",
-        b"resources",
-        "start_time",
-        b"start_time",
-        "terminal",
-        b"terminal",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "resources", b"resources", "start_time", b"start_time", "terminal", b"terminal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "accepts_input",
-        b"accepts_input",
-        "background_processes",
-        b"background_processes",
-        "call_id",
-        b"call_id",
-        "changes",
-        b"changes",
-        "completed",
-        b"completed",
-        "context",
-        b"context",
-        "create_time",
-        b"create_time",
-        "end_time",
-        b"end_time",
-        "ending",
-        b"ending",
-        "failed",
-        b"failed",
-        "input_digest",
-        b"input_digest",
-        "input_json",
-        b"input_json",
-        "last_sequence",
-        b"last_sequence",
-        "listening",
-        b"listening",
-        "next_input_offset",
-        b"next_input_offset",
-        "original_input_digest",
-        b"original_input_digest",
-        "original_input_json",
-        b"original_input_json",
-        "requested_tool",
-        b"requested_tool",
-        "requester",
-        b"requester",
-        "resources",
-        b"resources",
-        "start_time",
-        b"start_time",
-        "state",
-        b"state",
-        "summary",
-        b"summary",
-        "terminal",
-        b"terminal",
-        "title",
-        b"title",
-        "tool",
-        b"tool",
-        "waiting_for",
-        b"waiting_for",
-        "waiting_prompt_id",
-        b"waiting_prompt_id",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "listening", b"listening", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "resources", b"resources", "start_time", b"start_time", "state", b"state", "summary", b"summary", "terminal", b"terminal", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_ending: _TypeAlias = _typing.Literal["completed", "failed"]  # noqa: Y015
     _WhichOneofArgType_ending: _TypeAlias = _typing.Literal["ending", b"ending"]  # noqa: Y015
@@ -1106,9 +938,7 @@ class ListeningPort(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "address", b"address", "command", b"command", "pid", b"pid", "port", b"port"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "command", b"command", "pid", b"pid", "port", b"port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1200,9 +1030,7 @@ class FileVersion(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_mode", b"_mode", "mode", b"mode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_mode", b"_mode", "mode", b"mode", "sha256", b"sha256", "size_bytes", b"size_bytes"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_mode", b"_mode", "mode", b"mode", "sha256", b"sha256", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__mode: _TypeAlias = _typing.Literal["mode"]  # noqa: Y015
     _WhichOneofArgType__mode: _TypeAlias = _typing.Literal["_mode", b"_mode"]  # noqa: Y015
@@ -1314,91 +1142,11 @@ class CallEvent(_message.Message):
         child: Global___CallChild | None = ...,
         listening: Global___CallListening | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "child",
-        b"child",
-        "completed",
-        b"completed",
-        "event",
-        b"event",
-        "event_time",
-        b"event_time",
-        "failed",
-        b"failed",
-        "gap",
-        b"gap",
-        "heartbeat",
-        b"heartbeat",
-        "listening",
-        b"listening",
-        "metadata",
-        b"metadata",
-        "output",
-        b"output",
-        "pending",
-        b"pending",
-        "resumed",
-        b"resumed",
-        "running",
-        b"running",
-        "waiting",
-        b"waiting",
-        "warning",
-        b"warning",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "listening", b"listening", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id",
-        b"call_id",
-        "child",
-        b"child",
-        "completed",
-        b"completed",
-        "event",
-        b"event",
-        "event_time",
-        b"event_time",
-        "failed",
-        b"failed",
-        "gap",
-        b"gap",
-        "heartbeat",
-        b"heartbeat",
-        "listening",
-        b"listening",
-        "metadata",
-        b"metadata",
-        "output",
-        b"output",
-        "pending",
-        b"pending",
-        "resumed",
-        b"resumed",
-        "running",
-        b"running",
-        "sequence",
-        b"sequence",
-        "waiting",
-        b"waiting",
-        "warning",
-        b"warning",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "child", b"child", "completed", b"completed", "event", b"event", "event_time", b"event_time", "failed", b"failed", "gap", b"gap", "heartbeat", b"heartbeat", "listening", b"listening", "metadata", b"metadata", "output", b"output", "pending", b"pending", "resumed", b"resumed", "running", b"running", "sequence", b"sequence", "waiting", b"waiting", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal[
-        "pending",
-        "running",
-        "metadata",
-        "output",
-        "waiting",
-        "resumed",
-        "warning",
-        "heartbeat",
-        "gap",
-        "completed",
-        "failed",
-        "child",
-        "listening",
-    ]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["pending", "running", "metadata", "output", "waiting", "resumed", "warning", "heartbeat", "gap", "completed", "failed", "child", "listening"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1440,18 +1188,7 @@ class CallPending(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "queued",
-        b"queued",
-        "requested_tool",
-        b"requested_tool",
-        "summary",
-        b"summary",
-        "title",
-        b"title",
-        "tool",
-        b"tool",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued", "requested_tool", b"requested_tool", "summary", b"summary", "title", b"title", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1512,9 +1249,7 @@ class CallRunning(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "input_digest", b"input_digest", "input_json", b"input_json", "title", b"title"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_digest", b"input_digest", "input_json", b"input_json", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1640,9 +1375,7 @@ class CallResumed(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resolution", b"resolution"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "prompt_id", b"prompt_id", "resolution", b"resolution", "state", b"state"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt_id", b"prompt_id", "resolution", b"resolution", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1762,9 +1495,7 @@ class CallHeartbeat(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["elapsed", b"elapsed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "draining", b"draining", "elapsed", b"elapsed", "last_sequence", b"last_sequence", "state", b"state"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "elapsed", b"elapsed", "last_sequence", b"last_sequence", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1794,9 +1525,7 @@ class CallGap(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "first_sequence", b"first_sequence", "last_sequence", b"last_sequence", "output_bytes", b"output_bytes"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_sequence", b"first_sequence", "last_sequence", b"last_sequence", "output_bytes", b"output_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1884,63 +1613,11 @@ class CallCompleted(_message.Message):
         fetch: _result_pb2.FetchResult | None = ...,
         children: _result_pb2.ChildrenResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "children",
-        b"children",
-        "command",
-        b"command",
-        "fetch",
-        b"fetch",
-        "files",
-        b"files",
-        "metadata",
-        b"metadata",
-        "read",
-        b"read",
-        "result",
-        b"result",
-        "search",
-        b"search",
-        "timing",
-        b"timing",
-        "truncation",
-        b"truncation",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["children", b"children", "command", b"command", "fetch", b"fetch", "files", b"files", "metadata", b"metadata", "read", b"read", "result", b"result", "search", b"search", "timing", b"timing", "truncation", b"truncation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "attachments",
-        b"attachments",
-        "children",
-        b"children",
-        "command",
-        b"command",
-        "fetch",
-        b"fetch",
-        "files",
-        b"files",
-        "metadata",
-        b"metadata",
-        "outcome",
-        b"outcome",
-        "output",
-        b"output",
-        "read",
-        b"read",
-        "result",
-        b"result",
-        "search",
-        b"search",
-        "timing",
-        b"timing",
-        "title",
-        b"title",
-        "truncation",
-        b"truncation",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "children", b"children", "command", b"command", "fetch", b"fetch", "files", b"files", "metadata", b"metadata", "outcome", b"outcome", "output", b"output", "read", b"read", "result", b"result", "search", b"search", "timing", b"timing", "title", b"title", "truncation", b"truncation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal[
-        "command", "files", "search", "read", "fetch", "children"
-    ]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["command", "files", "search", "read", "fetch", "children"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -1992,26 +1669,9 @@ class CallFailed(_message.Message):
         truncation: Global___Truncation | None = ...,
         timing: Global___Timing | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "metadata", b"metadata", "timing", b"timing", "truncation", b"truncation"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "timing", b"timing", "truncation", b"truncation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "attachments",
-        b"attachments",
-        "error",
-        b"error",
-        "metadata",
-        b"metadata",
-        "reason",
-        b"reason",
-        "timing",
-        b"timing",
-        "title",
-        b"title",
-        "truncation",
-        b"truncation",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "error", b"error", "metadata", b"metadata", "reason", b"reason", "timing", b"timing", "title", b"title", "truncation", b"truncation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,15 +4,18 @@
 # source: toolgate/v1/file_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/file_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/file_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -25,102 +28,98 @@ from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import output_service_pb2 as toolgate_dot_v1_dot_output__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1etoolgate/v1/file_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a toolgate/v1/output_service.proto"\xe0\x01\n\x08\x46ileInfo\x12\x0c\n\x04path\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.toolgate.v1.FileKind\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12/\n\x0bmodify_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blink_target\x18\x06 \x01(\t\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x15\n\rpath_is_lossy\x18\x08 \x01(\x08\x12\x12\n\nunreadable\x18\t \x01(\x08"_\n\x0fStatFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x13\n\x0bwith_sha256\x18\x03 \x01(\x08"7\n\x10StatFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo"\x9a\x01\n\x10ListFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x17\n\x0finclude_ignored\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t"R\n\x11ListFilesResponse\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"\x86\x01\n\x0fReadFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12%\n\x05range\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.ByteRange\x12\x13\n\x0bwith_sha256\x18\x04 \x01(\x08"U\n\x10ReadFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c"\\\n\x11WatchFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t"\xe6\x01\n\x12WatchFilesResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12,\n\x07watched\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.FilesWatchedH\x00\x12,\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x19.toolgate.v1.FilesChangedH\x00\x12*\n\x06missed\x18\x04 \x01(\x0b\x32\x18.toolgate.v1.FilesMissedH\x00\x12\x30\n\theartbeat\x18\x05 \x01(\x0b\x32\x1b.toolgate.v1.FilesHeartbeatH\x00\x42\x06\n\x04news"\x1f\n\x0c\x46ilesWatched\x12\x0f\n\x07partial\x18\x01 \x01(\x08"H\n\x0c\x46ilesChanged\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x12\n\ngone_paths\x18\x02 \x03(\t"\x1e\n\x0b\x46ilesMissed\x12\x0f\n\x07partial\x18\x01 \x01(\x08"\x10\n\x0e\x46ilesHeartbeat"]\n\x0bWriteTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\x04mode\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tif_sha256\x18\x03 \x01(\t\x12\x11\n\tif_absent\x18\x04 \x01(\x08\x42\x07\n\x05_mode"s\n\x10WriteFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c"I\n\x11WriteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo"t\n\x11UploadFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c"J\n\x12UploadFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo"I\n\x13\x43reateFolderRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0c\n\x04path\x18\x02 \x01(\t"L\n\x14\x43reateFolderResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo"j\n\x0fMoveFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x10\n\x08new_path\x18\x03 \x01(\t\x12\x11\n\tif_sha256\x18\x04 \x01(\t"#\n\x10MoveFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t"m\n\x11\x44\x65leteFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\trecursive\x18\x03 \x01(\x08\x12\x11\n\tif_sha256\x18\x04 \x01(\t"%\n\x12\x44\x65leteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t"j\n\x16\x44ownloadArchiveRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x17\n\x0finclude_ignored\x18\x03 \x01(\x08"M\n\x17\x44ownloadArchiveResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12$\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.ArchiveEnd"4\n\nArchiveEnd\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x03\x12\x15\n\romitted_paths\x18\x02 \x03(\t"0\n\rArchiveTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\tif_absent\x18\x02 \x01(\x08"v\n\x14UploadArchiveRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12*\n\x06target\x18\x02 \x01(\x0b\x32\x1a.toolgate.v1.ArchiveTarget\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c"(\n\x15UploadArchiveResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t*x\n\x08\x46ileKind\x12\x19\n\x15\x46ILE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x46ILE_KIND_FILE\x10\x01\x12\x14\n\x10\x46ILE_KIND_FOLDER\x10\x02\x12\x12\n\x0e\x46ILE_KIND_LINK\x10\x03\x12\x13\n\x0f\x46ILE_KIND_OTHER\x10\x04\x32\xd3\x07\n\x0b\x46ileService\x12P\n\x08StatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse"\x07\x90\x02\x01\xf2U\x01\x08\x12S\n\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse"\x07\x90\x02\x01\xf2U\x01\x08\x12R\n\x08ReadFile\x12\x1c.toolgate.v1.ReadFileRequest\x1a\x1d.toolgate.v1.ReadFileResponse"\x07\x90\x02\x01\xf2U\x01\x08\x30\x01\x12X\n\nWatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse"\x07\x90\x02\x01\xf2U\x01\x08\x30\x01\x12P\n\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse"\x04\xf2U\x01\t\x12U\n\nUploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse"\x04\xf2U\x01\t(\x01\x12Y\n\x0c\x43reateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse"\x04\xf2U\x01\t\x12M\n\x08MoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse"\x04\xf2U\x01\t\x12S\n\nDeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse"\x04\xf2U\x01\t\x12g\n\x0f\x44ownloadArchive\x12#.toolgate.v1.DownloadArchiveRequest\x1a$.toolgate.v1.DownloadArchiveResponse"\x07\x90\x02\x01\xf2U\x01\x08\x30\x01\x12^\n\rUploadArchive\x12!.toolgate.v1.UploadArchiveRequest\x1a".toolgate.v1.UploadArchiveResponse"\x04\xf2U\x01\t(\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10\x46ileServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/file_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a toolgate/v1/output_service.proto\"\xe0\x01\n\x08\x46ileInfo\x12\x0c\n\x04path\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.toolgate.v1.FileKind\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12/\n\x0bmodify_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blink_target\x18\x06 \x01(\t\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x15\n\rpath_is_lossy\x18\x08 \x01(\x08\x12\x12\n\nunreadable\x18\t \x01(\x08\"_\n\x0fStatFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x13\n\x0bwith_sha256\x18\x03 \x01(\x08\"7\n\x10StatFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"\x9a\x01\n\x10ListFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x17\n\x0finclude_ignored\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"R\n\x11ListFilesResponse\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x86\x01\n\x0fReadFileRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12%\n\x05range\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.ByteRange\x12\x13\n\x0bwith_sha256\x18\x04 \x01(\x08\"U\n\x10ReadFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\\\n\x11WatchFilesRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\"\xe6\x01\n\x12WatchFilesResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12,\n\x07watched\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.FilesWatchedH\x00\x12,\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x19.toolgate.v1.FilesChangedH\x00\x12*\n\x06missed\x18\x04 \x01(\x0b\x32\x18.toolgate.v1.FilesMissedH\x00\x12\x30\n\theartbeat\x18\x05 \x01(\x0b\x32\x1b.toolgate.v1.FilesHeartbeatH\x00\x42\x06\n\x04news\"\x1f\n\x0c\x46ilesWatched\x12\x0f\n\x07partial\x18\x01 \x01(\x08\"H\n\x0c\x46ilesChanged\x12$\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.FileInfo\x12\x12\n\ngone_paths\x18\x02 \x03(\t\"\x1e\n\x0b\x46ilesMissed\x12\x0f\n\x07partial\x18\x01 \x01(\x08\"\x10\n\x0e\x46ilesHeartbeat\"]\n\x0bWriteTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\x04mode\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tif_sha256\x18\x03 \x01(\t\x12\x11\n\tif_absent\x18\x04 \x01(\x08\x42\x07\n\x05_mode\"s\n\x10WriteFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"I\n\x11WriteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"t\n\x11UploadFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12(\n\x06target\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.WriteTarget\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"J\n\x12UploadFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"I\n\x13\x43reateFolderRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0c\n\x04path\x18\x02 \x01(\t\"L\n\x14\x43reateFolderResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x15.toolgate.v1.FileInfo\"j\n\x0fMoveFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x10\n\x08new_path\x18\x03 \x01(\t\x12\x11\n\tif_sha256\x18\x04 \x01(\t\"#\n\x10MoveFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"m\n\x11\x44\x65leteFileRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\trecursive\x18\x03 \x01(\x08\x12\x11\n\tif_sha256\x18\x04 \x01(\t\"%\n\x12\x44\x65leteFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"j\n\x16\x44ownloadArchiveRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x17\n\x0finclude_ignored\x18\x03 \x01(\x08\"M\n\x17\x44ownloadArchiveResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12$\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.ArchiveEnd\"4\n\nArchiveEnd\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x03\x12\x15\n\romitted_paths\x18\x02 \x03(\t\"0\n\rArchiveTarget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\tif_absent\x18\x02 \x01(\x08\"v\n\x14UploadArchiveRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12*\n\x06target\x18\x02 \x01(\x0b\x32\x1a.toolgate.v1.ArchiveTarget\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"(\n\x15UploadArchiveResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t*x\n\x08\x46ileKind\x12\x19\n\x15\x46ILE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x46ILE_KIND_FILE\x10\x01\x12\x14\n\x10\x46ILE_KIND_FOLDER\x10\x02\x12\x12\n\x0e\x46ILE_KIND_LINK\x10\x03\x12\x13\n\x0f\x46ILE_KIND_OTHER\x10\x04\x32\xd3\x07\n\x0b\x46ileService\x12P\n\x08StatFile\x12\x1c.toolgate.v1.StatFileRequest\x1a\x1d.toolgate.v1.StatFileResponse\"\x07\x90\x02\x01\xf2U\x01\x08\x12S\n\tListFiles\x12\x1d.toolgate.v1.ListFilesRequest\x1a\x1e.toolgate.v1.ListFilesResponse\"\x07\x90\x02\x01\xf2U\x01\x08\x12R\n\x08ReadFile\x12\x1c.toolgate.v1.ReadFileRequest\x1a\x1d.toolgate.v1.ReadFileResponse\"\x07\x90\x02\x01\xf2U\x01\x08\x30\x01\x12X\n\nWatchFiles\x12\x1e.toolgate.v1.WatchFilesRequest\x1a\x1f.toolgate.v1.WatchFilesResponse\"\x07\x90\x02\x01\xf2U\x01\x08\x30\x01\x12P\n\tWriteFile\x12\x1d.toolgate.v1.WriteFileRequest\x1a\x1e.toolgate.v1.WriteFileResponse\"\x04\xf2U\x01\t\x12U\n\nUploadFile\x12\x1e.toolgate.v1.UploadFileRequest\x1a\x1f.toolgate.v1.UploadFileResponse\"\x04\xf2U\x01\t(\x01\x12Y\n\x0c\x43reateFolder\x12 .toolgate.v1.CreateFolderRequest\x1a!.toolgate.v1.CreateFolderResponse\"\x04\xf2U\x01\t\x12M\n\x08MoveFile\x12\x1c.toolgate.v1.MoveFileRequest\x1a\x1d.toolgate.v1.MoveFileResponse\"\x04\xf2U\x01\t\x12S\n\nDeleteFile\x12\x1e.toolgate.v1.DeleteFileRequest\x1a\x1f.toolgate.v1.DeleteFileResponse\"\x04\xf2U\x01\t\x12g\n\x0f\x44ownloadArchive\x12#.toolgate.v1.DownloadArchiveRequest\x1a$.toolgate.v1.DownloadArchiveResponse\"\x07\x90\x02\x01\xf2U\x01\x08\x30\x01\x12^\n\rUploadArchive\x12!.toolgate.v1.UploadArchiveRequest\x1a\".toolgate.v1.UploadArchiveResponse\"\x04\xf2U\x01\t(\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10\x46ileServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.file_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.file_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\020FileServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_FILESERVICE"].methods_by_name["StatFile"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["StatFile"]._serialized_options = b"\220\002\001\362U\001\010"
-    _globals["_FILESERVICE"].methods_by_name["ListFiles"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["ListFiles"]._serialized_options = b"\220\002\001\362U\001\010"
-    _globals["_FILESERVICE"].methods_by_name["ReadFile"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["ReadFile"]._serialized_options = b"\220\002\001\362U\001\010"
-    _globals["_FILESERVICE"].methods_by_name["WatchFiles"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["WatchFiles"]._serialized_options = b"\220\002\001\362U\001\010"
-    _globals["_FILESERVICE"].methods_by_name["WriteFile"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["WriteFile"]._serialized_options = b"\362U\001\t"
-    _globals["_FILESERVICE"].methods_by_name["UploadFile"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["UploadFile"]._serialized_options = b"\362U\001\t"
-    _globals["_FILESERVICE"].methods_by_name["CreateFolder"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["CreateFolder"]._serialized_options = b"\362U\001\t"
-    _globals["_FILESERVICE"].methods_by_name["MoveFile"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["MoveFile"]._serialized_options = b"\362U\001\t"
-    _globals["_FILESERVICE"].methods_by_name["DeleteFile"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["DeleteFile"]._serialized_options = b"\362U\001\t"
-    _globals["_FILESERVICE"].methods_by_name["DownloadArchive"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["DownloadArchive"]._serialized_options = b"\220\002\001\362U\001\010"
-    _globals["_FILESERVICE"].methods_by_name["UploadArchive"]._loaded_options = None
-    _globals["_FILESERVICE"].methods_by_name["UploadArchive"]._serialized_options = b"\362U\001\t"
-    _globals["_FILEKIND"]._serialized_start = 2877
-    _globals["_FILEKIND"]._serialized_end = 2997
-    _globals["_FILEINFO"]._serialized_start = 166
-    _globals["_FILEINFO"]._serialized_end = 390
-    _globals["_STATFILEREQUEST"]._serialized_start = 392
-    _globals["_STATFILEREQUEST"]._serialized_end = 487
-    _globals["_STATFILERESPONSE"]._serialized_start = 489
-    _globals["_STATFILERESPONSE"]._serialized_end = 544
-    _globals["_LISTFILESREQUEST"]._serialized_start = 547
-    _globals["_LISTFILESREQUEST"]._serialized_end = 701
-    _globals["_LISTFILESRESPONSE"]._serialized_start = 703
-    _globals["_LISTFILESRESPONSE"]._serialized_end = 785
-    _globals["_READFILEREQUEST"]._serialized_start = 788
-    _globals["_READFILEREQUEST"]._serialized_end = 922
-    _globals["_READFILERESPONSE"]._serialized_start = 924
-    _globals["_READFILERESPONSE"]._serialized_end = 1009
-    _globals["_WATCHFILESREQUEST"]._serialized_start = 1011
-    _globals["_WATCHFILESREQUEST"]._serialized_end = 1103
-    _globals["_WATCHFILESRESPONSE"]._serialized_start = 1106
-    _globals["_WATCHFILESRESPONSE"]._serialized_end = 1336
-    _globals["_FILESWATCHED"]._serialized_start = 1338
-    _globals["_FILESWATCHED"]._serialized_end = 1369
-    _globals["_FILESCHANGED"]._serialized_start = 1371
-    _globals["_FILESCHANGED"]._serialized_end = 1443
-    _globals["_FILESMISSED"]._serialized_start = 1445
-    _globals["_FILESMISSED"]._serialized_end = 1475
-    _globals["_FILESHEARTBEAT"]._serialized_start = 1477
-    _globals["_FILESHEARTBEAT"]._serialized_end = 1493
-    _globals["_WRITETARGET"]._serialized_start = 1495
-    _globals["_WRITETARGET"]._serialized_end = 1588
-    _globals["_WRITEFILEREQUEST"]._serialized_start = 1590
-    _globals["_WRITEFILEREQUEST"]._serialized_end = 1705
-    _globals["_WRITEFILERESPONSE"]._serialized_start = 1707
-    _globals["_WRITEFILERESPONSE"]._serialized_end = 1780
-    _globals["_UPLOADFILEREQUEST"]._serialized_start = 1782
-    _globals["_UPLOADFILEREQUEST"]._serialized_end = 1898
-    _globals["_UPLOADFILERESPONSE"]._serialized_start = 1900
-    _globals["_UPLOADFILERESPONSE"]._serialized_end = 1974
-    _globals["_CREATEFOLDERREQUEST"]._serialized_start = 1976
-    _globals["_CREATEFOLDERREQUEST"]._serialized_end = 2049
-    _globals["_CREATEFOLDERRESPONSE"]._serialized_start = 2051
-    _globals["_CREATEFOLDERRESPONSE"]._serialized_end = 2127
-    _globals["_MOVEFILEREQUEST"]._serialized_start = 2129
-    _globals["_MOVEFILEREQUEST"]._serialized_end = 2235
-    _globals["_MOVEFILERESPONSE"]._serialized_start = 2237
-    _globals["_MOVEFILERESPONSE"]._serialized_end = 2272
-    _globals["_DELETEFILEREQUEST"]._serialized_start = 2274
-    _globals["_DELETEFILEREQUEST"]._serialized_end = 2383
-    _globals["_DELETEFILERESPONSE"]._serialized_start = 2385
-    _globals["_DELETEFILERESPONSE"]._serialized_end = 2422
-    _globals["_DOWNLOADARCHIVEREQUEST"]._serialized_start = 2424
-    _globals["_DOWNLOADARCHIVEREQUEST"]._serialized_end = 2530
-    _globals["_DOWNLOADARCHIVERESPONSE"]._serialized_start = 2532
-    _globals["_DOWNLOADARCHIVERESPONSE"]._serialized_end = 2609
-    _globals["_ARCHIVEEND"]._serialized_start = 2611
-    _globals["_ARCHIVEEND"]._serialized_end = 2663
-    _globals["_ARCHIVETARGET"]._serialized_start = 2665
-    _globals["_ARCHIVETARGET"]._serialized_end = 2713
-    _globals["_UPLOADARCHIVEREQUEST"]._serialized_start = 2715
-    _globals["_UPLOADARCHIVEREQUEST"]._serialized_end = 2833
-    _globals["_UPLOADARCHIVERESPONSE"]._serialized_start = 2835
-    _globals["_UPLOADARCHIVERESPONSE"]._serialized_end = 2875
-    _globals["_FILESERVICE"]._serialized_start = 3000
-    _globals["_FILESERVICE"]._serialized_end = 3979
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020FileServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_FILESERVICE'].methods_by_name['StatFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['StatFile']._serialized_options = b'\220\002\001\362U\001\010'
+  _globals['_FILESERVICE'].methods_by_name['ListFiles']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['ListFiles']._serialized_options = b'\220\002\001\362U\001\010'
+  _globals['_FILESERVICE'].methods_by_name['ReadFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['ReadFile']._serialized_options = b'\220\002\001\362U\001\010'
+  _globals['_FILESERVICE'].methods_by_name['WatchFiles']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['WatchFiles']._serialized_options = b'\220\002\001\362U\001\010'
+  _globals['_FILESERVICE'].methods_by_name['WriteFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['WriteFile']._serialized_options = b'\362U\001\t'
+  _globals['_FILESERVICE'].methods_by_name['UploadFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['UploadFile']._serialized_options = b'\362U\001\t'
+  _globals['_FILESERVICE'].methods_by_name['CreateFolder']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['CreateFolder']._serialized_options = b'\362U\001\t'
+  _globals['_FILESERVICE'].methods_by_name['MoveFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['MoveFile']._serialized_options = b'\362U\001\t'
+  _globals['_FILESERVICE'].methods_by_name['DeleteFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['DeleteFile']._serialized_options = b'\362U\001\t'
+  _globals['_FILESERVICE'].methods_by_name['DownloadArchive']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['DownloadArchive']._serialized_options = b'\220\002\001\362U\001\010'
+  _globals['_FILESERVICE'].methods_by_name['UploadArchive']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['UploadArchive']._serialized_options = b'\362U\001\t'
+  _globals['_FILEKIND']._serialized_start=2877
+  _globals['_FILEKIND']._serialized_end=2997
+  _globals['_FILEINFO']._serialized_start=166
+  _globals['_FILEINFO']._serialized_end=390
+  _globals['_STATFILEREQUEST']._serialized_start=392
+  _globals['_STATFILEREQUEST']._serialized_end=487
+  _globals['_STATFILERESPONSE']._serialized_start=489
+  _globals['_STATFILERESPONSE']._serialized_end=544
+  _globals['_LISTFILESREQUEST']._serialized_start=547
+  _globals['_LISTFILESREQUEST']._serialized_end=701
+  _globals['_LISTFILESRESPONSE']._serialized_start=703
+  _globals['_LISTFILESRESPONSE']._serialized_end=785
+  _globals['_READFILEREQUEST']._serialized_start=788
+  _globals['_READFILEREQUEST']._serialized_end=922
+  _globals['_READFILERESPONSE']._serialized_start=924
+  _globals['_READFILERESPONSE']._serialized_end=1009
+  _globals['_WATCHFILESREQUEST']._serialized_start=1011
+  _globals['_WATCHFILESREQUEST']._serialized_end=1103
+  _globals['_WATCHFILESRESPONSE']._serialized_start=1106
+  _globals['_WATCHFILESRESPONSE']._serialized_end=1336
+  _globals['_FILESWATCHED']._serialized_start=1338
+  _globals['_FILESWATCHED']._serialized_end=1369
+  _globals['_FILESCHANGED']._serialized_start=1371
+  _globals['_FILESCHANGED']._serialized_end=1443
+  _globals['_FILESMISSED']._serialized_start=1445
+  _globals['_FILESMISSED']._serialized_end=1475
+  _globals['_FILESHEARTBEAT']._serialized_start=1477
+  _globals['_FILESHEARTBEAT']._serialized_end=1493
+  _globals['_WRITETARGET']._serialized_start=1495
+  _globals['_WRITETARGET']._serialized_end=1588
+  _globals['_WRITEFILEREQUEST']._serialized_start=1590
+  _globals['_WRITEFILEREQUEST']._serialized_end=1705
+  _globals['_WRITEFILERESPONSE']._serialized_start=1707
+  _globals['_WRITEFILERESPONSE']._serialized_end=1780
+  _globals['_UPLOADFILEREQUEST']._serialized_start=1782
+  _globals['_UPLOADFILEREQUEST']._serialized_end=1898
+  _globals['_UPLOADFILERESPONSE']._serialized_start=1900
+  _globals['_UPLOADFILERESPONSE']._serialized_end=1974
+  _globals['_CREATEFOLDERREQUEST']._serialized_start=1976
+  _globals['_CREATEFOLDERREQUEST']._serialized_end=2049
+  _globals['_CREATEFOLDERRESPONSE']._serialized_start=2051
+  _globals['_CREATEFOLDERRESPONSE']._serialized_end=2127
+  _globals['_MOVEFILEREQUEST']._serialized_start=2129
+  _globals['_MOVEFILEREQUEST']._serialized_end=2235
+  _globals['_MOVEFILERESPONSE']._serialized_start=2237
+  _globals['_MOVEFILERESPONSE']._serialized_end=2272
+  _globals['_DELETEFILEREQUEST']._serialized_start=2274
+  _globals['_DELETEFILEREQUEST']._serialized_end=2383
+  _globals['_DELETEFILERESPONSE']._serialized_start=2385
+  _globals['_DELETEFILERESPONSE']._serialized_end=2422
+  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_start=2424
+  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_end=2530
+  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_start=2532
+  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_end=2609
+  _globals['_ARCHIVEEND']._serialized_start=2611
+  _globals['_ARCHIVEEND']._serialized_end=2663
+  _globals['_ARCHIVETARGET']._serialized_start=2665
+  _globals['_ARCHIVETARGET']._serialized_end=2713
+  _globals['_UPLOADARCHIVEREQUEST']._serialized_start=2715
+  _globals['_UPLOADARCHIVEREQUEST']._serialized_end=2833
+  _globals['_UPLOADARCHIVERESPONSE']._serialized_start=2835
+  _globals['_UPLOADARCHIVERESPONSE']._serialized_end=2875
+  _globals['_FILESERVICE']._serialized_start=3000
+  _globals['_FILESERVICE']._serialized_end=3979
 # @@protoc_insertion_point(module_scope)

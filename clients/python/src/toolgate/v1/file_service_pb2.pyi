@@ -108,26 +108,7 @@ class FileInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["modify_time", b"modify_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "kind",
-        b"kind",
-        "link_target",
-        b"link_target",
-        "mode",
-        b"mode",
-        "modify_time",
-        b"modify_time",
-        "path",
-        b"path",
-        "path_is_lossy",
-        b"path_is_lossy",
-        "sha256",
-        b"sha256",
-        "size_bytes",
-        b"size_bytes",
-        "unreadable",
-        b"unreadable",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "link_target", b"link_target", "mode", b"mode", "modify_time", b"modify_time", "path", b"path", "path_is_lossy", b"path_is_lossy", "sha256", b"sha256", "size_bytes", b"size_bytes", "unreadable", b"unreadable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -159,9 +140,7 @@ class StatFileRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "context", b"context", "path", b"path", "with_sha256", b"with_sha256"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "path", b"path", "with_sha256", b"with_sha256"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -231,20 +210,7 @@ class ListFilesRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "context",
-        b"context",
-        "depth",
-        b"depth",
-        "include_ignored",
-        b"include_ignored",
-        "page_size",
-        b"page_size",
-        "page_token",
-        b"page_token",
-        "path",
-        b"path",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "depth", b"depth", "include_ignored", b"include_ignored", "page_size", b"page_size", "page_token", b"page_token", "path", b"path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -310,9 +276,7 @@ class ReadFileRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "range", b"range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "context", b"context", "path", b"path", "range", b"range", "with_sha256", b"with_sha256"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "path", b"path", "range", b"range", "with_sha256", b"with_sha256"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -420,24 +384,9 @@ class WatchFilesResponse(_message.Message):
         missed: Global___FilesMissed | None = ...,
         heartbeat: Global___FilesHeartbeat | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "changed", b"changed", "heartbeat", b"heartbeat", "missed", b"missed", "news", b"news", "watched", b"watched"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "heartbeat", b"heartbeat", "missed", b"missed", "news", b"news", "watched", b"watched"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "changed",
-        b"changed",
-        "cursor",
-        b"cursor",
-        "heartbeat",
-        b"heartbeat",
-        "missed",
-        b"missed",
-        "news",
-        b"news",
-        "watched",
-        b"watched",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "cursor", b"cursor", "heartbeat", b"heartbeat", "missed", b"missed", "news", b"news", "watched", b"watched"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_news: _TypeAlias = _typing.Literal["watched", "changed", "missed", "heartbeat"]  # noqa: Y015
     _WhichOneofArgType_news: _TypeAlias = _typing.Literal["news", b"news"]  # noqa: Y015
@@ -568,9 +517,7 @@ class WriteTarget(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_mode", b"_mode", "mode", b"mode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_mode", b"_mode", "if_absent", b"if_absent", "if_sha256", b"if_sha256", "mode", b"mode", "path", b"path"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_mode", b"_mode", "if_absent", b"if_absent", "if_sha256", b"if_sha256", "mode", b"mode", "path", b"path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__mode: _TypeAlias = _typing.Literal["mode"]  # noqa: Y015
     _WhichOneofArgType__mode: _TypeAlias = _typing.Literal["_mode", b"_mode"]  # noqa: Y015
@@ -788,9 +735,7 @@ class MoveFileRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call", b"call", "if_sha256", b"if_sha256", "new_path", b"new_path", "path", b"path"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "if_sha256", b"if_sha256", "new_path", b"new_path", "path", b"path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -848,9 +793,7 @@ class DeleteFileRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call", b"call", "if_sha256", b"if_sha256", "path", b"path", "recursive", b"recursive"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "if_sha256", b"if_sha256", "path", b"path", "recursive", b"recursive"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -904,9 +847,7 @@ class DownloadArchiveRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "context", b"context", "include_ignored", b"include_ignored", "path", b"path"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "include_ignored", b"include_ignored", "path", b"path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -94,9 +95,7 @@ class FileServiceStub:
     read again. PERMISSION_DENIED, ABORTED: see above. May be retried from the offset reached, if the file's size and time
     are what they were.
     """
-    WatchFiles: _grpc.UnaryStreamMultiCallable[
-        _file_service_pb2.WatchFilesRequest, _file_service_pb2.WatchFilesResponse
-    ]
+    WatchFiles: _grpc.UnaryStreamMultiCallable[_file_service_pb2.WatchFilesRequest, _file_service_pb2.WatchFilesResponse]
     """Watches a folder and all that is in it, from now on or from where an earlier stream ended. Asks for the permissions `list`
     and `read` of the folder, once. What ignore rules name, `.git`, and what a rule denies to read is left out. Changes are
     collected for a tenth of a second. The stream has no end of its own.
@@ -114,17 +113,13 @@ class FileServiceStub:
 
     INVALID_ARGUMENT: malformed id, unknown agent, a SHA-256 that is none. Others as said above.
     """
-    UploadFile: _grpc.StreamUnaryMultiCallable[
-        _file_service_pb2.UploadFileRequest, _file_service_pb2.UploadFileResponse
-    ]
+    UploadFile: _grpc.StreamUnaryMultiCallable[_file_service_pb2.UploadFileRequest, _file_service_pb2.UploadFileResponse]
     """Writes a file of any size up to 64 MiB, as WriteFile does: the first message has the target, and all of them together the
     content. Nothing is written before the stream has ended in order.
 
     INVALID_ARGUMENT: the first message has no target, or a later one has. Others as WriteFile.
     """
-    CreateFolder: _grpc.UnaryUnaryMultiCallable[
-        _file_service_pb2.CreateFolderRequest, _file_service_pb2.CreateFolderResponse
-    ]
+    CreateFolder: _grpc.UnaryUnaryMultiCallable[_file_service_pb2.CreateFolderRequest, _file_service_pb2.CreateFolderResponse]
     """Makes a folder, with those above it. One that is there already is left as it is. RevertCall leaves it, too.
 
     INVALID_ARGUMENT: malformed id, unknown agent. Others as said above.
@@ -141,9 +136,7 @@ class FileServiceStub:
     INVALID_ARGUMENT: malformed id, unknown agent, a SHA-256 that is none. FAILED_PRECONDITION, reason FOLDER_NOT_EMPTY:
     something has come into the folder meanwhile, which then is all that is left of it. Others as said above.
     """
-    DownloadArchive: _grpc.UnaryStreamMultiCallable[
-        _file_service_pb2.DownloadArchiveRequest, _file_service_pb2.DownloadArchiveResponse
-    ]
+    DownloadArchive: _grpc.UnaryStreamMultiCallable[_file_service_pb2.DownloadArchiveRequest, _file_service_pb2.DownloadArchiveResponse]
     """Sends a folder as a tar archive (GNU format), not compressed: its files, folders and links, the latter as such. Asks for
     the permissions `list` and `read` of the folder, and for `read` of each file. What ignore rules name and what a rule
     denies to read is left out without a word, as ListFiles does; what a person would have to be asked about, what is neither
@@ -154,9 +147,7 @@ class FileServiceStub:
     agent. ABORTED, reason FILE_CHANGED: a file became shorter while it was sent; begin again. PERMISSION_DENIED, ABORTED:
     see above. May be retried from the beginning.
     """
-    UploadArchive: _grpc.StreamUnaryMultiCallable[
-        _file_service_pb2.UploadArchiveRequest, _file_service_pb2.UploadArchiveResponse
-    ]
+    UploadArchive: _grpc.StreamUnaryMultiCallable[_file_service_pb2.UploadArchiveRequest, _file_service_pb2.UploadArchiveResponse]
     """Writes the files and folders of a tar archive into a folder: all of them, or none. The first message says where, and all
     of them together have the archive, at most 64 MiB and not compressed. Its owners and times do not count.
 
@@ -257,9 +248,7 @@ class FileServiceAsyncStub(FileServiceStub):
 
     INVALID_ARGUMENT: the first message has no target, or a later one has. Others as WriteFile.
     """
-    CreateFolder: _aio.UnaryUnaryMultiCallable[
-        _file_service_pb2.CreateFolderRequest, _file_service_pb2.CreateFolderResponse
-    ]  # type: ignore[assignment]
+    CreateFolder: _aio.UnaryUnaryMultiCallable[_file_service_pb2.CreateFolderRequest, _file_service_pb2.CreateFolderResponse]  # type: ignore[assignment]
     """Makes a folder, with those above it. One that is there already is left as it is. RevertCall leaves it, too.
 
     INVALID_ARGUMENT: malformed id, unknown agent. Others as said above.
@@ -276,9 +265,7 @@ class FileServiceAsyncStub(FileServiceStub):
     INVALID_ARGUMENT: malformed id, unknown agent, a SHA-256 that is none. FAILED_PRECONDITION, reason FOLDER_NOT_EMPTY:
     something has come into the folder meanwhile, which then is all that is left of it. Others as said above.
     """
-    DownloadArchive: _aio.UnaryStreamMultiCallable[
-        _file_service_pb2.DownloadArchiveRequest, _file_service_pb2.DownloadArchiveResponse
-    ]  # type: ignore[assignment]
+    DownloadArchive: _aio.UnaryStreamMultiCallable[_file_service_pb2.DownloadArchiveRequest, _file_service_pb2.DownloadArchiveResponse]  # type: ignore[assignment]
     """Sends a folder as a tar archive (GNU format), not compressed: its files, folders and links, the latter as such. Asks for
     the permissions `list` and `read` of the folder, and for `read` of each file. What ignore rules name and what a rule
     denies to read is left out without a word, as ListFiles does; what a person would have to be asked about, what is neither
@@ -289,9 +276,7 @@ class FileServiceAsyncStub(FileServiceStub):
     agent. ABORTED, reason FILE_CHANGED: a file became shorter while it was sent; begin again. PERMISSION_DENIED, ABORTED:
     see above. May be retried from the beginning.
     """
-    UploadArchive: _aio.StreamUnaryMultiCallable[
-        _file_service_pb2.UploadArchiveRequest, _file_service_pb2.UploadArchiveResponse
-    ]  # type: ignore[assignment]
+    UploadArchive: _aio.StreamUnaryMultiCallable[_file_service_pb2.UploadArchiveRequest, _file_service_pb2.UploadArchiveResponse]  # type: ignore[assignment]
     """Writes the files and folders of a tar archive into a folder: all of them, or none. The first message says where, and all
     of them together have the archive, at most 64 MiB and not compressed. Its owners and times do not count.
 
@@ -373,9 +358,7 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _file_service_pb2.ReadFileRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_file_service_pb2.ReadFileResponse], _abc.AsyncIterator[_file_service_pb2.ReadFileResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_file_service_pb2.ReadFileResponse], _abc.AsyncIterator[_file_service_pb2.ReadFileResponse]]:
         """Reads a file, whatever it holds: all of it, or a range of bytes. Asks for the permission `read`. The session does not
         count as having read the file: its model has not seen it.
 
@@ -391,9 +374,7 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _file_service_pb2.WatchFilesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_file_service_pb2.WatchFilesResponse], _abc.AsyncIterator[_file_service_pb2.WatchFilesResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_file_service_pb2.WatchFilesResponse], _abc.AsyncIterator[_file_service_pb2.WatchFilesResponse]]:
         """Watches a folder and all that is in it, from now on or from where an earlier stream ended. Asks for the permissions `list`
         and `read` of the folder, once. What ignore rules name, `.git`, and what a rule denies to read is left out. Changes are
         collected for a tenth of a second. The stream has no end of its own.
@@ -470,10 +451,7 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _file_service_pb2.DownloadArchiveRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_file_service_pb2.DownloadArchiveResponse],
-        _abc.AsyncIterator[_file_service_pb2.DownloadArchiveResponse],
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_file_service_pb2.DownloadArchiveResponse], _abc.AsyncIterator[_file_service_pb2.DownloadArchiveResponse]]:
         """Sends a folder as a tar archive (GNU format), not compressed: its files, folders and links, the latter as such. Asks for
         the permissions `list` and `read` of the folder, and for `read` of each file. What ignore rules name and what a rule
         denies to read is left out without a word, as ListFiles does; what a person would have to be asked about, what is neither
@@ -490,9 +468,7 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[_file_service_pb2.UploadArchiveRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _file_service_pb2.UploadArchiveResponse, _abc.Awaitable[_file_service_pb2.UploadArchiveResponse]
-    ]:
+    ) -> _typing.Union[_file_service_pb2.UploadArchiveResponse, _abc.Awaitable[_file_service_pb2.UploadArchiveResponse]]:
         """Writes the files and folders of a tar archive into a folder: all of them, or none. The first message says where, and all
         of them together have the archive, at most 64 MiB and not compressed. Its owners and times do not count.
 
@@ -502,6 +478,4 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
         the folder would lead a file out of it. Others as said above.
         """
 
-def add_FileServiceServicer_to_server(
-    servicer: FileServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_FileServiceServicer_to_server(servicer: FileServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

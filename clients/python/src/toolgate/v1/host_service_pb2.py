@@ -4,15 +4,18 @@
 # source: toolgate/v1/host_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/host_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/host_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -26,74 +29,70 @@ from toolgate.v1 import call_pb2 as toolgate_dot_v1_dot_call__pb2
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1etoolgate/v1/host_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto"l\n\x0bHostRequest\x12\'\n\x05hello\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostHelloH\x00\x12)\n\x06report\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.HostReportH\x00\x42\t\n\x07message"5\n\x0cHostResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostEvent":\n\x11ServeToolsRequest\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostHello";\n\x12ServeToolsResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostEvent"Q\n\x17ReportInvocationRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\'\n\x06report\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.HostReport",\n\x18ReportInvocationResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08"\x9b\x01\n\tHostHello\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12$\n\x05tools\x18\x03 \x03(\x0b\x32\x15.toolgate.v1.LentTool\x12\x16\n\x0eruns_subagents\x18\x04 \x01(\x08\x12\x11\n\tsubagents\x18\x05 \x03(\t\x12\r\n\x05hooks\x18\x06 \x03(\t\x12\r\n\x05token\x18\x07 \x01(\t"r\n\x08LentTool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x19\n\x11input_schema_json\x18\x03 \x01(\t\x12(\n\x07\x65\x66\x66\x65\x63ts\x18\x04 \x03(\x0e\x32\x17.toolgate.v1.ToolEffect"\xe5\x02\n\nHostReport\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12-\n\x08progress\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.HostProgressH\x00\x12)\n\x06output\x18\x03 \x01(\x0b\x32\x17.toolgate.v1.HostOutputH\x00\x12#\n\x03\x61sk\x18\x04 \x01(\x0b\x32\x14.toolgate.v1.HostAskH\x00\x12/\n\tcompleted\x18\x05 \x01(\x0b\x32\x1a.toolgate.v1.HostCompletedH\x00\x12)\n\x06\x66\x61iled\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.HostFailedH\x00\x12\x32\n\x0bhook_result\x18\x07 \x01(\x0b\x32\x1b.toolgate.v1.HostHookResultH\x00\x12\'\n\x05leave\x18\x08 \x01(\x0b\x32\x16.toolgate.v1.HostLeaveH\x00\x42\x08\n\x06report"W\n\x0cHostProgress\x12\x12\n\x05title\x18\x01 \x01(\tH\x00\x88\x01\x01\x12)\n\x08metadata\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructB\x08\n\x06_title"\x1a\n\nHostOutput\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c"\x89\x01\n\x07HostAsk\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\t\x12\x12\n\npermission\x18\x02 \x01(\t\x12\x10\n\x08patterns\x18\x03 \x03(\t\x12\x0e\n\x06\x61lways\x18\x04 \x03(\t\x12\r\n\x05title\x18\x05 \x01(\t\x12)\n\x08metadata\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct"\x97\x01\n\rHostCompleted\x12\r\n\x05title\x18\x01 \x01(\t\x12\x13\n\x06output\x18\x02 \x01(\tH\x00\x88\x01\x01\x12)\n\x08metadata\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x17.toolgate.v1.AttachmentB\t\n\x07_output"\x1b\n\nHostFailed\x12\r\n\x05\x65rror\x18\x01 \x01(\t"%\n\x0eHostHookResult\x12\x13\n\x0boutput_json\x18\x01 \x01(\t"\x0b\n\tHostLeave"\xd7\x02\n\tHostEvent\x12+\n\x07welcome\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.HostWelcomeH\x00\x12)\n\x06invoke\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.HostInvokeH\x00\x12\x34\n\x0crun_subagent\x18\x03 \x01(\x0b\x32\x1c.toolgate.v1.HostRunSubagentH\x00\x12%\n\x04hook\x18\x04 \x01(\x0b\x32\x15.toolgate.v1.HostHookH\x00\x12)\n\x06\x63\x61ncel\x18\x05 \x01(\x0b\x32\x17.toolgate.v1.HostCancelH\x00\x12\x30\n\nask_result\x18\x06 \x01(\x0b\x32\x1a.toolgate.v1.HostAskResultH\x00\x12/\n\theartbeat\x18\x07 \x01(\x0b\x32\x1a.toolgate.v1.HostHeartbeatH\x00\x42\x07\n\x05\x65vent"\x95\x01\n\x0bHostWelcome\x12\r\n\x05token\x18\x01 \x01(\t\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07resumed\x18\x03 \x01(\x08\x12)\n\x07refused\x18\x04 \x03(\x0b\x32\x18.toolgate.v1.HostRefused\x12\x11\n\tworkspace\x18\x05 \x01(\t"+\n\x0bHostRefused\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t"\x91\x01\n\nHostInvoke\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12)\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x04 \x01(\t\x12\x12\n\ninput_json\x18\x05 \x01(\t\x12\x0e\n\x06resent\x18\x06 \x01(\x08"\xc7\x02\n\x0fHostRunSubagent\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12)\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12\x0f\n\x07resumed\x18\x05 \x01(\x08\x12\r\n\x05\x61gent\x18\x06 \x01(\t\x12\x14\n\x0c\x61gent_prompt\x18\x07 \x01(\t\x12$\n\x05model\x18\x08 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x64\x65scription\x18\t \x01(\t\x12\x0e\n\x06prompt\x18\n \x01(\t\x12\x0f\n\x07\x63ommand\x18\x0b \x01(\t\x12\x15\n\rallowed_tools\x18\x0c \x03(\t\x12\x14\n\x0c\x64\x65nied_tools\x18\r \x03(\t\x12\x0e\n\x06resent\x18\x0e \x01(\x08"i\n\x08HostHook\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\r\n\x05point\x18\x02 \x01(\t\x12\x12\n\ninput_json\x18\x03 \x01(\t\x12\x13\n\x0boutput_json\x18\x04 \x01(\t\x12\x0e\n\x06resent\x18\x05 \x01(\x08"#\n\nHostCancel\x12\x15\n\rinvocation_id\x18\x01 \x01(\t"V\n\rHostAskResult\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61sk_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t"k\n\rHostHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fignored_reports\x18\x02 \x01(\x03\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\x32\x92\x02\n\x0bHostService\x12\x45\n\x04Host\x12\x18.toolgate.v1.HostRequest\x1a\x19.toolgate.v1.HostResponse"\x04\xf2U\x01\x04(\x01\x30\x01\x12U\n\nServeTools\x12\x1e.toolgate.v1.ServeToolsRequest\x1a\x1f.toolgate.v1.ServeToolsResponse"\x04\xf2U\x01\x04\x30\x01\x12\x65\n\x10ReportInvocation\x12$.toolgate.v1.ReportInvocationRequest\x1a%.toolgate.v1.ReportInvocationResponse"\x04\xf2U\x01\x04\x42\x98\x01\n\x0eio.toolgate.v1B\x10HostServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/host_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"l\n\x0bHostRequest\x12\'\n\x05hello\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostHelloH\x00\x12)\n\x06report\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.HostReportH\x00\x42\t\n\x07message\"5\n\x0cHostResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostEvent\":\n\x11ServeToolsRequest\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostHello\";\n\x12ServeToolsResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.HostEvent\"Q\n\x17ReportInvocationRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\'\n\x06report\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.HostReport\",\n\x18ReportInvocationResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\"\x9b\x01\n\tHostHello\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12$\n\x05tools\x18\x03 \x03(\x0b\x32\x15.toolgate.v1.LentTool\x12\x16\n\x0eruns_subagents\x18\x04 \x01(\x08\x12\x11\n\tsubagents\x18\x05 \x03(\t\x12\r\n\x05hooks\x18\x06 \x03(\t\x12\r\n\x05token\x18\x07 \x01(\t\"r\n\x08LentTool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x19\n\x11input_schema_json\x18\x03 \x01(\t\x12(\n\x07\x65\x66\x66\x65\x63ts\x18\x04 \x03(\x0e\x32\x17.toolgate.v1.ToolEffect\"\xe5\x02\n\nHostReport\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12-\n\x08progress\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.HostProgressH\x00\x12)\n\x06output\x18\x03 \x01(\x0b\x32\x17.toolgate.v1.HostOutputH\x00\x12#\n\x03\x61sk\x18\x04 \x01(\x0b\x32\x14.toolgate.v1.HostAskH\x00\x12/\n\tcompleted\x18\x05 \x01(\x0b\x32\x1a.toolgate.v1.HostCompletedH\x00\x12)\n\x06\x66\x61iled\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.HostFailedH\x00\x12\x32\n\x0bhook_result\x18\x07 \x01(\x0b\x32\x1b.toolgate.v1.HostHookResultH\x00\x12\'\n\x05leave\x18\x08 \x01(\x0b\x32\x16.toolgate.v1.HostLeaveH\x00\x42\x08\n\x06report\"W\n\x0cHostProgress\x12\x12\n\x05title\x18\x01 \x01(\tH\x00\x88\x01\x01\x12)\n\x08metadata\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructB\x08\n\x06_title\"\x1a\n\nHostOutput\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x89\x01\n\x07HostAsk\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\t\x12\x12\n\npermission\x18\x02 \x01(\t\x12\x10\n\x08patterns\x18\x03 \x03(\t\x12\x0e\n\x06\x61lways\x18\x04 \x03(\t\x12\r\n\x05title\x18\x05 \x01(\t\x12)\n\x08metadata\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\"\x97\x01\n\rHostCompleted\x12\r\n\x05title\x18\x01 \x01(\t\x12\x13\n\x06output\x18\x02 \x01(\tH\x00\x88\x01\x01\x12)\n\x08metadata\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x17.toolgate.v1.AttachmentB\t\n\x07_output\"\x1b\n\nHostFailed\x12\r\n\x05\x65rror\x18\x01 \x01(\t\"%\n\x0eHostHookResult\x12\x13\n\x0boutput_json\x18\x01 \x01(\t\"\x0b\n\tHostLeave\"\xd7\x02\n\tHostEvent\x12+\n\x07welcome\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.HostWelcomeH\x00\x12)\n\x06invoke\x18\x02 \x01(\x0b\x32\x17.toolgate.v1.HostInvokeH\x00\x12\x34\n\x0crun_subagent\x18\x03 \x01(\x0b\x32\x1c.toolgate.v1.HostRunSubagentH\x00\x12%\n\x04hook\x18\x04 \x01(\x0b\x32\x15.toolgate.v1.HostHookH\x00\x12)\n\x06\x63\x61ncel\x18\x05 \x01(\x0b\x32\x17.toolgate.v1.HostCancelH\x00\x12\x30\n\nask_result\x18\x06 \x01(\x0b\x32\x1a.toolgate.v1.HostAskResultH\x00\x12/\n\theartbeat\x18\x07 \x01(\x0b\x32\x1a.toolgate.v1.HostHeartbeatH\x00\x42\x07\n\x05\x65vent\"\x95\x01\n\x0bHostWelcome\x12\r\n\x05token\x18\x01 \x01(\t\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07resumed\x18\x03 \x01(\x08\x12)\n\x07refused\x18\x04 \x03(\x0b\x32\x18.toolgate.v1.HostRefused\x12\x11\n\tworkspace\x18\x05 \x01(\t\"+\n\x0bHostRefused\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x91\x01\n\nHostInvoke\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12)\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x04 \x01(\t\x12\x12\n\ninput_json\x18\x05 \x01(\t\x12\x0e\n\x06resent\x18\x06 \x01(\x08\"\xc7\x02\n\x0fHostRunSubagent\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12)\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12\x0f\n\x07resumed\x18\x05 \x01(\x08\x12\r\n\x05\x61gent\x18\x06 \x01(\t\x12\x14\n\x0c\x61gent_prompt\x18\x07 \x01(\t\x12$\n\x05model\x18\x08 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x64\x65scription\x18\t \x01(\t\x12\x0e\n\x06prompt\x18\n \x01(\t\x12\x0f\n\x07\x63ommand\x18\x0b \x01(\t\x12\x15\n\rallowed_tools\x18\x0c \x03(\t\x12\x14\n\x0c\x64\x65nied_tools\x18\r \x03(\t\x12\x0e\n\x06resent\x18\x0e \x01(\x08\"i\n\x08HostHook\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\r\n\x05point\x18\x02 \x01(\t\x12\x12\n\ninput_json\x18\x03 \x01(\t\x12\x13\n\x0boutput_json\x18\x04 \x01(\t\x12\x0e\n\x06resent\x18\x05 \x01(\x08\"#\n\nHostCancel\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\"V\n\rHostAskResult\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61sk_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\"k\n\rHostHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fignored_reports\x18\x02 \x01(\x03\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\x32\x92\x02\n\x0bHostService\x12\x45\n\x04Host\x12\x18.toolgate.v1.HostRequest\x1a\x19.toolgate.v1.HostResponse\"\x04\xf2U\x01\x04(\x01\x30\x01\x12U\n\nServeTools\x12\x1e.toolgate.v1.ServeToolsRequest\x1a\x1f.toolgate.v1.ServeToolsResponse\"\x04\xf2U\x01\x04\x30\x01\x12\x65\n\x10ReportInvocation\x12$.toolgate.v1.ReportInvocationRequest\x1a%.toolgate.v1.ReportInvocationResponse\"\x04\xf2U\x01\x04\x42\x98\x01\n\x0eio.toolgate.v1B\x10HostServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.host_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.host_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\020HostServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_HOSTSERVICE"].methods_by_name["Host"]._loaded_options = None
-    _globals["_HOSTSERVICE"].methods_by_name["Host"]._serialized_options = b"\362U\001\004"
-    _globals["_HOSTSERVICE"].methods_by_name["ServeTools"]._loaded_options = None
-    _globals["_HOSTSERVICE"].methods_by_name["ServeTools"]._serialized_options = b"\362U\001\004"
-    _globals["_HOSTSERVICE"].methods_by_name["ReportInvocation"]._loaded_options = None
-    _globals["_HOSTSERVICE"].methods_by_name["ReportInvocation"]._serialized_options = b"\362U\001\004"
-    _globals["_HOSTREQUEST"]._serialized_start = 193
-    _globals["_HOSTREQUEST"]._serialized_end = 301
-    _globals["_HOSTRESPONSE"]._serialized_start = 303
-    _globals["_HOSTRESPONSE"]._serialized_end = 356
-    _globals["_SERVETOOLSREQUEST"]._serialized_start = 358
-    _globals["_SERVETOOLSREQUEST"]._serialized_end = 416
-    _globals["_SERVETOOLSRESPONSE"]._serialized_start = 418
-    _globals["_SERVETOOLSRESPONSE"]._serialized_end = 477
-    _globals["_REPORTINVOCATIONREQUEST"]._serialized_start = 479
-    _globals["_REPORTINVOCATIONREQUEST"]._serialized_end = 560
-    _globals["_REPORTINVOCATIONRESPONSE"]._serialized_start = 562
-    _globals["_REPORTINVOCATIONRESPONSE"]._serialized_end = 606
-    _globals["_HOSTHELLO"]._serialized_start = 609
-    _globals["_HOSTHELLO"]._serialized_end = 764
-    _globals["_LENTTOOL"]._serialized_start = 766
-    _globals["_LENTTOOL"]._serialized_end = 880
-    _globals["_HOSTREPORT"]._serialized_start = 883
-    _globals["_HOSTREPORT"]._serialized_end = 1240
-    _globals["_HOSTPROGRESS"]._serialized_start = 1242
-    _globals["_HOSTPROGRESS"]._serialized_end = 1329
-    _globals["_HOSTOUTPUT"]._serialized_start = 1331
-    _globals["_HOSTOUTPUT"]._serialized_end = 1357
-    _globals["_HOSTASK"]._serialized_start = 1360
-    _globals["_HOSTASK"]._serialized_end = 1497
-    _globals["_HOSTCOMPLETED"]._serialized_start = 1500
-    _globals["_HOSTCOMPLETED"]._serialized_end = 1651
-    _globals["_HOSTFAILED"]._serialized_start = 1653
-    _globals["_HOSTFAILED"]._serialized_end = 1680
-    _globals["_HOSTHOOKRESULT"]._serialized_start = 1682
-    _globals["_HOSTHOOKRESULT"]._serialized_end = 1719
-    _globals["_HOSTLEAVE"]._serialized_start = 1721
-    _globals["_HOSTLEAVE"]._serialized_end = 1732
-    _globals["_HOSTEVENT"]._serialized_start = 1735
-    _globals["_HOSTEVENT"]._serialized_end = 2078
-    _globals["_HOSTWELCOME"]._serialized_start = 2081
-    _globals["_HOSTWELCOME"]._serialized_end = 2230
-    _globals["_HOSTREFUSED"]._serialized_start = 2232
-    _globals["_HOSTREFUSED"]._serialized_end = 2275
-    _globals["_HOSTINVOKE"]._serialized_start = 2278
-    _globals["_HOSTINVOKE"]._serialized_end = 2423
-    _globals["_HOSTRUNSUBAGENT"]._serialized_start = 2426
-    _globals["_HOSTRUNSUBAGENT"]._serialized_end = 2753
-    _globals["_HOSTHOOK"]._serialized_start = 2755
-    _globals["_HOSTHOOK"]._serialized_end = 2860
-    _globals["_HOSTCANCEL"]._serialized_start = 2862
-    _globals["_HOSTCANCEL"]._serialized_end = 2897
-    _globals["_HOSTASKRESULT"]._serialized_start = 2899
-    _globals["_HOSTASKRESULT"]._serialized_end = 2985
-    _globals["_HOSTHEARTBEAT"]._serialized_start = 2987
-    _globals["_HOSTHEARTBEAT"]._serialized_end = 3094
-    _globals["_HOSTSERVICE"]._serialized_start = 3097
-    _globals["_HOSTSERVICE"]._serialized_end = 3371
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020HostServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_HOSTSERVICE'].methods_by_name['Host']._loaded_options = None
+  _globals['_HOSTSERVICE'].methods_by_name['Host']._serialized_options = b'\362U\001\004'
+  _globals['_HOSTSERVICE'].methods_by_name['ServeTools']._loaded_options = None
+  _globals['_HOSTSERVICE'].methods_by_name['ServeTools']._serialized_options = b'\362U\001\004'
+  _globals['_HOSTSERVICE'].methods_by_name['ReportInvocation']._loaded_options = None
+  _globals['_HOSTSERVICE'].methods_by_name['ReportInvocation']._serialized_options = b'\362U\001\004'
+  _globals['_HOSTREQUEST']._serialized_start=193
+  _globals['_HOSTREQUEST']._serialized_end=301
+  _globals['_HOSTRESPONSE']._serialized_start=303
+  _globals['_HOSTRESPONSE']._serialized_end=356
+  _globals['_SERVETOOLSREQUEST']._serialized_start=358
+  _globals['_SERVETOOLSREQUEST']._serialized_end=416
+  _globals['_SERVETOOLSRESPONSE']._serialized_start=418
+  _globals['_SERVETOOLSRESPONSE']._serialized_end=477
+  _globals['_REPORTINVOCATIONREQUEST']._serialized_start=479
+  _globals['_REPORTINVOCATIONREQUEST']._serialized_end=560
+  _globals['_REPORTINVOCATIONRESPONSE']._serialized_start=562
+  _globals['_REPORTINVOCATIONRESPONSE']._serialized_end=606
+  _globals['_HOSTHELLO']._serialized_start=609
+  _globals['_HOSTHELLO']._serialized_end=764
+  _globals['_LENTTOOL']._serialized_start=766
+  _globals['_LENTTOOL']._serialized_end=880
+  _globals['_HOSTREPORT']._serialized_start=883
+  _globals['_HOSTREPORT']._serialized_end=1240
+  _globals['_HOSTPROGRESS']._serialized_start=1242
+  _globals['_HOSTPROGRESS']._serialized_end=1329
+  _globals['_HOSTOUTPUT']._serialized_start=1331
+  _globals['_HOSTOUTPUT']._serialized_end=1357
+  _globals['_HOSTASK']._serialized_start=1360
+  _globals['_HOSTASK']._serialized_end=1497
+  _globals['_HOSTCOMPLETED']._serialized_start=1500
+  _globals['_HOSTCOMPLETED']._serialized_end=1651
+  _globals['_HOSTFAILED']._serialized_start=1653
+  _globals['_HOSTFAILED']._serialized_end=1680
+  _globals['_HOSTHOOKRESULT']._serialized_start=1682
+  _globals['_HOSTHOOKRESULT']._serialized_end=1719
+  _globals['_HOSTLEAVE']._serialized_start=1721
+  _globals['_HOSTLEAVE']._serialized_end=1732
+  _globals['_HOSTEVENT']._serialized_start=1735
+  _globals['_HOSTEVENT']._serialized_end=2078
+  _globals['_HOSTWELCOME']._serialized_start=2081
+  _globals['_HOSTWELCOME']._serialized_end=2230
+  _globals['_HOSTREFUSED']._serialized_start=2232
+  _globals['_HOSTREFUSED']._serialized_end=2275
+  _globals['_HOSTINVOKE']._serialized_start=2278
+  _globals['_HOSTINVOKE']._serialized_end=2423
+  _globals['_HOSTRUNSUBAGENT']._serialized_start=2426
+  _globals['_HOSTRUNSUBAGENT']._serialized_end=2753
+  _globals['_HOSTHOOK']._serialized_start=2755
+  _globals['_HOSTHOOK']._serialized_end=2860
+  _globals['_HOSTCANCEL']._serialized_start=2862
+  _globals['_HOSTCANCEL']._serialized_end=2897
+  _globals['_HOSTASKRESULT']._serialized_start=2899
+  _globals['_HOSTASKRESULT']._serialized_end=2985
+  _globals['_HOSTHEARTBEAT']._serialized_start=2987
+  _globals['_HOSTHEARTBEAT']._serialized_end=3094
+  _globals['_HOSTSERVICE']._serialized_start=3097
+  _globals['_HOSTSERVICE']._serialized_end=3371
 # @@protoc_insertion_point(module_scope)

@@ -228,22 +228,7 @@ class HostHello(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "hooks",
-        b"hooks",
-        "name",
-        b"name",
-        "runs_subagents",
-        b"runs_subagents",
-        "subagents",
-        b"subagents",
-        "token",
-        b"token",
-        "tools",
-        b"tools",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks", "name", b"name", "runs_subagents", b"runs_subagents", "subagents", b"subagents", "token", b"token", "tools", b"tools", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -284,9 +269,7 @@ class LentTool(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "description", b"description", "effects", b"effects", "input_schema_json", b"input_schema_json", "name", b"name"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "effects", b"effects", "input_schema_json", b"input_schema_json", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -348,49 +331,11 @@ class HostReport(_message.Message):
         hook_result: Global___HostHookResult | None = ...,
         leave: Global___HostLeave | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "ask",
-        b"ask",
-        "completed",
-        b"completed",
-        "failed",
-        b"failed",
-        "hook_result",
-        b"hook_result",
-        "leave",
-        b"leave",
-        "output",
-        b"output",
-        "progress",
-        b"progress",
-        "report",
-        b"report",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "completed", b"completed", "failed", b"failed", "hook_result", b"hook_result", "leave", b"leave", "output", b"output", "progress", b"progress", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "ask",
-        b"ask",
-        "completed",
-        b"completed",
-        "failed",
-        b"failed",
-        "hook_result",
-        b"hook_result",
-        "invocation_id",
-        b"invocation_id",
-        "leave",
-        b"leave",
-        "output",
-        b"output",
-        "progress",
-        b"progress",
-        "report",
-        b"report",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "completed", b"completed", "failed", b"failed", "hook_result", b"hook_result", "invocation_id", b"invocation_id", "leave", b"leave", "output", b"output", "progress", b"progress", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal[
-        "progress", "output", "ask", "completed", "failed", "hook_result", "leave"
-    ]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["progress", "output", "ask", "completed", "failed", "hook_result", "leave"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -490,20 +435,7 @@ class HostAsk(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "always",
-        b"always",
-        "ask_id",
-        b"ask_id",
-        "metadata",
-        b"metadata",
-        "patterns",
-        b"patterns",
-        "permission",
-        b"permission",
-        "title",
-        b"title",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["always", b"always", "ask_id", b"ask_id", "metadata", b"metadata", "patterns", b"patterns", "permission", b"permission", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -543,18 +475,7 @@ class HostCompleted(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_output", b"_output", "metadata", b"metadata", "output", b"output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_output",
-        b"_output",
-        "attachments",
-        b"attachments",
-        "metadata",
-        b"metadata",
-        "output",
-        b"output",
-        "title",
-        b"title",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_output", b"_output", "attachments", b"attachments", "metadata", b"metadata", "output", b"output", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__output: _TypeAlias = _typing.Literal["output"]  # noqa: Y015
     _WhichOneofArgType__output: _TypeAlias = _typing.Literal["_output", b"_output"]  # noqa: Y015
@@ -675,47 +596,11 @@ class HostEvent(_message.Message):
         ask_result: Global___HostAskResult | None = ...,
         heartbeat: Global___HostHeartbeat | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "ask_result",
-        b"ask_result",
-        "cancel",
-        b"cancel",
-        "event",
-        b"event",
-        "heartbeat",
-        b"heartbeat",
-        "hook",
-        b"hook",
-        "invoke",
-        b"invoke",
-        "run_subagent",
-        b"run_subagent",
-        "welcome",
-        b"welcome",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask_result", b"ask_result", "cancel", b"cancel", "event", b"event", "heartbeat", b"heartbeat", "hook", b"hook", "invoke", b"invoke", "run_subagent", b"run_subagent", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "ask_result",
-        b"ask_result",
-        "cancel",
-        b"cancel",
-        "event",
-        b"event",
-        "heartbeat",
-        b"heartbeat",
-        "hook",
-        b"hook",
-        "invoke",
-        b"invoke",
-        "run_subagent",
-        b"run_subagent",
-        "welcome",
-        b"welcome",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_result", b"ask_result", "cancel", b"cancel", "event", b"event", "heartbeat", b"heartbeat", "hook", b"hook", "invoke", b"invoke", "run_subagent", b"run_subagent", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal[
-        "welcome", "invoke", "run_subagent", "hook", "cancel", "ask_result", "heartbeat"
-    ]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "invoke", "run_subagent", "hook", "cancel", "ask_result", "heartbeat"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -757,9 +642,7 @@ class HostWelcome(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "grace", b"grace", "refused", b"refused", "resumed", b"resumed", "token", b"token", "workspace", b"workspace"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace", "refused", b"refused", "resumed", b"resumed", "token", b"token", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -829,20 +712,7 @@ class HostInvoke(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id",
-        b"call_id",
-        "context",
-        b"context",
-        "input_json",
-        b"input_json",
-        "invocation_id",
-        b"invocation_id",
-        "resent",
-        b"resent",
-        "tool",
-        b"tool",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "context", b"context", "input_json", b"input_json", "invocation_id", b"invocation_id", "resent", b"resent", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -930,36 +800,7 @@ class HostRunSubagent(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agent",
-        b"agent",
-        "agent_prompt",
-        b"agent_prompt",
-        "allowed_tools",
-        b"allowed_tools",
-        "call_id",
-        b"call_id",
-        "command",
-        b"command",
-        "context",
-        b"context",
-        "denied_tools",
-        b"denied_tools",
-        "description",
-        b"description",
-        "invocation_id",
-        b"invocation_id",
-        "model",
-        b"model",
-        "prompt",
-        b"prompt",
-        "resent",
-        b"resent",
-        "resumed",
-        b"resumed",
-        "session_id",
-        b"session_id",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "agent_prompt", b"agent_prompt", "allowed_tools", b"allowed_tools", "call_id", b"call_id", "command", b"command", "context", b"context", "denied_tools", b"denied_tools", "description", b"description", "invocation_id", b"invocation_id", "model", b"model", "prompt", b"prompt", "resent", b"resent", "resumed", b"resumed", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1013,18 +854,7 @@ class HostHook(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "input_json",
-        b"input_json",
-        "invocation_id",
-        b"invocation_id",
-        "output_json",
-        b"output_json",
-        "point",
-        b"point",
-        "resent",
-        b"resent",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_json", b"input_json", "invocation_id", b"invocation_id", "output_json", b"output_json", "point", b"point", "resent", b"resent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1080,9 +910,7 @@ class HostAskResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "allowed", b"allowed", "ask_id", b"ask_id", "error", b"error", "invocation_id", b"invocation_id"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "ask_id", b"ask_id", "error", b"error", "invocation_id", b"invocation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1117,9 +945,7 @@ class HostHeartbeat(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "draining", b"draining", "ignored_reports", b"ignored_reports", "server_time", b"server_time"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "ignored_reports", b"ignored_reports", "server_time", b"server_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

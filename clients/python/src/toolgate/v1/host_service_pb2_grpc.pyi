@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -60,16 +61,12 @@ class HostServiceStub:
     token, or a `hello` after `leave`. UNAVAILABLE: the service is stopping. After any other end of the stream, open it
     again with the token.
     """
-    ServeTools: _grpc.UnaryStreamMultiCallable[
-        _host_service_pb2.ServeToolsRequest, _host_service_pb2.ServeToolsResponse
-    ]
+    ServeTools: _grpc.UnaryStreamMultiCallable[_host_service_pb2.ServeToolsRequest, _host_service_pb2.ServeToolsResponse]
     """The server's half of Host: what is lent is in the request, and reports go to ReportInvocation.
 
     INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, ABORTED and UNAVAILABLE as Host.
     """
-    ReportInvocation: _grpc.UnaryUnaryMultiCallable[
-        _host_service_pb2.ReportInvocationRequest, _host_service_pb2.ReportInvocationResponse
-    ]
+    ReportInvocation: _grpc.UnaryUnaryMultiCallable[_host_service_pb2.ReportInvocationRequest, _host_service_pb2.ReportInvocationResponse]
     """Brings one report of a host that listens by ServeTools or Host. The order of reports is that of their arrival: wait
     for each answer before the next report on the same invocation.
 
@@ -115,9 +112,7 @@ class HostServiceAsyncStub(HostServiceStub):
 
     INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, ABORTED and UNAVAILABLE as Host.
     """
-    ReportInvocation: _aio.UnaryUnaryMultiCallable[
-        _host_service_pb2.ReportInvocationRequest, _host_service_pb2.ReportInvocationResponse
-    ]  # type: ignore[assignment]
+    ReportInvocation: _aio.UnaryUnaryMultiCallable[_host_service_pb2.ReportInvocationRequest, _host_service_pb2.ReportInvocationResponse]  # type: ignore[assignment]
     """Brings one report of a host that listens by ServeTools or Host. The order of reports is that of their arrival: wait
     for each answer before the next report on the same invocation.
 
@@ -151,9 +146,7 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[_host_service_pb2.HostRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_host_service_pb2.HostResponse], _abc.AsyncIterator[_host_service_pb2.HostResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_host_service_pb2.HostResponse], _abc.AsyncIterator[_host_service_pb2.HostResponse]]:
         """Lends tools in one stream. The first message is `hello`, the first answer `welcome`. A later `hello` replaces what
         is lent; calls that were admitted before keep the tool they have. Reports on invocations that are not open, of which
         some are usual after a cancellation, are ignored and counted (HostHeartbeat).
@@ -169,9 +162,7 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _host_service_pb2.ServeToolsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_host_service_pb2.ServeToolsResponse], _abc.AsyncIterator[_host_service_pb2.ServeToolsResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_host_service_pb2.ServeToolsResponse], _abc.AsyncIterator[_host_service_pb2.ServeToolsResponse]]:
         """The server's half of Host: what is lent is in the request, and reports go to ReportInvocation.
 
         INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, ABORTED and UNAVAILABLE as Host.
@@ -182,9 +173,7 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _host_service_pb2.ReportInvocationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _host_service_pb2.ReportInvocationResponse, _abc.Awaitable[_host_service_pb2.ReportInvocationResponse]
-    ]:
+    ) -> _typing.Union[_host_service_pb2.ReportInvocationResponse, _abc.Awaitable[_host_service_pb2.ReportInvocationResponse]]:
         """Brings one report of a host that listens by ServeTools or Host. The order of reports is that of their arrival: wait
         for each answer before the next report on the same invocation.
 
@@ -192,6 +181,4 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         grace is over, or it is another principal's. May be retried: a report that ends an invocation counts once.
         """
 
-def add_HostServiceServicer_to_server(
-    servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_HostServiceServicer_to_server(servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

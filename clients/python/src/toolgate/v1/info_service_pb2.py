@@ -4,15 +4,18 @@
 # source: toolgate/v1/info_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/info_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/info_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -26,58 +29,54 @@ from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1etoolgate/v1/info_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto"\x16\n\x14GetServerInfoRequest"\x96\x03\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0c\x61pi_revision\x18\x0b \x01(\x05\x12&\n\x08\x66\x65\x61tures\x18\x0c \x03(\x0e\x32\x14.toolgate.v1.Feature\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06limits\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Limits\x12.\n\nworkspaces\x18\x05 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12%\n\x07sandbox\x18\x06 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x15\n\rrunning_calls\x18\x07 \x01(\x05\x12.\n\x0csandbox_info\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.SandboxInfo\x12\x14\n\x0cqueued_calls\x18\t \x01(\x05\x12\x10\n\x08warnings\x18\n \x03(\t"\xcb\x01\n\x0bSandboxInfo\x12\'\n\tavailable\x18\x01 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x18\n\x10landlock_version\x18\x02 \x01(\x05\x12\x0f\n\x07missing\x18\x03 \x03(\t\x12&\n\x04mode\x18\x04 \x01(\x0e\x32\x18.toolgate.v1.SandboxMode\x12.\n\x07network\x18\x05 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x10\n\x08required\x18\x06 \x01(\x08"\x85\x08\n\x06Limits\x12\x19\n\x11max_running_calls\x18\x01 \x01(\x05\x12\x17\n\x0fmax_input_bytes\x18\x02 \x01(\x03\x12\x18\n\x10max_output_bytes\x18\x03 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x03\x12\x16\n\x0etruncate_lines\x18\x05 \x01(\x05\x12\x16\n\x0etruncate_bytes\x18\x06 \x01(\x05\x12,\n\theartbeat\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0eprompt_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10output_retention\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x63\x61ll_retention\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\x1fmax_running_calls_per_workspace\x18\x0b \x01(\x05H\x00\x88\x01\x01\x12*\n\x1dmax_running_calls_per_session\x18\x0c \x01(\x05H\x01\x88\x01\x01\x12,\n\x1fmax_running_calls_per_principal\x18\r \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x10max_queued_calls\x18\x0e \x01(\x05\x12\x18\n\x10max_queued_bytes\x18\x0f \x01(\x03\x12$\n\x17max_requests_per_second\x18\x10 \x01(\x05H\x03\x88\x01\x01\x12\x1e\n\x11max_request_burst\x18\x11 \x01(\x05H\x04\x88\x01\x01\x12\x13\n\x0bmax_streams\x18\x12 \x01(\x05\x12&\n\x19max_streams_per_principal\x18\x13 \x01(\x05H\x05\x88\x01\x01\x12"\n\x1amax_streams_per_connection\x18\x14 \x01(\x05\x12\x18\n\x10max_open_prompts\x18\x15 \x01(\x05\x12)\n\x1cmax_open_prompts_per_session\x18\x16 \x01(\x05H\x06\x88\x01\x01\x12\x16\n\x0emax_workspaces\x18\x17 \x01(\x05\x42"\n _max_running_calls_per_workspaceB \n\x1e_max_running_calls_per_sessionB"\n _max_running_calls_per_principalB\x1a\n\x18_max_requests_per_secondB\x14\n\x12_max_request_burstB\x1c\n\x1a_max_streams_per_principalB\x1f\n\x1d_max_open_prompts_per_session"\xd4\x03\n\rWorkspaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x10\n\x08worktree\x18\x03 \x01(\t\x12&\n\x06\x61gents\x18\x04 \x03(\x0b\x32\x16.toolgate.v1.AgentInfo\x12\x0f\n\x07trusted\x18\x05 \x01(\x08\x12\x31\n\x0ctool_sources\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.ToolSourceInfo\x12\x39\n\x10language_servers\x18\x07 \x03(\x0b\x32\x1f.toolgate.v1.LanguageServerInfo\x12\x10\n\x08warnings\x18\x08 \x03(\t\x12\x0f\n\x07problem\x18\t \x01(\t\x12-\n\topen_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\topened_by\x18\x0b \x01(\t\x12*\n\x05usage\x18\x0c \x01(\x0b\x32\x1b.toolgate.v1.WorkspaceUsage\x12*\n\x05state\x18\r \x01(\x0e\x32\x1b.toolgate.v1.WorkspaceState\x12,\n\x06source\x18\x0e \x01(\x0b\x32\x1c.toolgate.v1.WorkspaceSource"\xb0\x01\n\x0fWorkspaceSource\x12)\n\x05\x65mpty\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.EmptySourceH\x00\x12\x12\n\x08template\x18\x02 \x01(\tH\x00\x12%\n\x03git\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.GitSourceH\x00\x12-\n\x07\x61rchive\x18\x04 \x01(\x0b\x32\x1a.toolgate.v1.ArchiveSourceH\x00\x42\x08\n\x06source"\r\n\x0b\x45mptySource"+\n\tGitSource\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x11\n\treference\x18\x02 \x01(\t"\x1c\n\rArchiveSource\x12\x0b\n\x03url\x18\x01 \x01(\t"\xae\x01\n\x0eWorkspaceUsage\x12\x15\n\rrunning_calls\x18\x01 \x01(\x05\x12\x11\n\tprocesses\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12,\n\tuser_time\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsystem_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration"S\n\x12LanguageServerInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07program\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x0f\n\x07running\x18\x04 \x01(\x05"\x94\x01\n\x0eToolSourceInfo\x12\'\n\x06source\x18\x01 \x01(\x0e\x32\x17.toolgate.v1.ToolSource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.toolgate.v1.ToolSourceState\x12\x0f\n\x07problem\x18\x04 \x01(\t\x12\r\n\x05tools\x18\x05 \x01(\x05"\x80\x01\n\tAgentInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12$\n\x04mode\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.AgentMode\x12*\n\x05rules\x18\x04 \x03(\x0b\x32\x1b.toolgate.v1.PermissionRule*\xe5\x01\n\x07\x46\x65\x61ture\x12\x17\n\x13\x46\x45\x41TURE_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x46\x45\x41TURE_MCP\x10\x01\x12\x16\n\x12\x46\x45\x41TURE_JAVASCRIPT\x10\x02\x12\x0f\n\x0b\x46\x45\x41TURE_LSP\x10\x03\x12\x10\n\x0c\x46\x45\x41TURE_OTEL\x10\x04\x12\x0f\n\x0b\x46\x45\x41TURE_JWT\x10\x05\x12\x13\n\x0f\x46\x45\x41TURE_CONSOLE\x10\x06\x12\x13\n\x0f\x46\x45\x41TURE_SANDBOX\x10\x07\x12\x1b\n\x17\x46\x45\x41TURE_OPEN_WORKSPACES\x10\x08\x12\x1d\n\x19\x46\x45\x41TURE_CREATE_WORKSPACES\x10\t*\x7f\n\x0bSandboxMode\x12\x1c\n\x18SANDBOX_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10SANDBOX_MODE_OFF\x10\x01\x12 \n\x1cSANDBOX_MODE_WORKSPACE_WRITE\x10\x02\x12\x1a\n\x16SANDBOX_MODE_READ_ONLY\x10\x03*\xc3\x01\n\x0eWorkspaceState\x12\x1f\n\x1bWORKSPACE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15WORKSPACE_STATE_READY\x10\x01\x12\x1c\n\x18WORKSPACE_STATE_CREATING\x10\x02\x12\x1d\n\x19WORKSPACE_STATE_SUSPENDED\x10\x03\x12\x1a\n\x16WORKSPACE_STATE_FAILED\x10\x04\x12\x1c\n\x18WORKSPACE_STATE_DELETING\x10\x05*\xa5\x02\n\x0fToolSourceState\x12!\n\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n\x17TOOL_SOURCE_STATE_READY\x10\x02\x12\x1e\n\x1aTOOL_SOURCE_STATE_DISABLED\x10\x03\x12\x1c\n\x18TOOL_SOURCE_STATE_FAILED\x10\x04\x12 \n\x1cTOOL_SOURCE_STATE_NEEDS_AUTH\x10\x05\x12/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION\x10\x06\x12\x1f\n\x1bTOOL_SOURCE_STATE_UNTRUSTED\x10\x07*l\n\tAgentMode\x12\x1a\n\x16\x41GENT_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41GENT_MODE_PRIMARY\x10\x01\x12\x17\n\x13\x41GENT_MODE_SUBAGENT\x10\x02\x12\x12\n\x0e\x41GENT_MODE_ALL\x10\x03*}\n\x07Sandbox\x12\x17\n\x13SANDBOX_UNSPECIFIED\x10\x00\x12\x10\n\x0cSANDBOX_NONE\x10\x01\x12\x14\n\x10SANDBOX_LANDLOCK\x10\x02\x12\x13\n\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n\x18SANDBOX_LANDLOCK_SECCOMP\x10\x04\x32n\n\x0bInfoService\x12_\n\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a".toolgate.v1.GetServerInfoResponse"\x07\x90\x02\x01\xf2U\x01\x02\x42\x98\x01\n\x0eio.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/info_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\x16\n\x14GetServerInfoRequest\"\x96\x03\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0c\x61pi_revision\x18\x0b \x01(\x05\x12&\n\x08\x66\x65\x61tures\x18\x0c \x03(\x0e\x32\x14.toolgate.v1.Feature\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06limits\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Limits\x12.\n\nworkspaces\x18\x05 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12%\n\x07sandbox\x18\x06 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x15\n\rrunning_calls\x18\x07 \x01(\x05\x12.\n\x0csandbox_info\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.SandboxInfo\x12\x14\n\x0cqueued_calls\x18\t \x01(\x05\x12\x10\n\x08warnings\x18\n \x03(\t\"\xcb\x01\n\x0bSandboxInfo\x12\'\n\tavailable\x18\x01 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x18\n\x10landlock_version\x18\x02 \x01(\x05\x12\x0f\n\x07missing\x18\x03 \x03(\t\x12&\n\x04mode\x18\x04 \x01(\x0e\x32\x18.toolgate.v1.SandboxMode\x12.\n\x07network\x18\x05 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x10\n\x08required\x18\x06 \x01(\x08\"\x85\x08\n\x06Limits\x12\x19\n\x11max_running_calls\x18\x01 \x01(\x05\x12\x17\n\x0fmax_input_bytes\x18\x02 \x01(\x03\x12\x18\n\x10max_output_bytes\x18\x03 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x03\x12\x16\n\x0etruncate_lines\x18\x05 \x01(\x05\x12\x16\n\x0etruncate_bytes\x18\x06 \x01(\x05\x12,\n\theartbeat\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0eprompt_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10output_retention\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x63\x61ll_retention\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\x1fmax_running_calls_per_workspace\x18\x0b \x01(\x05H\x00\x88\x01\x01\x12*\n\x1dmax_running_calls_per_session\x18\x0c \x01(\x05H\x01\x88\x01\x01\x12,\n\x1fmax_running_calls_per_principal\x18\r \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x10max_queued_calls\x18\x0e \x01(\x05\x12\x18\n\x10max_queued_bytes\x18\x0f \x01(\x03\x12$\n\x17max_requests_per_second\x18\x10 \x01(\x05H\x03\x88\x01\x01\x12\x1e\n\x11max_request_burst\x18\x11 \x01(\x05H\x04\x88\x01\x01\x12\x13\n\x0bmax_streams\x18\x12 \x01(\x05\x12&\n\x19max_streams_per_principal\x18\x13 \x01(\x05H\x05\x88\x01\x01\x12\"\n\x1amax_streams_per_connection\x18\x14 \x01(\x05\x12\x18\n\x10max_open_prompts\x18\x15 \x01(\x05\x12)\n\x1cmax_open_prompts_per_session\x18\x16 \x01(\x05H\x06\x88\x01\x01\x12\x16\n\x0emax_workspaces\x18\x17 \x01(\x05\x42\"\n _max_running_calls_per_workspaceB \n\x1e_max_running_calls_per_sessionB\"\n _max_running_calls_per_principalB\x1a\n\x18_max_requests_per_secondB\x14\n\x12_max_request_burstB\x1c\n\x1a_max_streams_per_principalB\x1f\n\x1d_max_open_prompts_per_session\"\xd4\x03\n\rWorkspaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x10\n\x08worktree\x18\x03 \x01(\t\x12&\n\x06\x61gents\x18\x04 \x03(\x0b\x32\x16.toolgate.v1.AgentInfo\x12\x0f\n\x07trusted\x18\x05 \x01(\x08\x12\x31\n\x0ctool_sources\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.ToolSourceInfo\x12\x39\n\x10language_servers\x18\x07 \x03(\x0b\x32\x1f.toolgate.v1.LanguageServerInfo\x12\x10\n\x08warnings\x18\x08 \x03(\t\x12\x0f\n\x07problem\x18\t \x01(\t\x12-\n\topen_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\topened_by\x18\x0b \x01(\t\x12*\n\x05usage\x18\x0c \x01(\x0b\x32\x1b.toolgate.v1.WorkspaceUsage\x12*\n\x05state\x18\r \x01(\x0e\x32\x1b.toolgate.v1.WorkspaceState\x12,\n\x06source\x18\x0e \x01(\x0b\x32\x1c.toolgate.v1.WorkspaceSource\"\xb0\x01\n\x0fWorkspaceSource\x12)\n\x05\x65mpty\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.EmptySourceH\x00\x12\x12\n\x08template\x18\x02 \x01(\tH\x00\x12%\n\x03git\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.GitSourceH\x00\x12-\n\x07\x61rchive\x18\x04 \x01(\x0b\x32\x1a.toolgate.v1.ArchiveSourceH\x00\x42\x08\n\x06source\"\r\n\x0b\x45mptySource\"+\n\tGitSource\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x11\n\treference\x18\x02 \x01(\t\"\x1c\n\rArchiveSource\x12\x0b\n\x03url\x18\x01 \x01(\t\"\xae\x01\n\x0eWorkspaceUsage\x12\x15\n\rrunning_calls\x18\x01 \x01(\x05\x12\x11\n\tprocesses\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12,\n\tuser_time\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsystem_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"S\n\x12LanguageServerInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07program\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x0f\n\x07running\x18\x04 \x01(\x05\"\x94\x01\n\x0eToolSourceInfo\x12\'\n\x06source\x18\x01 \x01(\x0e\x32\x17.toolgate.v1.ToolSource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.toolgate.v1.ToolSourceState\x12\x0f\n\x07problem\x18\x04 \x01(\t\x12\r\n\x05tools\x18\x05 \x01(\x05\"\x80\x01\n\tAgentInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12$\n\x04mode\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.AgentMode\x12*\n\x05rules\x18\x04 \x03(\x0b\x32\x1b.toolgate.v1.PermissionRule*\xe5\x01\n\x07\x46\x65\x61ture\x12\x17\n\x13\x46\x45\x41TURE_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x46\x45\x41TURE_MCP\x10\x01\x12\x16\n\x12\x46\x45\x41TURE_JAVASCRIPT\x10\x02\x12\x0f\n\x0b\x46\x45\x41TURE_LSP\x10\x03\x12\x10\n\x0c\x46\x45\x41TURE_OTEL\x10\x04\x12\x0f\n\x0b\x46\x45\x41TURE_JWT\x10\x05\x12\x13\n\x0f\x46\x45\x41TURE_CONSOLE\x10\x06\x12\x13\n\x0f\x46\x45\x41TURE_SANDBOX\x10\x07\x12\x1b\n\x17\x46\x45\x41TURE_OPEN_WORKSPACES\x10\x08\x12\x1d\n\x19\x46\x45\x41TURE_CREATE_WORKSPACES\x10\t*\x7f\n\x0bSandboxMode\x12\x1c\n\x18SANDBOX_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10SANDBOX_MODE_OFF\x10\x01\x12 \n\x1cSANDBOX_MODE_WORKSPACE_WRITE\x10\x02\x12\x1a\n\x16SANDBOX_MODE_READ_ONLY\x10\x03*\xc3\x01\n\x0eWorkspaceState\x12\x1f\n\x1bWORKSPACE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15WORKSPACE_STATE_READY\x10\x01\x12\x1c\n\x18WORKSPACE_STATE_CREATING\x10\x02\x12\x1d\n\x19WORKSPACE_STATE_SUSPENDED\x10\x03\x12\x1a\n\x16WORKSPACE_STATE_FAILED\x10\x04\x12\x1c\n\x18WORKSPACE_STATE_DELETING\x10\x05*\xa5\x02\n\x0fToolSourceState\x12!\n\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n\x17TOOL_SOURCE_STATE_READY\x10\x02\x12\x1e\n\x1aTOOL_SOURCE_STATE_DISABLED\x10\x03\x12\x1c\n\x18TOOL_SOURCE_STATE_FAILED\x10\x04\x12 \n\x1cTOOL_SOURCE_STATE_NEEDS_AUTH\x10\x05\x12/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION\x10\x06\x12\x1f\n\x1bTOOL_SOURCE_STATE_UNTRUSTED\x10\x07*l\n\tAgentMode\x12\x1a\n\x16\x41GENT_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41GENT_MODE_PRIMARY\x10\x01\x12\x17\n\x13\x41GENT_MODE_SUBAGENT\x10\x02\x12\x12\n\x0e\x41GENT_MODE_ALL\x10\x03*}\n\x07Sandbox\x12\x17\n\x13SANDBOX_UNSPECIFIED\x10\x00\x12\x10\n\x0cSANDBOX_NONE\x10\x01\x12\x14\n\x10SANDBOX_LANDLOCK\x10\x02\x12\x13\n\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n\x18SANDBOX_LANDLOCK_SECCOMP\x10\x04\x32n\n\x0bInfoService\x12_\n\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x42\x98\x01\n\x0eio.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.info_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.info_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\020InfoServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_INFOSERVICE"].methods_by_name["GetServerInfo"]._loaded_options = None
-    _globals["_INFOSERVICE"].methods_by_name["GetServerInfo"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_FEATURE"]._serialized_start = 3145
-    _globals["_FEATURE"]._serialized_end = 3374
-    _globals["_SANDBOXMODE"]._serialized_start = 3376
-    _globals["_SANDBOXMODE"]._serialized_end = 3503
-    _globals["_WORKSPACESTATE"]._serialized_start = 3506
-    _globals["_WORKSPACESTATE"]._serialized_end = 3701
-    _globals["_TOOLSOURCESTATE"]._serialized_start = 3704
-    _globals["_TOOLSOURCESTATE"]._serialized_end = 3997
-    _globals["_AGENTMODE"]._serialized_start = 3999
-    _globals["_AGENTMODE"]._serialized_end = 4107
-    _globals["_SANDBOX"]._serialized_start = 4109
-    _globals["_SANDBOX"]._serialized_end = 4234
-    _globals["_GETSERVERINFOREQUEST"]._serialized_start = 189
-    _globals["_GETSERVERINFOREQUEST"]._serialized_end = 211
-    _globals["_GETSERVERINFORESPONSE"]._serialized_start = 214
-    _globals["_GETSERVERINFORESPONSE"]._serialized_end = 620
-    _globals["_SANDBOXINFO"]._serialized_start = 623
-    _globals["_SANDBOXINFO"]._serialized_end = 826
-    _globals["_LIMITS"]._serialized_start = 829
-    _globals["_LIMITS"]._serialized_end = 1858
-    _globals["_WORKSPACEINFO"]._serialized_start = 1861
-    _globals["_WORKSPACEINFO"]._serialized_end = 2329
-    _globals["_WORKSPACESOURCE"]._serialized_start = 2332
-    _globals["_WORKSPACESOURCE"]._serialized_end = 2508
-    _globals["_EMPTYSOURCE"]._serialized_start = 2510
-    _globals["_EMPTYSOURCE"]._serialized_end = 2523
-    _globals["_GITSOURCE"]._serialized_start = 2525
-    _globals["_GITSOURCE"]._serialized_end = 2568
-    _globals["_ARCHIVESOURCE"]._serialized_start = 2570
-    _globals["_ARCHIVESOURCE"]._serialized_end = 2598
-    _globals["_WORKSPACEUSAGE"]._serialized_start = 2601
-    _globals["_WORKSPACEUSAGE"]._serialized_end = 2775
-    _globals["_LANGUAGESERVERINFO"]._serialized_start = 2777
-    _globals["_LANGUAGESERVERINFO"]._serialized_end = 2860
-    _globals["_TOOLSOURCEINFO"]._serialized_start = 2863
-    _globals["_TOOLSOURCEINFO"]._serialized_end = 3011
-    _globals["_AGENTINFO"]._serialized_start = 3014
-    _globals["_AGENTINFO"]._serialized_end = 3142
-    _globals["_INFOSERVICE"]._serialized_start = 4236
-    _globals["_INFOSERVICE"]._serialized_end = 4346
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020InfoServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_INFOSERVICE'].methods_by_name['GetServerInfo']._loaded_options = None
+  _globals['_INFOSERVICE'].methods_by_name['GetServerInfo']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_FEATURE']._serialized_start=3145
+  _globals['_FEATURE']._serialized_end=3374
+  _globals['_SANDBOXMODE']._serialized_start=3376
+  _globals['_SANDBOXMODE']._serialized_end=3503
+  _globals['_WORKSPACESTATE']._serialized_start=3506
+  _globals['_WORKSPACESTATE']._serialized_end=3701
+  _globals['_TOOLSOURCESTATE']._serialized_start=3704
+  _globals['_TOOLSOURCESTATE']._serialized_end=3997
+  _globals['_AGENTMODE']._serialized_start=3999
+  _globals['_AGENTMODE']._serialized_end=4107
+  _globals['_SANDBOX']._serialized_start=4109
+  _globals['_SANDBOX']._serialized_end=4234
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=189
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=211
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=214
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=620
+  _globals['_SANDBOXINFO']._serialized_start=623
+  _globals['_SANDBOXINFO']._serialized_end=826
+  _globals['_LIMITS']._serialized_start=829
+  _globals['_LIMITS']._serialized_end=1858
+  _globals['_WORKSPACEINFO']._serialized_start=1861
+  _globals['_WORKSPACEINFO']._serialized_end=2329
+  _globals['_WORKSPACESOURCE']._serialized_start=2332
+  _globals['_WORKSPACESOURCE']._serialized_end=2508
+  _globals['_EMPTYSOURCE']._serialized_start=2510
+  _globals['_EMPTYSOURCE']._serialized_end=2523
+  _globals['_GITSOURCE']._serialized_start=2525
+  _globals['_GITSOURCE']._serialized_end=2568
+  _globals['_ARCHIVESOURCE']._serialized_start=2570
+  _globals['_ARCHIVESOURCE']._serialized_end=2598
+  _globals['_WORKSPACEUSAGE']._serialized_start=2601
+  _globals['_WORKSPACEUSAGE']._serialized_end=2775
+  _globals['_LANGUAGESERVERINFO']._serialized_start=2777
+  _globals['_LANGUAGESERVERINFO']._serialized_end=2860
+  _globals['_TOOLSOURCEINFO']._serialized_start=2863
+  _globals['_TOOLSOURCEINFO']._serialized_end=3011
+  _globals['_AGENTINFO']._serialized_start=3014
+  _globals['_AGENTINFO']._serialized_end=3142
+  _globals['_INFOSERVICE']._serialized_start=4236
+  _globals['_INFOSERVICE']._serialized_end=4346
 # @@protoc_insertion_point(module_scope)

@@ -337,36 +337,9 @@ class GetServerInfoResponse(_message.Message):
         queued_calls: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "limits", b"limits", "sandbox_info", b"sandbox_info", "start_time", b"start_time"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "sandbox_info", b"sandbox_info", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "api_revision",
-        b"api_revision",
-        "features",
-        b"features",
-        "instance_id",
-        b"instance_id",
-        "limits",
-        b"limits",
-        "queued_calls",
-        b"queued_calls",
-        "running_calls",
-        b"running_calls",
-        "sandbox",
-        b"sandbox",
-        "sandbox_info",
-        b"sandbox_info",
-        "start_time",
-        b"start_time",
-        "version",
-        b"version",
-        "warnings",
-        b"warnings",
-        "workspaces",
-        b"workspaces",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_revision", b"api_revision", "features", b"features", "instance_id", b"instance_id", "limits", b"limits", "queued_calls", b"queued_calls", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "warnings", b"warnings", "workspaces", b"workspaces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -412,20 +385,7 @@ class SandboxInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "available",
-        b"available",
-        "landlock_version",
-        b"landlock_version",
-        "missing",
-        b"missing",
-        "mode",
-        b"mode",
-        "network",
-        b"network",
-        "required",
-        b"required",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "landlock_version", b"landlock_version", "missing", b"missing", "mode", b"mode", "network", b"network", "required", b"required"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -541,166 +501,38 @@ class Limits(_message.Message):
         max_open_prompts_per_session: _builtins.int | None = ...,
         max_workspaces: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "_max_open_prompts_per_session",
-        b"_max_open_prompts_per_session",
-        "_max_request_burst",
-        b"_max_request_burst",
-        "_max_requests_per_second",
-        b"_max_requests_per_second",
-        "_max_running_calls_per_principal",
-        b"_max_running_calls_per_principal",
-        "_max_running_calls_per_session",
-        b"_max_running_calls_per_session",
-        "_max_running_calls_per_workspace",
-        b"_max_running_calls_per_workspace",
-        "_max_streams_per_principal",
-        b"_max_streams_per_principal",
-        "call_retention",
-        b"call_retention",
-        "heartbeat",
-        b"heartbeat",
-        "max_open_prompts_per_session",
-        b"max_open_prompts_per_session",
-        "max_request_burst",
-        b"max_request_burst",
-        "max_requests_per_second",
-        b"max_requests_per_second",
-        "max_running_calls_per_principal",
-        b"max_running_calls_per_principal",
-        "max_running_calls_per_session",
-        b"max_running_calls_per_session",
-        "max_running_calls_per_workspace",
-        b"max_running_calls_per_workspace",
-        "max_streams_per_principal",
-        b"max_streams_per_principal",
-        "output_retention",
-        b"output_retention",
-        "prompt_timeout",
-        b"prompt_timeout",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams_per_principal", b"max_streams_per_principal", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_max_open_prompts_per_session",
-        b"_max_open_prompts_per_session",
-        "_max_request_burst",
-        b"_max_request_burst",
-        "_max_requests_per_second",
-        b"_max_requests_per_second",
-        "_max_running_calls_per_principal",
-        b"_max_running_calls_per_principal",
-        "_max_running_calls_per_session",
-        b"_max_running_calls_per_session",
-        "_max_running_calls_per_workspace",
-        b"_max_running_calls_per_workspace",
-        "_max_streams_per_principal",
-        b"_max_streams_per_principal",
-        "call_retention",
-        b"call_retention",
-        "heartbeat",
-        b"heartbeat",
-        "max_input_bytes",
-        b"max_input_bytes",
-        "max_message_bytes",
-        b"max_message_bytes",
-        "max_open_prompts",
-        b"max_open_prompts",
-        "max_open_prompts_per_session",
-        b"max_open_prompts_per_session",
-        "max_output_bytes",
-        b"max_output_bytes",
-        "max_queued_bytes",
-        b"max_queued_bytes",
-        "max_queued_calls",
-        b"max_queued_calls",
-        "max_request_burst",
-        b"max_request_burst",
-        "max_requests_per_second",
-        b"max_requests_per_second",
-        "max_running_calls",
-        b"max_running_calls",
-        "max_running_calls_per_principal",
-        b"max_running_calls_per_principal",
-        "max_running_calls_per_session",
-        b"max_running_calls_per_session",
-        "max_running_calls_per_workspace",
-        b"max_running_calls_per_workspace",
-        "max_streams",
-        b"max_streams",
-        "max_streams_per_connection",
-        b"max_streams_per_connection",
-        "max_streams_per_principal",
-        b"max_streams_per_principal",
-        "max_workspaces",
-        b"max_workspaces",
-        "output_retention",
-        b"output_retention",
-        "prompt_timeout",
-        b"prompt_timeout",
-        "truncate_bytes",
-        b"truncate_bytes",
-        "truncate_lines",
-        b"truncate_lines",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_input_bytes", b"max_input_bytes", "max_message_bytes", b"max_message_bytes", "max_open_prompts", b"max_open_prompts", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_output_bytes", b"max_output_bytes", "max_queued_bytes", b"max_queued_bytes", "max_queued_calls", b"max_queued_calls", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls", b"max_running_calls", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams", b"max_streams", "max_streams_per_connection", b"max_streams_per_connection", "max_streams_per_principal", b"max_streams_per_principal", "max_workspaces", b"max_workspaces", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout", "truncate_bytes", b"truncate_bytes", "truncate_lines", b"truncate_lines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_open_prompts_per_session: _TypeAlias = _typing.Literal["max_open_prompts_per_session"]  # noqa: Y015
-    _WhichOneofArgType__max_open_prompts_per_session: _TypeAlias = _typing.Literal[
-        "_max_open_prompts_per_session", b"_max_open_prompts_per_session"
-    ]  # noqa: Y015
+    _WhichOneofArgType__max_open_prompts_per_session: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session"]  # noqa: Y015
     _WhichOneofReturnType__max_request_burst: _TypeAlias = _typing.Literal["max_request_burst"]  # noqa: Y015
     _WhichOneofArgType__max_request_burst: _TypeAlias = _typing.Literal["_max_request_burst", b"_max_request_burst"]  # noqa: Y015
     _WhichOneofReturnType__max_requests_per_second: _TypeAlias = _typing.Literal["max_requests_per_second"]  # noqa: Y015
-    _WhichOneofArgType__max_requests_per_second: _TypeAlias = _typing.Literal[
-        "_max_requests_per_second", b"_max_requests_per_second"
-    ]  # noqa: Y015
-    _WhichOneofReturnType__max_running_calls_per_principal: _TypeAlias = _typing.Literal[
-        "max_running_calls_per_principal"
-    ]  # noqa: Y015
-    _WhichOneofArgType__max_running_calls_per_principal: _TypeAlias = _typing.Literal[
-        "_max_running_calls_per_principal", b"_max_running_calls_per_principal"
-    ]  # noqa: Y015
+    _WhichOneofArgType__max_requests_per_second: _TypeAlias = _typing.Literal["_max_requests_per_second", b"_max_requests_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__max_running_calls_per_principal: _TypeAlias = _typing.Literal["max_running_calls_per_principal"]  # noqa: Y015
+    _WhichOneofArgType__max_running_calls_per_principal: _TypeAlias = _typing.Literal["_max_running_calls_per_principal", b"_max_running_calls_per_principal"]  # noqa: Y015
     _WhichOneofReturnType__max_running_calls_per_session: _TypeAlias = _typing.Literal["max_running_calls_per_session"]  # noqa: Y015
-    _WhichOneofArgType__max_running_calls_per_session: _TypeAlias = _typing.Literal[
-        "_max_running_calls_per_session", b"_max_running_calls_per_session"
-    ]  # noqa: Y015
-    _WhichOneofReturnType__max_running_calls_per_workspace: _TypeAlias = _typing.Literal[
-        "max_running_calls_per_workspace"
-    ]  # noqa: Y015
-    _WhichOneofArgType__max_running_calls_per_workspace: _TypeAlias = _typing.Literal[
-        "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace"
-    ]  # noqa: Y015
+    _WhichOneofArgType__max_running_calls_per_session: _TypeAlias = _typing.Literal["_max_running_calls_per_session", b"_max_running_calls_per_session"]  # noqa: Y015
+    _WhichOneofReturnType__max_running_calls_per_workspace: _TypeAlias = _typing.Literal["max_running_calls_per_workspace"]  # noqa: Y015
+    _WhichOneofArgType__max_running_calls_per_workspace: _TypeAlias = _typing.Literal["_max_running_calls_per_workspace", b"_max_running_calls_per_workspace"]  # noqa: Y015
     _WhichOneofReturnType__max_streams_per_principal: _TypeAlias = _typing.Literal["max_streams_per_principal"]  # noqa: Y015
-    _WhichOneofArgType__max_streams_per_principal: _TypeAlias = _typing.Literal[
-        "_max_streams_per_principal", b"_max_streams_per_principal"
-    ]  # noqa: Y015
+    _WhichOneofArgType__max_streams_per_principal: _TypeAlias = _typing.Literal["_max_streams_per_principal", b"_max_streams_per_principal"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_open_prompts_per_session
-    ) -> _WhichOneofReturnType__max_open_prompts_per_session | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_open_prompts_per_session) -> _WhichOneofReturnType__max_open_prompts_per_session | None: ...
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_request_burst
-    ) -> _WhichOneofReturnType__max_request_burst | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_request_burst) -> _WhichOneofReturnType__max_request_burst | None: ...
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_requests_per_second
-    ) -> _WhichOneofReturnType__max_requests_per_second | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_requests_per_second) -> _WhichOneofReturnType__max_requests_per_second | None: ...
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_running_calls_per_principal
-    ) -> _WhichOneofReturnType__max_running_calls_per_principal | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_calls_per_principal) -> _WhichOneofReturnType__max_running_calls_per_principal | None: ...
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_running_calls_per_session
-    ) -> _WhichOneofReturnType__max_running_calls_per_session | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_calls_per_session) -> _WhichOneofReturnType__max_running_calls_per_session | None: ...
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_running_calls_per_workspace
-    ) -> _WhichOneofReturnType__max_running_calls_per_workspace | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_calls_per_workspace) -> _WhichOneofReturnType__max_running_calls_per_workspace | None: ...
     @_typing.overload
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__max_streams_per_principal
-    ) -> _WhichOneofReturnType__max_streams_per_principal | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_streams_per_principal) -> _WhichOneofReturnType__max_streams_per_principal | None: ...
 
 Global___Limits: _TypeAlias = Limits  # noqa: Y015
 
@@ -792,36 +624,7 @@ class WorkspaceInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time", "source", b"source", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agents",
-        b"agents",
-        "directory",
-        b"directory",
-        "language_servers",
-        b"language_servers",
-        "name",
-        b"name",
-        "open_time",
-        b"open_time",
-        "opened_by",
-        b"opened_by",
-        "problem",
-        b"problem",
-        "source",
-        b"source",
-        "state",
-        b"state",
-        "tool_sources",
-        b"tool_sources",
-        "trusted",
-        b"trusted",
-        "usage",
-        b"usage",
-        "warnings",
-        b"warnings",
-        "worktree",
-        b"worktree",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "open_time", b"open_time", "opened_by", b"opened_by", "problem", b"problem", "source", b"source", "state", b"state", "tool_sources", b"tool_sources", "trusted", b"trusted", "usage", b"usage", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -859,13 +662,9 @@ class WorkspaceSource(_message.Message):
         git: Global___GitSource | None = ...,
         archive: Global___ArchiveSource | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "archive", b"archive", "empty", b"empty", "git", b"git", "source", b"source", "template", b"template"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "empty", b"empty", "git", b"git", "source", b"source", "template", b"template"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "archive", b"archive", "empty", b"empty", "git", b"git", "source", b"source", "template", b"template"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "empty", b"empty", "git", b"git", "source", b"source", "template", b"template"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["empty", "template", "git", "archive"]  # noqa: Y015
     _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
@@ -976,18 +775,7 @@ class WorkspaceUsage(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "memory_bytes",
-        b"memory_bytes",
-        "processes",
-        b"processes",
-        "running_calls",
-        b"running_calls",
-        "system_time",
-        b"system_time",
-        "user_time",
-        b"user_time",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_bytes", b"memory_bytes", "processes", b"processes", "running_calls", b"running_calls", "system_time", b"system_time", "user_time", b"user_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1021,9 +809,7 @@ class LanguageServerInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "id", b"id", "problem", b"problem", "program", b"program", "running", b"running"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "problem", b"problem", "program", b"program", "running", b"running"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1063,9 +849,7 @@ class ToolSourceInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "name", b"name", "problem", b"problem", "source", b"source", "state", b"state", "tools", b"tools"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "problem", b"problem", "source", b"source", "state", b"state", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1103,9 +887,7 @@ class AgentInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "description", b"description", "mode", b"mode", "name", b"name", "rules", b"rules"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "mode", b"mode", "name", b"name", "rules", b"rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -32,9 +33,7 @@ class InfoServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> InfoServiceAsyncStub: ...
-    GetServerInfo: _grpc.UnaryUnaryMultiCallable[
-        _info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse
-    ]
+    GetServerInfo: _grpc.UnaryUnaryMultiCallable[_info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse]
     """Returns version, limits and workspaces.
 
     May be retried.
@@ -45,9 +44,7 @@ class InfoServiceAsyncStub(InfoServiceStub):
     """Tells what this service is and what it allows."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    GetServerInfo: _aio.UnaryUnaryMultiCallable[
-        _info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse
-    ]  # type: ignore[assignment]
+    GetServerInfo: _aio.UnaryUnaryMultiCallable[_info_service_pb2.GetServerInfoRequest, _info_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """Returns version, limits and workspaces.
 
     May be retried.
@@ -61,14 +58,10 @@ class InfoServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _info_service_pb2.GetServerInfoRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _info_service_pb2.GetServerInfoResponse, _abc.Awaitable[_info_service_pb2.GetServerInfoResponse]
-    ]:
+    ) -> _typing.Union[_info_service_pb2.GetServerInfoResponse, _abc.Awaitable[_info_service_pb2.GetServerInfoResponse]]:
         """Returns version, limits and workspaces.
 
         May be retried.
         """
 
-def add_InfoServiceServicer_to_server(
-    servicer: InfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_InfoServiceServicer_to_server(servicer: InfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,15 +4,18 @@
 # source: toolgate/v1/options.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/options.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/options.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -22,18 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b"\n\x19toolgate/v1/options.proto\x12\x0btoolgate.v1\x1a google/protobuf/descriptor.proto*\x9e\x02\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x17\n\x13SCOPE_CALLS_EXECUTE\x10\x01\x12\x14\n\x10SCOPE_CALLS_READ\x10\x02\x12\x17\n\x13SCOPE_PROMPTS_REPLY\x10\x03\x12\x14\n\x10SCOPE_TOOLS_HOST\x10\x04\x12\x16\n\x12SCOPE_OUTPUTS_READ\x10\x05\x12\x0f\n\x0bSCOPE_ADMIN\x10\x06\x12\x14\n\x10SCOPE_TOOLS_HOOK\x10\x07\x12\x14\n\x10SCOPE_FILES_READ\x10\x08\x12\x15\n\x11SCOPE_FILES_WRITE\x10\t\x12\x1b\n\x17SCOPE_WORKSPACES_MANAGE\x10\n\x12\x17\n\x13SCOPE_PORTS_CONNECT\x10\x0b:C\n\x06scopes\x12\x1e.google.protobuf.MethodOptions\x18\xde\n \x03(\x0e\x32\x12.toolgate.v1.ScopeB\x94\x01\n\x0eio.toolgate.v1B\x0cOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3"
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19toolgate/v1/options.proto\x12\x0btoolgate.v1\x1a google/protobuf/descriptor.proto*\x9e\x02\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x17\n\x13SCOPE_CALLS_EXECUTE\x10\x01\x12\x14\n\x10SCOPE_CALLS_READ\x10\x02\x12\x17\n\x13SCOPE_PROMPTS_REPLY\x10\x03\x12\x14\n\x10SCOPE_TOOLS_HOST\x10\x04\x12\x16\n\x12SCOPE_OUTPUTS_READ\x10\x05\x12\x0f\n\x0bSCOPE_ADMIN\x10\x06\x12\x14\n\x10SCOPE_TOOLS_HOOK\x10\x07\x12\x14\n\x10SCOPE_FILES_READ\x10\x08\x12\x15\n\x11SCOPE_FILES_WRITE\x10\t\x12\x1b\n\x17SCOPE_WORKSPACES_MANAGE\x10\n\x12\x17\n\x13SCOPE_PORTS_CONNECT\x10\x0b:C\n\x06scopes\x12\x1e.google.protobuf.MethodOptions\x18\xde\n \x03(\x0e\x32\x12.toolgate.v1.ScopeB\x94\x01\n\x0eio.toolgate.v1B\x0cOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.options_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.options_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\014OptionsProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_SCOPE"]._serialized_start = 77
-    _globals["_SCOPE"]._serialized_end = 363
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\014OptionsProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_SCOPE']._serialized_start=77
+  _globals['_SCOPE']._serialized_end=363
 # @@protoc_insertion_point(module_scope)

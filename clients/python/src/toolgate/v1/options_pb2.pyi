@@ -100,9 +100,7 @@ SCOPE_PORTS_CONNECT: Scope.ValueType  # 11
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPES_FIELD_NUMBER: _builtins.int
-scopes: _extension_dict._ExtensionFieldDescriptor[
-    _descriptor_pb2.MethodOptions, _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]
-]
+scopes: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]]
 """The right that the RPC needs: any one of these. The number lies in the range for published extensions, behind the last one
 that is registered (protobuf, docs/options.md), and is to be registered itself; 50000 to 99999 are for use inside one
 organisation only.

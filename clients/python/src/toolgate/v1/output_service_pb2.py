@@ -4,15 +4,18 @@
 # source: toolgate/v1/output_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/output_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/output_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -23,58 +26,54 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n toolgate/v1/output_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto"\x8f\x02\n\x06Output\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x11\n\tworkspace\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x06 \x01(\x03\x12\x13\n\x0btotal_lines\x18\x07 \x01(\x03\x12\x0e\n\x06sha256\x18\x08 \x01(\t\x12\x10\n\x08\x63omplete\x18\t \x01(\x08\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp"*\n\tByteRange\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x03".\n\tLineRange\x12\x12\n\nfirst_line\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x03"\x15\n\x04Tail\x12\r\n\x05lines\x18\x01 \x01(\x03"\xa4\x01\n\x11ReadOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\'\n\x05\x62ytes\x18\x02 \x01(\x0b\x32\x16.toolgate.v1.ByteRangeH\x00\x12\'\n\x05lines\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.LineRangeH\x00\x12!\n\x04tail\x18\x04 \x01(\x0b\x32\x11.toolgate.v1.TailH\x00\x42\x07\n\x05range"2\n\x12ReadOutputResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c"}\n\x13SearchOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\x0f\n\x07pattern\x18\x02 \x01(\t\x12\x16\n\x0e\x62\x65\x66ore_context\x18\x03 \x01(\x05\x12\x15\n\rafter_context\x18\x04 \x01(\x05\x12\x13\n\x0bmax_matches\x18\x05 \x01(\x05"b\n\x14SearchOutputResponse\x12&\n\x05lines\x18\x01 \x03(\x0b\x32\x17.toolgate.v1.OutputLine\x12\x0f\n\x07matches\x18\x02 \x01(\x05\x12\x11\n\ttruncated\x18\x03 \x01(\x08"J\n\nOutputLine\x12\x0c\n\x04line\x18\x01 \x01(\x03\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x10\n\x08is_match\x18\x04 \x01(\x08"%\n\x10GetOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t"8\n\x11GetOutputResponse\x12#\n\x06output\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Output"s\n\x12ListOutputsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t"T\n\x13ListOutputsResponse\x12$\n\x07outputs\x18\x01 \x03(\x0b\x32\x13.toolgate.v1.Output\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"(\n\x13\x44\x65leteOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t"\x16\n\x14\x44\x65leteOutputResponse2\xd2\x03\n\rOutputService\x12X\n\nReadOutput\x12\x1e.toolgate.v1.ReadOutputRequest\x1a\x1f.toolgate.v1.ReadOutputResponse"\x07\x90\x02\x01\xf2U\x01\x05\x30\x01\x12\\\n\x0cSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse"\x07\x90\x02\x01\xf2U\x01\x05\x12S\n\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse"\x07\x90\x02\x01\xf2U\x01\x05\x12Y\n\x0bListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse"\x07\x90\x02\x01\xf2U\x01\x05\x12Y\n\x0c\x44\x65leteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse"\x04\xf2U\x01\x06\x42\x9a\x01\n\x0eio.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n toolgate/v1/output_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\"\x8f\x02\n\x06Output\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x11\n\tworkspace\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x06 \x01(\x03\x12\x13\n\x0btotal_lines\x18\x07 \x01(\x03\x12\x0e\n\x06sha256\x18\x08 \x01(\t\x12\x10\n\x08\x63omplete\x18\t \x01(\x08\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"*\n\tByteRange\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x03\".\n\tLineRange\x12\x12\n\nfirst_line\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x03\"\x15\n\x04Tail\x12\r\n\x05lines\x18\x01 \x01(\x03\"\xa4\x01\n\x11ReadOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\'\n\x05\x62ytes\x18\x02 \x01(\x0b\x32\x16.toolgate.v1.ByteRangeH\x00\x12\'\n\x05lines\x18\x03 \x01(\x0b\x32\x16.toolgate.v1.LineRangeH\x00\x12!\n\x04tail\x18\x04 \x01(\x0b\x32\x11.toolgate.v1.TailH\x00\x42\x07\n\x05range\"2\n\x12ReadOutputResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"}\n\x13SearchOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t\x12\x0f\n\x07pattern\x18\x02 \x01(\t\x12\x16\n\x0e\x62\x65\x66ore_context\x18\x03 \x01(\x05\x12\x15\n\rafter_context\x18\x04 \x01(\x05\x12\x13\n\x0bmax_matches\x18\x05 \x01(\x05\"b\n\x14SearchOutputResponse\x12&\n\x05lines\x18\x01 \x03(\x0b\x32\x17.toolgate.v1.OutputLine\x12\x0f\n\x07matches\x18\x02 \x01(\x05\x12\x11\n\ttruncated\x18\x03 \x01(\x08\"J\n\nOutputLine\x12\x0c\n\x04line\x18\x01 \x01(\x03\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x10\n\x08is_match\x18\x04 \x01(\x08\"%\n\x10GetOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t\"8\n\x11GetOutputResponse\x12#\n\x06output\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Output\"s\n\x12ListOutputsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"T\n\x13ListOutputsResponse\x12$\n\x07outputs\x18\x01 \x03(\x0b\x32\x13.toolgate.v1.Output\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"(\n\x13\x44\x65leteOutputRequest\x12\x11\n\toutput_id\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteOutputResponse2\xd2\x03\n\rOutputService\x12X\n\nReadOutput\x12\x1e.toolgate.v1.ReadOutputRequest\x1a\x1f.toolgate.v1.ReadOutputResponse\"\x07\x90\x02\x01\xf2U\x01\x05\x30\x01\x12\\\n\x0cSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse\"\x07\x90\x02\x01\xf2U\x01\x05\x12S\n\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse\"\x07\x90\x02\x01\xf2U\x01\x05\x12Y\n\x0bListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse\"\x07\x90\x02\x01\xf2U\x01\x05\x12Y\n\x0c\x44\x65leteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x04\xf2U\x01\x06\x42\x9a\x01\n\x0eio.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.output_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.output_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\022OutputServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_OUTPUTSERVICE"].methods_by_name["ReadOutput"]._loaded_options = None
-    _globals["_OUTPUTSERVICE"].methods_by_name["ReadOutput"]._serialized_options = b"\220\002\001\362U\001\005"
-    _globals["_OUTPUTSERVICE"].methods_by_name["SearchOutput"]._loaded_options = None
-    _globals["_OUTPUTSERVICE"].methods_by_name["SearchOutput"]._serialized_options = b"\220\002\001\362U\001\005"
-    _globals["_OUTPUTSERVICE"].methods_by_name["GetOutput"]._loaded_options = None
-    _globals["_OUTPUTSERVICE"].methods_by_name["GetOutput"]._serialized_options = b"\220\002\001\362U\001\005"
-    _globals["_OUTPUTSERVICE"].methods_by_name["ListOutputs"]._loaded_options = None
-    _globals["_OUTPUTSERVICE"].methods_by_name["ListOutputs"]._serialized_options = b"\220\002\001\362U\001\005"
-    _globals["_OUTPUTSERVICE"].methods_by_name["DeleteOutput"]._loaded_options = None
-    _globals["_OUTPUTSERVICE"].methods_by_name["DeleteOutput"]._serialized_options = b"\362U\001\006"
-    _globals["_OUTPUT"]._serialized_start = 110
-    _globals["_OUTPUT"]._serialized_end = 381
-    _globals["_BYTERANGE"]._serialized_start = 383
-    _globals["_BYTERANGE"]._serialized_end = 425
-    _globals["_LINERANGE"]._serialized_start = 427
-    _globals["_LINERANGE"]._serialized_end = 473
-    _globals["_TAIL"]._serialized_start = 475
-    _globals["_TAIL"]._serialized_end = 496
-    _globals["_READOUTPUTREQUEST"]._serialized_start = 499
-    _globals["_READOUTPUTREQUEST"]._serialized_end = 663
-    _globals["_READOUTPUTRESPONSE"]._serialized_start = 665
-    _globals["_READOUTPUTRESPONSE"]._serialized_end = 715
-    _globals["_SEARCHOUTPUTREQUEST"]._serialized_start = 717
-    _globals["_SEARCHOUTPUTREQUEST"]._serialized_end = 842
-    _globals["_SEARCHOUTPUTRESPONSE"]._serialized_start = 844
-    _globals["_SEARCHOUTPUTRESPONSE"]._serialized_end = 942
-    _globals["_OUTPUTLINE"]._serialized_start = 944
-    _globals["_OUTPUTLINE"]._serialized_end = 1018
-    _globals["_GETOUTPUTREQUEST"]._serialized_start = 1020
-    _globals["_GETOUTPUTREQUEST"]._serialized_end = 1057
-    _globals["_GETOUTPUTRESPONSE"]._serialized_start = 1059
-    _globals["_GETOUTPUTRESPONSE"]._serialized_end = 1115
-    _globals["_LISTOUTPUTSREQUEST"]._serialized_start = 1117
-    _globals["_LISTOUTPUTSREQUEST"]._serialized_end = 1232
-    _globals["_LISTOUTPUTSRESPONSE"]._serialized_start = 1234
-    _globals["_LISTOUTPUTSRESPONSE"]._serialized_end = 1318
-    _globals["_DELETEOUTPUTREQUEST"]._serialized_start = 1320
-    _globals["_DELETEOUTPUTREQUEST"]._serialized_end = 1360
-    _globals["_DELETEOUTPUTRESPONSE"]._serialized_start = 1362
-    _globals["_DELETEOUTPUTRESPONSE"]._serialized_end = 1384
-    _globals["_OUTPUTSERVICE"]._serialized_start = 1387
-    _globals["_OUTPUTSERVICE"]._serialized_end = 1853
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\022OutputServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_OUTPUTSERVICE'].methods_by_name['ReadOutput']._loaded_options = None
+  _globals['_OUTPUTSERVICE'].methods_by_name['ReadOutput']._serialized_options = b'\220\002\001\362U\001\005'
+  _globals['_OUTPUTSERVICE'].methods_by_name['SearchOutput']._loaded_options = None
+  _globals['_OUTPUTSERVICE'].methods_by_name['SearchOutput']._serialized_options = b'\220\002\001\362U\001\005'
+  _globals['_OUTPUTSERVICE'].methods_by_name['GetOutput']._loaded_options = None
+  _globals['_OUTPUTSERVICE'].methods_by_name['GetOutput']._serialized_options = b'\220\002\001\362U\001\005'
+  _globals['_OUTPUTSERVICE'].methods_by_name['ListOutputs']._loaded_options = None
+  _globals['_OUTPUTSERVICE'].methods_by_name['ListOutputs']._serialized_options = b'\220\002\001\362U\001\005'
+  _globals['_OUTPUTSERVICE'].methods_by_name['DeleteOutput']._loaded_options = None
+  _globals['_OUTPUTSERVICE'].methods_by_name['DeleteOutput']._serialized_options = b'\362U\001\006'
+  _globals['_OUTPUT']._serialized_start=110
+  _globals['_OUTPUT']._serialized_end=381
+  _globals['_BYTERANGE']._serialized_start=383
+  _globals['_BYTERANGE']._serialized_end=425
+  _globals['_LINERANGE']._serialized_start=427
+  _globals['_LINERANGE']._serialized_end=473
+  _globals['_TAIL']._serialized_start=475
+  _globals['_TAIL']._serialized_end=496
+  _globals['_READOUTPUTREQUEST']._serialized_start=499
+  _globals['_READOUTPUTREQUEST']._serialized_end=663
+  _globals['_READOUTPUTRESPONSE']._serialized_start=665
+  _globals['_READOUTPUTRESPONSE']._serialized_end=715
+  _globals['_SEARCHOUTPUTREQUEST']._serialized_start=717
+  _globals['_SEARCHOUTPUTREQUEST']._serialized_end=842
+  _globals['_SEARCHOUTPUTRESPONSE']._serialized_start=844
+  _globals['_SEARCHOUTPUTRESPONSE']._serialized_end=942
+  _globals['_OUTPUTLINE']._serialized_start=944
+  _globals['_OUTPUTLINE']._serialized_end=1018
+  _globals['_GETOUTPUTREQUEST']._serialized_start=1020
+  _globals['_GETOUTPUTREQUEST']._serialized_end=1057
+  _globals['_GETOUTPUTRESPONSE']._serialized_start=1059
+  _globals['_GETOUTPUTRESPONSE']._serialized_end=1115
+  _globals['_LISTOUTPUTSREQUEST']._serialized_start=1117
+  _globals['_LISTOUTPUTSREQUEST']._serialized_end=1232
+  _globals['_LISTOUTPUTSRESPONSE']._serialized_start=1234
+  _globals['_LISTOUTPUTSRESPONSE']._serialized_end=1318
+  _globals['_DELETEOUTPUTREQUEST']._serialized_start=1320
+  _globals['_DELETEOUTPUTREQUEST']._serialized_end=1360
+  _globals['_DELETEOUTPUTRESPONSE']._serialized_start=1362
+  _globals['_DELETEOUTPUTRESPONSE']._serialized_end=1384
+  _globals['_OUTPUTSERVICE']._serialized_start=1387
+  _globals['_OUTPUTSERVICE']._serialized_end=1853
 # @@protoc_insertion_point(module_scope)

@@ -81,30 +81,7 @@ class Output(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id",
-        b"call_id",
-        "complete",
-        b"complete",
-        "create_time",
-        b"create_time",
-        "expire_time",
-        b"expire_time",
-        "output_id",
-        b"output_id",
-        "path",
-        b"path",
-        "session_id",
-        b"session_id",
-        "sha256",
-        b"sha256",
-        "total_bytes",
-        b"total_bytes",
-        "total_lines",
-        b"total_lines",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "complete", b"complete", "create_time", b"create_time", "expire_time", b"expire_time", "output_id", b"output_id", "path", b"path", "session_id", b"session_id", "sha256", b"sha256", "total_bytes", b"total_bytes", "total_lines", b"total_lines", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -216,13 +193,9 @@ class ReadOutputRequest(_message.Message):
         lines: Global___LineRange | None = ...,
         tail: Global___Tail | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "bytes", b"bytes", "lines", b"lines", "range", b"range", "tail", b"tail"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "lines", b"lines", "range", b"range", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "bytes", b"bytes", "lines", b"lines", "output_id", b"output_id", "range", b"range", "tail", b"tail"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "lines", b"lines", "output_id", b"output_id", "range", b"range", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_range: _TypeAlias = _typing.Literal["bytes", "lines", "tail"]  # noqa: Y015
     _WhichOneofArgType_range: _TypeAlias = _typing.Literal["range", b"range"]  # noqa: Y015
@@ -288,18 +261,7 @@ class SearchOutputRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "after_context",
-        b"after_context",
-        "before_context",
-        b"before_context",
-        "max_matches",
-        b"max_matches",
-        "output_id",
-        b"output_id",
-        "pattern",
-        b"pattern",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_context", b"after_context", "before_context", b"before_context", "max_matches", b"max_matches", "output_id", b"output_id", "pattern", b"pattern"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -331,9 +293,7 @@ class SearchOutputResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "lines", b"lines", "matches", b"matches", "truncated", b"truncated"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines", "matches", b"matches", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -367,9 +327,7 @@ class OutputLine(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "is_match", b"is_match", "line", b"line", "offset", b"offset", "text", b"text"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_match", b"is_match", "line", b"line", "offset", b"offset", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -453,18 +411,7 @@ class ListOutputsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id",
-        b"call_id",
-        "page_size",
-        b"page_size",
-        "page_token",
-        b"page_token",
-        "session_id",
-        b"session_id",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "page_size", b"page_size", "page_token", b"page_token", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

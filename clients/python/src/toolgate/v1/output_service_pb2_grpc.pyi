@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -32,37 +33,27 @@ class OutputServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> OutputServiceAsyncStub: ...
-    ReadOutput: _grpc.UnaryStreamMultiCallable[
-        _output_service_pb2.ReadOutputRequest, _output_service_pb2.ReadOutputResponse
-    ]
+    ReadOutput: _grpc.UnaryStreamMultiCallable[_output_service_pb2.ReadOutputRequest, _output_service_pb2.ReadOutputResponse]
     """Reads an output: a range of bytes, a range of lines, or the end.
 
     NOT_FOUND: unknown output. INVALID_ARGUMENT: a negative number, a line below 1. May be retried from the offset reached.
     """
-    SearchOutput: _grpc.UnaryUnaryMultiCallable[
-        _output_service_pb2.SearchOutputRequest, _output_service_pb2.SearchOutputResponse
-    ]
+    SearchOutput: _grpc.UnaryUnaryMultiCallable[_output_service_pb2.SearchOutputRequest, _output_service_pb2.SearchOutputResponse]
     """Searches an output line by line.
 
     NOT_FOUND: unknown output. INVALID_ARGUMENT: the regular expression does not parse or is too large. May be retried.
     """
-    GetOutput: _grpc.UnaryUnaryMultiCallable[
-        _output_service_pb2.GetOutputRequest, _output_service_pb2.GetOutputResponse
-    ]
+    GetOutput: _grpc.UnaryUnaryMultiCallable[_output_service_pb2.GetOutputRequest, _output_service_pb2.GetOutputResponse]
     """Returns what is known of an output.
 
     NOT_FOUND: unknown output. May be retried.
     """
-    ListOutputs: _grpc.UnaryUnaryMultiCallable[
-        _output_service_pb2.ListOutputsRequest, _output_service_pb2.ListOutputsResponse
-    ]
+    ListOutputs: _grpc.UnaryUnaryMultiCallable[_output_service_pb2.ListOutputsRequest, _output_service_pb2.ListOutputsResponse]
     """Lists outputs, newest first.
 
     INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
     """
-    DeleteOutput: _grpc.UnaryUnaryMultiCallable[
-        _output_service_pb2.DeleteOutputRequest, _output_service_pb2.DeleteOutputResponse
-    ]
+    DeleteOutput: _grpc.UnaryUnaryMultiCallable[_output_service_pb2.DeleteOutputRequest, _output_service_pb2.DeleteOutputResponse]
     """Deletes an output. The record of its call stays.
 
     NOT_FOUND: unknown output. FAILED_PRECONDITION: it is still being written.
@@ -73,16 +64,12 @@ class OutputServiceAsyncStub(OutputServiceStub):
     """Reads the whole outputs that calls produced, while they are written and after."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    ReadOutput: _aio.UnaryStreamMultiCallable[
-        _output_service_pb2.ReadOutputRequest, _output_service_pb2.ReadOutputResponse
-    ]  # type: ignore[assignment]
+    ReadOutput: _aio.UnaryStreamMultiCallable[_output_service_pb2.ReadOutputRequest, _output_service_pb2.ReadOutputResponse]  # type: ignore[assignment]
     """Reads an output: a range of bytes, a range of lines, or the end.
 
     NOT_FOUND: unknown output. INVALID_ARGUMENT: a negative number, a line below 1. May be retried from the offset reached.
     """
-    SearchOutput: _aio.UnaryUnaryMultiCallable[
-        _output_service_pb2.SearchOutputRequest, _output_service_pb2.SearchOutputResponse
-    ]  # type: ignore[assignment]
+    SearchOutput: _aio.UnaryUnaryMultiCallable[_output_service_pb2.SearchOutputRequest, _output_service_pb2.SearchOutputResponse]  # type: ignore[assignment]
     """Searches an output line by line.
 
     NOT_FOUND: unknown output. INVALID_ARGUMENT: the regular expression does not parse or is too large. May be retried.
@@ -92,16 +79,12 @@ class OutputServiceAsyncStub(OutputServiceStub):
 
     NOT_FOUND: unknown output. May be retried.
     """
-    ListOutputs: _aio.UnaryUnaryMultiCallable[
-        _output_service_pb2.ListOutputsRequest, _output_service_pb2.ListOutputsResponse
-    ]  # type: ignore[assignment]
+    ListOutputs: _aio.UnaryUnaryMultiCallable[_output_service_pb2.ListOutputsRequest, _output_service_pb2.ListOutputsResponse]  # type: ignore[assignment]
     """Lists outputs, newest first.
 
     INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
     """
-    DeleteOutput: _aio.UnaryUnaryMultiCallable[
-        _output_service_pb2.DeleteOutputRequest, _output_service_pb2.DeleteOutputResponse
-    ]  # type: ignore[assignment]
+    DeleteOutput: _aio.UnaryUnaryMultiCallable[_output_service_pb2.DeleteOutputRequest, _output_service_pb2.DeleteOutputResponse]  # type: ignore[assignment]
     """Deletes an output. The record of its call stays.
 
     NOT_FOUND: unknown output. FAILED_PRECONDITION: it is still being written.
@@ -115,10 +98,7 @@ class OutputServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _output_service_pb2.ReadOutputRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_output_service_pb2.ReadOutputResponse],
-        _abc.AsyncIterator[_output_service_pb2.ReadOutputResponse],
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_output_service_pb2.ReadOutputResponse], _abc.AsyncIterator[_output_service_pb2.ReadOutputResponse]]:
         """Reads an output: a range of bytes, a range of lines, or the end.
 
         NOT_FOUND: unknown output. INVALID_ARGUMENT: a negative number, a line below 1. May be retried from the offset reached.
@@ -129,9 +109,7 @@ class OutputServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _output_service_pb2.SearchOutputRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _output_service_pb2.SearchOutputResponse, _abc.Awaitable[_output_service_pb2.SearchOutputResponse]
-    ]:
+    ) -> _typing.Union[_output_service_pb2.SearchOutputResponse, _abc.Awaitable[_output_service_pb2.SearchOutputResponse]]:
         """Searches an output line by line.
 
         NOT_FOUND: unknown output. INVALID_ARGUMENT: the regular expression does not parse or is too large. May be retried.
@@ -153,9 +131,7 @@ class OutputServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _output_service_pb2.ListOutputsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _output_service_pb2.ListOutputsResponse, _abc.Awaitable[_output_service_pb2.ListOutputsResponse]
-    ]:
+    ) -> _typing.Union[_output_service_pb2.ListOutputsResponse, _abc.Awaitable[_output_service_pb2.ListOutputsResponse]]:
         """Lists outputs, newest first.
 
         INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
@@ -166,14 +142,10 @@ class OutputServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _output_service_pb2.DeleteOutputRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _output_service_pb2.DeleteOutputResponse, _abc.Awaitable[_output_service_pb2.DeleteOutputResponse]
-    ]:
+    ) -> _typing.Union[_output_service_pb2.DeleteOutputResponse, _abc.Awaitable[_output_service_pb2.DeleteOutputResponse]]:
         """Deletes an output. The record of its call stays.
 
         NOT_FOUND: unknown output. FAILED_PRECONDITION: it is still being written.
         """
 
-def add_OutputServiceServicer_to_server(
-    servicer: OutputServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_OutputServiceServicer_to_server(servicer: OutputServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,15 +4,18 @@
 # source: toolgate/v1/permission_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/permission_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/permission_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -24,84 +27,78 @@ from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n$toolgate/v1/permission_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto"W\n\x0cPromptFilter\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\x13\n\x0bsession_ids\x18\x03 \x03(\t\x12\x12\n\nclient_ids\x18\x04 \x03(\t"p\n\x0e\x43hannelRequest\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.ChannelOpenH\x00\x12)\n\x05reply\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptReplyH\x00\x42\t\n\x07message"F\n\x0b\x43hannelOpen\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter"\x8b\x02\n\x0bPromptReply\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x14\n\x0cinput_digest\x18\x02 \x01(\t\x12\x10\n\x08reply_id\x18\x03 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x04 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x0f\n\x07message\x18\x05 \x01(\t\x12,\n\x07\x61nswers\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.QuestionAnswer\x12&\n\x05scope\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x17\n\x0f\x61lways_patterns\x18\x08 \x03(\t\x12\x12\n\ninput_json\x18\t \x01(\t"\x88\x03\n\x0f\x43hannelResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x36\n\x0creply_result\x18\x05 \x01(\x0b\x32\x1e.toolgate.v1.PromptReplyResultH\x00\x12\x32\n\theartbeat\x18\x06 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x07 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message"$\n\rChannelOpened\x12\x13\n\x0binstance_id\x18\x01 \x01(\t"2\n\x0bPromptAdded\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt"\x1e\n\x0bSnapshotEnd\x12\x0f\n\x07prompts\x18\x01 \x01(\x05"5\n\x0ePromptResolved\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt"4\n\rPromptUpdated\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt"\x98\x01\n\x11PromptReplyResult\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08reply_id\x18\x02 \x01(\t\x12(\n\x06result\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.ReplyResult\x12#\n\x06prompt\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Prompt\x12\x0f\n\x07message\x18\x05 \x01(\t"U\n\x10\x43hannelHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64raining\x18\x02 \x01(\x08"@\n\x13WatchPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter"\xd5\x02\n\x14WatchPromptsResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x32\n\theartbeat\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x06 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message"\xa1\x01\n\x12ListPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\x12(\n\x06states\x18\x02 \x03(\x0e\x32\x18.toolgate.v1.PromptState\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t"T\n\x13ListPromptsResponse\x12$\n\x07prompts\x18\x01 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"%\n\x10GetPromptRequest\x12\x11\n\tprompt_id\x18\x01 \x01(\t"8\n\x11GetPromptResponse\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt"K\n\x12ReplyPromptRequest\x12\'\n\x05reply\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.PromptReply\x12\x0c\n\x04name\x18\x02 \x01(\t"E\n\x13ReplyPromptResponse\x12.\n\x06result\x18\x01 \x01(\x0b\x32\x1e.toolgate.v1.PromptReplyResult"M\n\x11ListGrantsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t"Q\n\x12ListGrantsResponse\x12"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"&\n\x12RevokeGrantRequest\x12\x10\n\x08grant_id\x18\x01 \x01(\t"8\n\x13RevokeGrantResponse\x12!\n\x05grant\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Grant*\xdf\x02\n\x0bReplyResult\x12\x1c\n\x18REPLY_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15REPLY_RESULT_ACCEPTED\x10\x01\x12!\n\x1dREPLY_RESULT_ALREADY_RESOLVED\x10\x02\x12\x1a\n\x16REPLY_RESULT_NOT_FOUND\x10\x03\x12\x18\n\x14REPLY_RESULT_EXPIRED\x10\x04\x12\x1a\n\x16REPLY_RESULT_WITHDRAWN\x10\x05\x12 \n\x1cREPLY_RESULT_DIGEST_MISMATCH\x10\x06\x12\x18\n\x14REPLY_RESULT_INVALID\x10\x07\x12\x1f\n\x1bREPLY_RESULT_OTHER_INSTANCE\x10\x08\x12\x1c\n\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12\'\n#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n2\x82\x05\n\x11PermissionService\x12N\n\x07\x43hannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse"\x04\xf2U\x01\x03(\x01\x30\x01\x12_\n\x0cWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse"\x08\x90\x02\x01\xf2U\x02\x02\x03\x30\x01\x12Z\n\x0bListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse"\x08\x90\x02\x01\xf2U\x02\x02\x03\x12T\n\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse"\x08\x90\x02\x01\xf2U\x02\x02\x03\x12Y\n\x0bReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse"\x07\x90\x02\x02\xf2U\x01\x03\x12W\n\nListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse"\x08\x90\x02\x01\xf2U\x02\x02\x03\x12V\n\x0bRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse"\x04\xf2U\x01\x03\x42\x9e\x01\n\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$toolgate/v1/permission_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"W\n\x0cPromptFilter\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\x13\n\x0bsession_ids\x18\x03 \x03(\t\x12\x12\n\nclient_ids\x18\x04 \x03(\t\"p\n\x0e\x43hannelRequest\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.ChannelOpenH\x00\x12)\n\x05reply\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptReplyH\x00\x42\t\n\x07message\"F\n\x0b\x43hannelOpen\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\"\x8b\x02\n\x0bPromptReply\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x14\n\x0cinput_digest\x18\x02 \x01(\t\x12\x10\n\x08reply_id\x18\x03 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x04 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x0f\n\x07message\x18\x05 \x01(\t\x12,\n\x07\x61nswers\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.QuestionAnswer\x12&\n\x05scope\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x17\n\x0f\x61lways_patterns\x18\x08 \x03(\t\x12\x12\n\ninput_json\x18\t \x01(\t\"\x88\x03\n\x0f\x43hannelResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x36\n\x0creply_result\x18\x05 \x01(\x0b\x32\x1e.toolgate.v1.PromptReplyResultH\x00\x12\x32\n\theartbeat\x18\x06 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x07 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message\"$\n\rChannelOpened\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\"2\n\x0bPromptAdded\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"\x1e\n\x0bSnapshotEnd\x12\x0f\n\x07prompts\x18\x01 \x01(\x05\"5\n\x0ePromptResolved\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"4\n\rPromptUpdated\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"\x98\x01\n\x11PromptReplyResult\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08reply_id\x18\x02 \x01(\t\x12(\n\x06result\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.ReplyResult\x12#\n\x06prompt\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Prompt\x12\x0f\n\x07message\x18\x05 \x01(\t\"U\n\x10\x43hannelHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64raining\x18\x02 \x01(\x08\"@\n\x13WatchPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\"\xd5\x02\n\x14WatchPromptsResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x32\n\theartbeat\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x06 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message\"\xa1\x01\n\x12ListPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\x12(\n\x06states\x18\x02 \x03(\x0e\x32\x18.toolgate.v1.PromptState\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"T\n\x13ListPromptsResponse\x12$\n\x07prompts\x18\x01 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x10GetPromptRequest\x12\x11\n\tprompt_id\x18\x01 \x01(\t\"8\n\x11GetPromptResponse\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"K\n\x12ReplyPromptRequest\x12\'\n\x05reply\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.PromptReply\x12\x0c\n\x04name\x18\x02 \x01(\t\"E\n\x13ReplyPromptResponse\x12.\n\x06result\x18\x01 \x01(\x0b\x32\x1e.toolgate.v1.PromptReplyResult\"M\n\x11ListGrantsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"Q\n\x12ListGrantsResponse\x12\"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x12RevokeGrantRequest\x12\x10\n\x08grant_id\x18\x01 \x01(\t\"8\n\x13RevokeGrantResponse\x12!\n\x05grant\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Grant*\xdf\x02\n\x0bReplyResult\x12\x1c\n\x18REPLY_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15REPLY_RESULT_ACCEPTED\x10\x01\x12!\n\x1dREPLY_RESULT_ALREADY_RESOLVED\x10\x02\x12\x1a\n\x16REPLY_RESULT_NOT_FOUND\x10\x03\x12\x18\n\x14REPLY_RESULT_EXPIRED\x10\x04\x12\x1a\n\x16REPLY_RESULT_WITHDRAWN\x10\x05\x12 \n\x1cREPLY_RESULT_DIGEST_MISMATCH\x10\x06\x12\x18\n\x14REPLY_RESULT_INVALID\x10\x07\x12\x1f\n\x1bREPLY_RESULT_OTHER_INSTANCE\x10\x08\x12\x1c\n\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12\'\n#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n2\x82\x05\n\x11PermissionService\x12N\n\x07\x43hannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xf2U\x01\x03(\x01\x30\x01\x12_\n\x0cWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x08\x90\x02\x01\xf2U\x02\x02\x03\x30\x01\x12Z\n\x0bListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x08\x90\x02\x01\xf2U\x02\x02\x03\x12T\n\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x08\x90\x02\x01\xf2U\x02\x02\x03\x12Y\n\x0bReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x07\x90\x02\x02\xf2U\x01\x03\x12W\n\nListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x08\x90\x02\x01\xf2U\x02\x02\x03\x12V\n\x0bRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xf2U\x01\x03\x42\x9e\x01\n\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.permission_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.permission_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\026PermissionServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["Channel"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name["Channel"]._serialized_options = b"\362U\001\003"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["WatchPrompts"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name[
-        "WatchPrompts"
-    ]._serialized_options = b"\220\002\001\362U\002\002\003"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["ListPrompts"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name["ListPrompts"]._serialized_options = b"\220\002\001\362U\002\002\003"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["GetPrompt"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name["GetPrompt"]._serialized_options = b"\220\002\001\362U\002\002\003"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["ReplyPrompt"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name["ReplyPrompt"]._serialized_options = b"\220\002\002\362U\001\003"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["ListGrants"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name["ListGrants"]._serialized_options = b"\220\002\001\362U\002\002\003"
-    _globals["_PERMISSIONSERVICE"].methods_by_name["RevokeGrant"]._loaded_options = None
-    _globals["_PERMISSIONSERVICE"].methods_by_name["RevokeGrant"]._serialized_options = b"\362U\001\003"
-    _globals["_REPLYRESULT"]._serialized_start = 2718
-    _globals["_REPLYRESULT"]._serialized_end = 3069
-    _globals["_PROMPTFILTER"]._serialized_start = 139
-    _globals["_PROMPTFILTER"]._serialized_end = 226
-    _globals["_CHANNELREQUEST"]._serialized_start = 228
-    _globals["_CHANNELREQUEST"]._serialized_end = 340
-    _globals["_CHANNELOPEN"]._serialized_start = 342
-    _globals["_CHANNELOPEN"]._serialized_end = 412
-    _globals["_PROMPTREPLY"]._serialized_start = 415
-    _globals["_PROMPTREPLY"]._serialized_end = 682
-    _globals["_CHANNELRESPONSE"]._serialized_start = 685
-    _globals["_CHANNELRESPONSE"]._serialized_end = 1077
-    _globals["_CHANNELOPENED"]._serialized_start = 1079
-    _globals["_CHANNELOPENED"]._serialized_end = 1115
-    _globals["_PROMPTADDED"]._serialized_start = 1117
-    _globals["_PROMPTADDED"]._serialized_end = 1167
-    _globals["_SNAPSHOTEND"]._serialized_start = 1169
-    _globals["_SNAPSHOTEND"]._serialized_end = 1199
-    _globals["_PROMPTRESOLVED"]._serialized_start = 1201
-    _globals["_PROMPTRESOLVED"]._serialized_end = 1254
-    _globals["_PROMPTUPDATED"]._serialized_start = 1256
-    _globals["_PROMPTUPDATED"]._serialized_end = 1308
-    _globals["_PROMPTREPLYRESULT"]._serialized_start = 1311
-    _globals["_PROMPTREPLYRESULT"]._serialized_end = 1463
-    _globals["_CHANNELHEARTBEAT"]._serialized_start = 1465
-    _globals["_CHANNELHEARTBEAT"]._serialized_end = 1550
-    _globals["_WATCHPROMPTSREQUEST"]._serialized_start = 1552
-    _globals["_WATCHPROMPTSREQUEST"]._serialized_end = 1616
-    _globals["_WATCHPROMPTSRESPONSE"]._serialized_start = 1619
-    _globals["_WATCHPROMPTSRESPONSE"]._serialized_end = 1960
-    _globals["_LISTPROMPTSREQUEST"]._serialized_start = 1963
-    _globals["_LISTPROMPTSREQUEST"]._serialized_end = 2124
-    _globals["_LISTPROMPTSRESPONSE"]._serialized_start = 2126
-    _globals["_LISTPROMPTSRESPONSE"]._serialized_end = 2210
-    _globals["_GETPROMPTREQUEST"]._serialized_start = 2212
-    _globals["_GETPROMPTREQUEST"]._serialized_end = 2249
-    _globals["_GETPROMPTRESPONSE"]._serialized_start = 2251
-    _globals["_GETPROMPTRESPONSE"]._serialized_end = 2307
-    _globals["_REPLYPROMPTREQUEST"]._serialized_start = 2309
-    _globals["_REPLYPROMPTREQUEST"]._serialized_end = 2384
-    _globals["_REPLYPROMPTRESPONSE"]._serialized_start = 2386
-    _globals["_REPLYPROMPTRESPONSE"]._serialized_end = 2455
-    _globals["_LISTGRANTSREQUEST"]._serialized_start = 2457
-    _globals["_LISTGRANTSREQUEST"]._serialized_end = 2534
-    _globals["_LISTGRANTSRESPONSE"]._serialized_start = 2536
-    _globals["_LISTGRANTSRESPONSE"]._serialized_end = 2617
-    _globals["_REVOKEGRANTREQUEST"]._serialized_start = 2619
-    _globals["_REVOKEGRANTREQUEST"]._serialized_end = 2657
-    _globals["_REVOKEGRANTRESPONSE"]._serialized_start = 2659
-    _globals["_REVOKEGRANTRESPONSE"]._serialized_end = 2715
-    _globals["_PERMISSIONSERVICE"]._serialized_start = 3072
-    _globals["_PERMISSIONSERVICE"]._serialized_end = 3714
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\026PermissionServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['Channel']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['Channel']._serialized_options = b'\362U\001\003'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['WatchPrompts']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['WatchPrompts']._serialized_options = b'\220\002\001\362U\002\002\003'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['ListPrompts']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['ListPrompts']._serialized_options = b'\220\002\001\362U\002\002\003'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['GetPrompt']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['GetPrompt']._serialized_options = b'\220\002\001\362U\002\002\003'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['ReplyPrompt']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['ReplyPrompt']._serialized_options = b'\220\002\002\362U\001\003'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['ListGrants']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['ListGrants']._serialized_options = b'\220\002\001\362U\002\002\003'
+  _globals['_PERMISSIONSERVICE'].methods_by_name['RevokeGrant']._loaded_options = None
+  _globals['_PERMISSIONSERVICE'].methods_by_name['RevokeGrant']._serialized_options = b'\362U\001\003'
+  _globals['_REPLYRESULT']._serialized_start=2718
+  _globals['_REPLYRESULT']._serialized_end=3069
+  _globals['_PROMPTFILTER']._serialized_start=139
+  _globals['_PROMPTFILTER']._serialized_end=226
+  _globals['_CHANNELREQUEST']._serialized_start=228
+  _globals['_CHANNELREQUEST']._serialized_end=340
+  _globals['_CHANNELOPEN']._serialized_start=342
+  _globals['_CHANNELOPEN']._serialized_end=412
+  _globals['_PROMPTREPLY']._serialized_start=415
+  _globals['_PROMPTREPLY']._serialized_end=682
+  _globals['_CHANNELRESPONSE']._serialized_start=685
+  _globals['_CHANNELRESPONSE']._serialized_end=1077
+  _globals['_CHANNELOPENED']._serialized_start=1079
+  _globals['_CHANNELOPENED']._serialized_end=1115
+  _globals['_PROMPTADDED']._serialized_start=1117
+  _globals['_PROMPTADDED']._serialized_end=1167
+  _globals['_SNAPSHOTEND']._serialized_start=1169
+  _globals['_SNAPSHOTEND']._serialized_end=1199
+  _globals['_PROMPTRESOLVED']._serialized_start=1201
+  _globals['_PROMPTRESOLVED']._serialized_end=1254
+  _globals['_PROMPTUPDATED']._serialized_start=1256
+  _globals['_PROMPTUPDATED']._serialized_end=1308
+  _globals['_PROMPTREPLYRESULT']._serialized_start=1311
+  _globals['_PROMPTREPLYRESULT']._serialized_end=1463
+  _globals['_CHANNELHEARTBEAT']._serialized_start=1465
+  _globals['_CHANNELHEARTBEAT']._serialized_end=1550
+  _globals['_WATCHPROMPTSREQUEST']._serialized_start=1552
+  _globals['_WATCHPROMPTSREQUEST']._serialized_end=1616
+  _globals['_WATCHPROMPTSRESPONSE']._serialized_start=1619
+  _globals['_WATCHPROMPTSRESPONSE']._serialized_end=1960
+  _globals['_LISTPROMPTSREQUEST']._serialized_start=1963
+  _globals['_LISTPROMPTSREQUEST']._serialized_end=2124
+  _globals['_LISTPROMPTSRESPONSE']._serialized_start=2126
+  _globals['_LISTPROMPTSRESPONSE']._serialized_end=2210
+  _globals['_GETPROMPTREQUEST']._serialized_start=2212
+  _globals['_GETPROMPTREQUEST']._serialized_end=2249
+  _globals['_GETPROMPTRESPONSE']._serialized_start=2251
+  _globals['_GETPROMPTRESPONSE']._serialized_end=2307
+  _globals['_REPLYPROMPTREQUEST']._serialized_start=2309
+  _globals['_REPLYPROMPTREQUEST']._serialized_end=2384
+  _globals['_REPLYPROMPTRESPONSE']._serialized_start=2386
+  _globals['_REPLYPROMPTRESPONSE']._serialized_end=2455
+  _globals['_LISTGRANTSREQUEST']._serialized_start=2457
+  _globals['_LISTGRANTSREQUEST']._serialized_end=2534
+  _globals['_LISTGRANTSRESPONSE']._serialized_start=2536
+  _globals['_LISTGRANTSRESPONSE']._serialized_end=2617
+  _globals['_REVOKEGRANTREQUEST']._serialized_start=2619
+  _globals['_REVOKEGRANTREQUEST']._serialized_end=2657
+  _globals['_REVOKEGRANTRESPONSE']._serialized_start=2659
+  _globals['_REVOKEGRANTRESPONSE']._serialized_end=2715
+  _globals['_PERMISSIONSERVICE']._serialized_start=3072
+  _globals['_PERMISSIONSERVICE']._serialized_end=3714
 # @@protoc_insertion_point(module_scope)

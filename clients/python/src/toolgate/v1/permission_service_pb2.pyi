@@ -121,9 +121,7 @@ class PromptFilter(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "all", b"all", "client_ids", b"client_ids", "session_ids", b"session_ids", "workspace", b"workspace"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "client_ids", b"client_ids", "session_ids", b"session_ids", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -249,26 +247,7 @@ class PromptReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "always_patterns",
-        b"always_patterns",
-        "answers",
-        b"answers",
-        "decision",
-        b"decision",
-        "input_digest",
-        b"input_digest",
-        "input_json",
-        b"input_json",
-        "message",
-        b"message",
-        "prompt_id",
-        b"prompt_id",
-        "reply_id",
-        b"reply_id",
-        "scope",
-        b"scope",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["always_patterns", b"always_patterns", "answers", b"answers", "decision", b"decision", "input_digest", b"input_digest", "input_json", b"input_json", "message", b"message", "prompt_id", b"prompt_id", "reply_id", b"reply_id", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -326,47 +305,11 @@ class ChannelResponse(_message.Message):
         heartbeat: Global___ChannelHeartbeat | None = ...,
         prompt_updated: Global___PromptUpdated | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "heartbeat",
-        b"heartbeat",
-        "message",
-        b"message",
-        "opened",
-        b"opened",
-        "prompt_added",
-        b"prompt_added",
-        "prompt_resolved",
-        b"prompt_resolved",
-        "prompt_updated",
-        b"prompt_updated",
-        "reply_result",
-        b"reply_result",
-        "snapshot_end",
-        b"snapshot_end",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "message", b"message", "opened", b"opened", "prompt_added", b"prompt_added", "prompt_resolved", b"prompt_resolved", "prompt_updated", b"prompt_updated", "reply_result", b"reply_result", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "heartbeat",
-        b"heartbeat",
-        "message",
-        b"message",
-        "opened",
-        b"opened",
-        "prompt_added",
-        b"prompt_added",
-        "prompt_resolved",
-        b"prompt_resolved",
-        "prompt_updated",
-        b"prompt_updated",
-        "reply_result",
-        b"reply_result",
-        "snapshot_end",
-        b"snapshot_end",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "message", b"message", "opened", b"opened", "prompt_added", b"prompt_added", "prompt_resolved", b"prompt_resolved", "prompt_updated", b"prompt_updated", "reply_result", b"reply_result", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal[
-        "opened", "prompt_added", "snapshot_end", "prompt_resolved", "reply_result", "heartbeat", "prompt_updated"
-    ]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["opened", "prompt_added", "snapshot_end", "prompt_resolved", "reply_result", "heartbeat", "prompt_updated"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -522,18 +465,7 @@ class PromptReplyResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "message",
-        b"message",
-        "prompt",
-        b"prompt",
-        "prompt_id",
-        b"prompt_id",
-        "reply_id",
-        b"reply_id",
-        "result",
-        b"result",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "prompt", b"prompt", "prompt_id", b"prompt_id", "reply_id", b"reply_id", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -640,43 +572,11 @@ class WatchPromptsResponse(_message.Message):
         heartbeat: Global___ChannelHeartbeat | None = ...,
         prompt_updated: Global___PromptUpdated | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "heartbeat",
-        b"heartbeat",
-        "message",
-        b"message",
-        "opened",
-        b"opened",
-        "prompt_added",
-        b"prompt_added",
-        "prompt_resolved",
-        b"prompt_resolved",
-        "prompt_updated",
-        b"prompt_updated",
-        "snapshot_end",
-        b"snapshot_end",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "message", b"message", "opened", b"opened", "prompt_added", b"prompt_added", "prompt_resolved", b"prompt_resolved", "prompt_updated", b"prompt_updated", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "heartbeat",
-        b"heartbeat",
-        "message",
-        b"message",
-        "opened",
-        b"opened",
-        "prompt_added",
-        b"prompt_added",
-        "prompt_resolved",
-        b"prompt_resolved",
-        "prompt_updated",
-        b"prompt_updated",
-        "snapshot_end",
-        b"snapshot_end",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "message", b"message", "opened", b"opened", "prompt_added", b"prompt_added", "prompt_resolved", b"prompt_resolved", "prompt_updated", b"prompt_updated", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal[
-        "opened", "prompt_added", "snapshot_end", "prompt_resolved", "heartbeat", "prompt_updated"
-    ]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["opened", "prompt_added", "snapshot_end", "prompt_resolved", "heartbeat", "prompt_updated"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -720,18 +620,7 @@ class ListPromptsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id",
-        b"call_id",
-        "filter",
-        b"filter",
-        "page_size",
-        b"page_size",
-        "page_token",
-        b"page_token",
-        "states",
-        b"states",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "filter", b"filter", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -887,9 +776,7 @@ class ListGrantsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "page_size", b"page_size", "page_token", b"page_token", "workspace", b"workspace"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

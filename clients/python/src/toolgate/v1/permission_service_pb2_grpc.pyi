@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -41,9 +42,7 @@ class PermissionServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PermissionServiceAsyncStub: ...
-    Channel: _grpc.StreamStreamMultiCallable[
-        _permission_service_pb2.ChannelRequest, _permission_service_pb2.ChannelResponse
-    ]
+    Channel: _grpc.StreamStreamMultiCallable[_permission_service_pb2.ChannelRequest, _permission_service_pb2.ChannelResponse]
     """Sees prompts and answers them in one stream. The client's first message is `open`; the server then sends
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
@@ -52,47 +51,35 @@ class PermissionServiceStub:
     NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
-    WatchPrompts: _grpc.UnaryStreamMultiCallable[
-        _permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse
-    ]
+    WatchPrompts: _grpc.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]
     """The server's half of Channel.
 
     INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
     """
-    ListPrompts: _grpc.UnaryUnaryMultiCallable[
-        _permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse
-    ]
+    ListPrompts: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
 
     INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
     unknown workspace or call. May be retried.
     """
-    GetPrompt: _grpc.UnaryUnaryMultiCallable[
-        _permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse
-    ]
+    GetPrompt: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse]
     """Returns a prompt.
 
     NOT_FOUND: unknown prompt. May be retried.
     """
-    ReplyPrompt: _grpc.UnaryUnaryMultiCallable[
-        _permission_service_pb2.ReplyPromptRequest, _permission_service_pb2.ReplyPromptResponse
-    ]
+    ReplyPrompt: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ReplyPromptRequest, _permission_service_pb2.ReplyPromptResponse]
     """Replies to a prompt. May be retried: the result carries the decision that stands.
 
     What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
     OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
     INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
     """
-    ListGrants: _grpc.UnaryUnaryMultiCallable[
-        _permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse
-    ]
+    ListGrants: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]
     """Lists standing approvals, oldest first.
 
     INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
     """
-    RevokeGrant: _grpc.UnaryUnaryMultiCallable[
-        _permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse
-    ]
+    RevokeGrant: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse]
     """Takes a standing approval back: what it covered is asked again.
 
     NOT_FOUND: unknown grant, or already revoked.
@@ -112,9 +99,7 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Channel: _aio.StreamStreamMultiCallable[
-        _permission_service_pb2.ChannelRequest, _permission_service_pb2.ChannelResponse
-    ]  # type: ignore[assignment]
+    Channel: _aio.StreamStreamMultiCallable[_permission_service_pb2.ChannelRequest, _permission_service_pb2.ChannelResponse]  # type: ignore[assignment]
     """Sees prompts and answers them in one stream. The client's first message is `open`; the server then sends
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
@@ -123,47 +108,35 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     NOT_FOUND: unknown workspace. ABORTED: this client read too slowly and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
-    WatchPrompts: _aio.UnaryStreamMultiCallable[
-        _permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse
-    ]  # type: ignore[assignment]
+    WatchPrompts: _aio.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]  # type: ignore[assignment]
     """The server's half of Channel.
 
     INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
     """
-    ListPrompts: _aio.UnaryUnaryMultiCallable[
-        _permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse
-    ]  # type: ignore[assignment]
+    ListPrompts: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]  # type: ignore[assignment]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
 
     INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
     unknown workspace or call. May be retried.
     """
-    GetPrompt: _aio.UnaryUnaryMultiCallable[
-        _permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse
-    ]  # type: ignore[assignment]
+    GetPrompt: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse]  # type: ignore[assignment]
     """Returns a prompt.
 
     NOT_FOUND: unknown prompt. May be retried.
     """
-    ReplyPrompt: _aio.UnaryUnaryMultiCallable[
-        _permission_service_pb2.ReplyPromptRequest, _permission_service_pb2.ReplyPromptResponse
-    ]  # type: ignore[assignment]
+    ReplyPrompt: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ReplyPromptRequest, _permission_service_pb2.ReplyPromptResponse]  # type: ignore[assignment]
     """Replies to a prompt. May be retried: the result carries the decision that stands.
 
     What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
     OK status whose `result` says so. Other statuses are about the request itself. INVALID_ARGUMENT: bad `name`.
     INTERNAL, RESOURCE_EXHAUSTED: the reply could not be stored and decides nothing; send it again.
     """
-    ListGrants: _aio.UnaryUnaryMultiCallable[
-        _permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse
-    ]  # type: ignore[assignment]
+    ListGrants: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]  # type: ignore[assignment]
     """Lists standing approvals, oldest first.
 
     INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
     """
-    RevokeGrant: _aio.UnaryUnaryMultiCallable[
-        _permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse
-    ]  # type: ignore[assignment]
+    RevokeGrant: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse]  # type: ignore[assignment]
     """Takes a standing approval back: what it covered is asked again.
 
     NOT_FOUND: unknown grant, or already revoked.
@@ -186,10 +159,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[_permission_service_pb2.ChannelRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_permission_service_pb2.ChannelResponse],
-        _abc.AsyncIterator[_permission_service_pb2.ChannelResponse],
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_permission_service_pb2.ChannelResponse], _abc.AsyncIterator[_permission_service_pb2.ChannelResponse]]:
         """Sees prompts and answers them in one stream. The client's first message is `open`; the server then sends
         `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
         `reply_result`.
@@ -204,10 +174,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _permission_service_pb2.WatchPromptsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_permission_service_pb2.WatchPromptsResponse],
-        _abc.AsyncIterator[_permission_service_pb2.WatchPromptsResponse],
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_permission_service_pb2.WatchPromptsResponse], _abc.AsyncIterator[_permission_service_pb2.WatchPromptsResponse]]:
         """The server's half of Channel.
 
         INVALID_ARGUMENT: the filter names nobody's prompts, or somebody's beside `all`. ABORTED, NOT_FOUND and UNAVAILABLE as Channel.
@@ -218,9 +185,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _permission_service_pb2.ListPromptsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _permission_service_pb2.ListPromptsResponse, _abc.Awaitable[_permission_service_pb2.ListPromptsResponse]
-    ]:
+    ) -> _typing.Union[_permission_service_pb2.ListPromptsResponse, _abc.Awaitable[_permission_service_pb2.ListPromptsResponse]]:
         """Lists prompts in the order of their arrival; the open ones unless states are named.
 
         INVALID_ARGUMENT: bad page token or size, or neither `call_id` nor a filter that names anybody's prompts. NOT_FOUND:
@@ -232,9 +197,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _permission_service_pb2.GetPromptRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _permission_service_pb2.GetPromptResponse, _abc.Awaitable[_permission_service_pb2.GetPromptResponse]
-    ]:
+    ) -> _typing.Union[_permission_service_pb2.GetPromptResponse, _abc.Awaitable[_permission_service_pb2.GetPromptResponse]]:
         """Returns a prompt.
 
         NOT_FOUND: unknown prompt. May be retried.
@@ -245,9 +208,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _permission_service_pb2.ReplyPromptRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _permission_service_pb2.ReplyPromptResponse, _abc.Awaitable[_permission_service_pb2.ReplyPromptResponse]
-    ]:
+    ) -> _typing.Union[_permission_service_pb2.ReplyPromptResponse, _abc.Awaitable[_permission_service_pb2.ReplyPromptResponse]]:
         """Replies to a prompt. May be retried: the result carries the decision that stands.
 
         What became of the reply is in the response, as on Channel: a reply that is malformed, too late or not allowed is an
@@ -260,9 +221,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _permission_service_pb2.ListGrantsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _permission_service_pb2.ListGrantsResponse, _abc.Awaitable[_permission_service_pb2.ListGrantsResponse]
-    ]:
+    ) -> _typing.Union[_permission_service_pb2.ListGrantsResponse, _abc.Awaitable[_permission_service_pb2.ListGrantsResponse]]:
         """Lists standing approvals, oldest first.
 
         INVALID_ARGUMENT: bad page size. NOT_FOUND: unknown workspace. May be retried.
@@ -273,14 +232,10 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _permission_service_pb2.RevokeGrantRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _permission_service_pb2.RevokeGrantResponse, _abc.Awaitable[_permission_service_pb2.RevokeGrantResponse]
-    ]:
+    ) -> _typing.Union[_permission_service_pb2.RevokeGrantResponse, _abc.Awaitable[_permission_service_pb2.RevokeGrantResponse]]:
         """Takes a standing approval back: what it covered is asked again.
 
         NOT_FOUND: unknown grant, or already revoked.
         """
 
-def add_PermissionServiceServicer_to_server(
-    servicer: PermissionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_PermissionServiceServicer_to_server(servicer: PermissionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

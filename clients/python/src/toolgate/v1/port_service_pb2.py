@@ -4,15 +4,18 @@
 # source: toolgate/v1/port_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/port_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/port_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -23,30 +26,26 @@ from toolgate.v1 import call_pb2 as toolgate_dot_v1_dot_call__pb2
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1etoolgate/v1/port_service.proto\x12\x0btoolgate.v1\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto"V\n\x0fOpenPortRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05"6\n\x10OpenPortResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x11\n\thttp_path\x18\x02 \x01(\t"3\n\x12\x43onnectPortRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c"#\n\x13\x43onnectPortResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xb8\x01\n\x0bPortService\x12M\n\x08OpenPort\x12\x1c.toolgate.v1.OpenPortRequest\x1a\x1d.toolgate.v1.OpenPortResponse"\x04\xf2U\x01\x0b\x12Z\n\x0b\x43onnectPort\x12\x1f.toolgate.v1.ConnectPortRequest\x1a .toolgate.v1.ConnectPortResponse"\x04\xf2U\x01\x0b(\x01\x30\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10PortServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/port_service.proto\x12\x0btoolgate.v1\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"V\n\x0fOpenPortRequest\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallStart\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"6\n\x10OpenPortResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x11\n\thttp_path\x18\x02 \x01(\t\"3\n\x12\x43onnectPortRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"#\n\x13\x43onnectPortResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xb8\x01\n\x0bPortService\x12M\n\x08OpenPort\x12\x1c.toolgate.v1.OpenPortRequest\x1a\x1d.toolgate.v1.OpenPortResponse\"\x04\xf2U\x01\x0b\x12Z\n\x0b\x43onnectPort\x12\x1f.toolgate.v1.ConnectPortRequest\x1a .toolgate.v1.ConnectPortResponse\"\x04\xf2U\x01\x0b(\x01\x30\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10PortServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.port_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.port_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\020PortServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_PORTSERVICE"].methods_by_name["OpenPort"]._loaded_options = None
-    _globals["_PORTSERVICE"].methods_by_name["OpenPort"]._serialized_options = b"\362U\001\013"
-    _globals["_PORTSERVICE"].methods_by_name["ConnectPort"]._loaded_options = None
-    _globals["_PORTSERVICE"].methods_by_name["ConnectPort"]._serialized_options = b"\362U\001\013"
-    _globals["_OPENPORTREQUEST"]._serialized_start = 98
-    _globals["_OPENPORTREQUEST"]._serialized_end = 184
-    _globals["_OPENPORTRESPONSE"]._serialized_start = 186
-    _globals["_OPENPORTRESPONSE"]._serialized_end = 240
-    _globals["_CONNECTPORTREQUEST"]._serialized_start = 242
-    _globals["_CONNECTPORTREQUEST"]._serialized_end = 293
-    _globals["_CONNECTPORTRESPONSE"]._serialized_start = 295
-    _globals["_CONNECTPORTRESPONSE"]._serialized_end = 330
-    _globals["_PORTSERVICE"]._serialized_start = 333
-    _globals["_PORTSERVICE"]._serialized_end = 517
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020PortServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_PORTSERVICE'].methods_by_name['OpenPort']._loaded_options = None
+  _globals['_PORTSERVICE'].methods_by_name['OpenPort']._serialized_options = b'\362U\001\013'
+  _globals['_PORTSERVICE'].methods_by_name['ConnectPort']._loaded_options = None
+  _globals['_PORTSERVICE'].methods_by_name['ConnectPort']._serialized_options = b'\362U\001\013'
+  _globals['_OPENPORTREQUEST']._serialized_start=98
+  _globals['_OPENPORTREQUEST']._serialized_end=184
+  _globals['_OPENPORTRESPONSE']._serialized_start=186
+  _globals['_OPENPORTRESPONSE']._serialized_end=240
+  _globals['_CONNECTPORTREQUEST']._serialized_start=242
+  _globals['_CONNECTPORTREQUEST']._serialized_end=293
+  _globals['_CONNECTPORTRESPONSE']._serialized_start=295
+  _globals['_CONNECTPORTRESPONSE']._serialized_end=330
+  _globals['_PORTSERVICE']._serialized_start=333
+  _globals['_PORTSERVICE']._serialized_end=517
 # @@protoc_insertion_point(module_scope)

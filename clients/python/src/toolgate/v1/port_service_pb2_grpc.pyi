@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -53,9 +54,7 @@ class PortServiceStub:
     cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
     the client's the RPC may be retried after any failure: the same request returns the same opened port.
     """
-    ConnectPort: _grpc.StreamStreamMultiCallable[
-        _port_service_pb2.ConnectPortRequest, _port_service_pb2.ConnectPortResponse
-    ]
+    ConnectPort: _grpc.StreamStreamMultiCallable[_port_service_pb2.ConnectPortRequest, _port_service_pb2.ConnectPortResponse]
     """Makes one connection to an opened port: what the messages carry goes to the program, and what the program sends comes
     back, byte for byte. When the client has sent its last message, the program reads the end; the stream goes on until the
     program has closed its side as well. Bytes wait at the sender while the other side does not read.
@@ -93,9 +92,7 @@ class PortServiceAsyncStub(PortServiceStub):
     cancelled. ABORTED, reason CALL_LOST: the service ended meanwhile. ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED: as ExecuteTool. With a `call.call_id` of
     the client's the RPC may be retried after any failure: the same request returns the same opened port.
     """
-    ConnectPort: _aio.StreamStreamMultiCallable[
-        _port_service_pb2.ConnectPortRequest, _port_service_pb2.ConnectPortResponse
-    ]  # type: ignore[assignment]
+    ConnectPort: _aio.StreamStreamMultiCallable[_port_service_pb2.ConnectPortRequest, _port_service_pb2.ConnectPortResponse]  # type: ignore[assignment]
     """Makes one connection to an opened port: what the messages carry goes to the program, and what the program sends comes
     back, byte for byte. When the client has sent its last message, the program reads the end; the stream goes on until the
     program has closed its side as well. Bytes wait at the sender while the other side does not read.
@@ -142,9 +139,7 @@ class PortServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[_port_service_pb2.ConnectPortRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_port_service_pb2.ConnectPortResponse], _abc.AsyncIterator[_port_service_pb2.ConnectPortResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_port_service_pb2.ConnectPortResponse], _abc.AsyncIterator[_port_service_pb2.ConnectPortResponse]]:
         """Makes one connection to an opened port: what the messages carry goes to the program, and what the program sends comes
         back, byte for byte. When the client has sent its last message, the program reads the end; the stream goes on until the
         program has closed its side as well. Bytes wait at the sender while the other side does not read.
@@ -156,6 +151,4 @@ class PortServiceServicer(metaclass=_abc_1.ABCMeta):
         for the client to know.
         """
 
-def add_PortServiceServicer_to_server(
-    servicer: PortServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_PortServiceServicer_to_server(servicer: PortServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

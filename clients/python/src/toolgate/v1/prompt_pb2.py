@@ -4,15 +4,18 @@
 # source: toolgate/v1/prompt.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/prompt.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/prompt.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -23,54 +26,50 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x18toolgate/v1/prompt.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto"d\n\x0ePermissionRule\x12\x12\n\npermission\x18\x01 \x01(\t\x12\x0f\n\x07pattern\x18\x02 \x01(\t\x12-\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction"\xeb\x02\n\x10PromptResolution\x12-\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x30\n\x0cresolve_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bresolved_by\x18\x04 \x01(\t\x12\x1c\n\x14\x62\x65\x63\x61use_of_prompt_id\x18\x05 \x01(\t\x12\x19\n\x11withdrawn_because\x18\x06 \x01(\t\x12,\n\x07\x61nswers\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.QuestionAnswer\x12&\n\x05scope\x18\x08 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x17\n\x0f\x61lways_patterns\x18\t \x03(\t\x12\x12\n\ninput_json\x18\n \x01(\t\x12\x14\n\x0cinput_digest\x18\x0b \x01(\t"w\n\nGrantScope\x12&\n\x05reach\x18\x01 \x01(\x0e\x32\x17.toolgate.v1.GrantReach\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08max_uses\x18\x03 \x01(\x05" \n\x0eQuestionAnswer\x12\x0e\n\x06values\x18\x01 \x03(\t"\x87\x02\n\x11PermissionRequest\x12\x12\n\npermission\x18\x01 \x01(\t\x12\x10\n\x08patterns\x18\x02 \x03(\t\x12\x0e\n\x06\x61lways\x18\x03 \x03(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12)\n\x08metadata\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12)\n\x04rule\x18\x06 \x01(\x0b\x32\x1b.toolgate.v1.PermissionRule\x12*\n\x05parts\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.PermissionPart\x12+\n\x05\x61head\x18\x08 \x03(\x0b\x32\x1c.toolgate.v1.PermissionAhead"7\n\x0fPermissionAhead\x12\x12\n\npermission\x18\x01 \x01(\t\x12\x10\n\x08patterns\x18\x02 \x03(\t";\n\x0fQuestionRequest\x12(\n\tquestions\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.Question"|\n\x08Question\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x0e\n\x06header\x18\x02 \x01(\t\x12,\n\x07options\x18\x03 \x03(\x0b\x32\x1b.toolgate.v1.QuestionOption\x12\x10\n\x08multiple\x18\x04 \x01(\x08\x12\x0e\n\x06\x63ustom\x18\x05 \x01(\x08"4\n\x0eQuestionOption\x12\r\n\x05label\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t"\xde\x01\n\x0ePermissionPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\targuments\x18\x02 \x03(\t\x12\x10\n\x08patterns\x18\x03 \x03(\t\x12\x0e\n\x06\x61lways\x18\x04 \x03(\t\x12\r\n\x05paths\x18\x05 \x03(\t\x12\x0f\n\x07unclear\x18\x06 \x01(\t\x12-\n\x06\x61\x63tion\x18\x07 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12)\n\x04rule\x18\x08 \x01(\x0b\x32\x1b.toolgate.v1.PermissionRule\x12\x0f\n\x07granted\x18\t \x01(\x08"\xb9\x05\n\x06Prompt\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x11\n\tworkspace\x18\x04 \x01(\t\x12\r\n\x05\x61gent\x18\x05 \x01(\t\x12\x0c\n\x04tool\x18\x06 \x01(\t\x12\x11\n\trequester\x18\x07 \x01(\t\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x05state\x18\n \x01(\x0e\x32\x18.toolgate.v1.PromptState\x12\x14\n\x0cinput_digest\x18\x0b \x01(\t\x12\x34\n\npermission\x18\x0c \x01(\x0b\x32\x1e.toolgate.v1.PermissionRequestH\x00\x12\x31\n\tquestions\x18\x0e \x01(\x0b\x32\x1c.toolgate.v1.QuestionRequestH\x00\x12\x31\n\nresolution\x18\r \x01(\x0b\x32\x1d.toolgate.v1.PromptResolution\x12\x14\n\x0con_behalf_of\x18\x0f \x03(\t\x12.\n\tapprovals\x18\x10 \x03(\x0b\x32\x1b.toolgate.v1.PromptApproval\x12\x10\n\x08\x65\x64itable\x18\x11 \x01(\x08\x12\x12\n\ninput_json\x18\x12 \x01(\t\x12\x11\n\tdirectory\x18\x13 \x01(\t\x12\x39\n\x0b\x65nvironment\x18\x14 \x03(\x0b\x32$.toolgate.v1.Prompt.EnvironmentEntry\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07request"\x99\x01\n\x0ePromptApproval\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproved_by\x18\x02 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x30\n\x0c\x61pprove_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp"\xd4\x02\n\x05Grant\x12\x10\n\x08grant_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\x12\n\npermission\x18\x03 \x01(\t\x12\x0f\n\x07pattern\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tprompt_id\x18\x06 \x01(\t\x12&\n\x05scope\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x12\n\nsession_id\x18\x08 \x01(\t\x12\x14\n\x0cprompt_title\x18\t \x01(\t\x12\x12\n\ngranted_by\x18\n \x01(\t\x12\x11\n\tuse_count\x18\x0b \x01(\x03\x12\x31\n\rlast_use_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tapprovers\x18\r \x03(\t*\x89\x01\n\x10PermissionAction\x12!\n\x1dPERMISSION_ACTION_UNSPECIFIED\x10\x00\x12\x1b\n\x17PERMISSION_ACTION_ALLOW\x10\x01\x12\x19\n\x15PERMISSION_ACTION_ASK\x10\x02\x12\x1a\n\x16PERMISSION_ACTION_DENY\x10\x03*\x93\x01\n\x0bPromptState\x12\x1c\n\x18PROMPT_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11PROMPT_STATE_OPEN\x10\x01\x12\x19\n\x15PROMPT_STATE_RESOLVED\x10\x02\x12\x18\n\x14PROMPT_STATE_EXPIRED\x10\x03\x12\x1a\n\x16PROMPT_STATE_WITHDRAWN\x10\x04*\xbc\x01\n\x0ePromptDecision\x12\x1f\n\x1bPROMPT_DECISION_UNSPECIFIED\x10\x00\x12\x18\n\x14PROMPT_DECISION_ONCE\x10\x01\x12\x1a\n\x16PROMPT_DECISION_ALWAYS\x10\x02\x12\x1a\n\x16PROMPT_DECISION_REJECT\x10\x03\x12\x1a\n\x16PROMPT_DECISION_ANSWER\x10\x04\x12\x1b\n\x17PROMPT_DECISION_INSTEAD\x10\x05*r\n\nGrantReach\x12\x1b\n\x17GRANT_REACH_UNSPECIFIED\x10\x00\x12\x13\n\x0fGRANT_REACH_RUN\x10\x01\x12\x17\n\x13GRANT_REACH_SESSION\x10\x02\x12\x19\n\x15GRANT_REACH_WORKSPACE\x10\x03\x42\x93\x01\n\x0eio.toolgate.v1B\x0bPromptProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18toolgate/v1/prompt.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"d\n\x0ePermissionRule\x12\x12\n\npermission\x18\x01 \x01(\t\x12\x0f\n\x07pattern\x18\x02 \x01(\t\x12-\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\"\xeb\x02\n\x10PromptResolution\x12-\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x30\n\x0cresolve_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bresolved_by\x18\x04 \x01(\t\x12\x1c\n\x14\x62\x65\x63\x61use_of_prompt_id\x18\x05 \x01(\t\x12\x19\n\x11withdrawn_because\x18\x06 \x01(\t\x12,\n\x07\x61nswers\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.QuestionAnswer\x12&\n\x05scope\x18\x08 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x17\n\x0f\x61lways_patterns\x18\t \x03(\t\x12\x12\n\ninput_json\x18\n \x01(\t\x12\x14\n\x0cinput_digest\x18\x0b \x01(\t\"w\n\nGrantScope\x12&\n\x05reach\x18\x01 \x01(\x0e\x32\x17.toolgate.v1.GrantReach\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08max_uses\x18\x03 \x01(\x05\" \n\x0eQuestionAnswer\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x87\x02\n\x11PermissionRequest\x12\x12\n\npermission\x18\x01 \x01(\t\x12\x10\n\x08patterns\x18\x02 \x03(\t\x12\x0e\n\x06\x61lways\x18\x03 \x03(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12)\n\x08metadata\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12)\n\x04rule\x18\x06 \x01(\x0b\x32\x1b.toolgate.v1.PermissionRule\x12*\n\x05parts\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.PermissionPart\x12+\n\x05\x61head\x18\x08 \x03(\x0b\x32\x1c.toolgate.v1.PermissionAhead\"7\n\x0fPermissionAhead\x12\x12\n\npermission\x18\x01 \x01(\t\x12\x10\n\x08patterns\x18\x02 \x03(\t\";\n\x0fQuestionRequest\x12(\n\tquestions\x18\x01 \x03(\x0b\x32\x15.toolgate.v1.Question\"|\n\x08Question\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x0e\n\x06header\x18\x02 \x01(\t\x12,\n\x07options\x18\x03 \x03(\x0b\x32\x1b.toolgate.v1.QuestionOption\x12\x10\n\x08multiple\x18\x04 \x01(\x08\x12\x0e\n\x06\x63ustom\x18\x05 \x01(\x08\"4\n\x0eQuestionOption\x12\r\n\x05label\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\xde\x01\n\x0ePermissionPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\targuments\x18\x02 \x03(\t\x12\x10\n\x08patterns\x18\x03 \x03(\t\x12\x0e\n\x06\x61lways\x18\x04 \x03(\t\x12\r\n\x05paths\x18\x05 \x03(\t\x12\x0f\n\x07unclear\x18\x06 \x01(\t\x12-\n\x06\x61\x63tion\x18\x07 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12)\n\x04rule\x18\x08 \x01(\x0b\x32\x1b.toolgate.v1.PermissionRule\x12\x0f\n\x07granted\x18\t \x01(\x08\"\xb9\x05\n\x06Prompt\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x11\n\tworkspace\x18\x04 \x01(\t\x12\r\n\x05\x61gent\x18\x05 \x01(\t\x12\x0c\n\x04tool\x18\x06 \x01(\t\x12\x11\n\trequester\x18\x07 \x01(\t\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x05state\x18\n \x01(\x0e\x32\x18.toolgate.v1.PromptState\x12\x14\n\x0cinput_digest\x18\x0b \x01(\t\x12\x34\n\npermission\x18\x0c \x01(\x0b\x32\x1e.toolgate.v1.PermissionRequestH\x00\x12\x31\n\tquestions\x18\x0e \x01(\x0b\x32\x1c.toolgate.v1.QuestionRequestH\x00\x12\x31\n\nresolution\x18\r \x01(\x0b\x32\x1d.toolgate.v1.PromptResolution\x12\x14\n\x0con_behalf_of\x18\x0f \x03(\t\x12.\n\tapprovals\x18\x10 \x03(\x0b\x32\x1b.toolgate.v1.PromptApproval\x12\x10\n\x08\x65\x64itable\x18\x11 \x01(\x08\x12\x12\n\ninput_json\x18\x12 \x01(\t\x12\x11\n\tdirectory\x18\x13 \x01(\t\x12\x39\n\x0b\x65nvironment\x18\x14 \x03(\x0b\x32$.toolgate.v1.Prompt.EnvironmentEntry\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07request\"\x99\x01\n\x0ePromptApproval\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproved_by\x18\x02 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x30\n\x0c\x61pprove_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd4\x02\n\x05Grant\x12\x10\n\x08grant_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\x12\n\npermission\x18\x03 \x01(\t\x12\x0f\n\x07pattern\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tprompt_id\x18\x06 \x01(\t\x12&\n\x05scope\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x12\n\nsession_id\x18\x08 \x01(\t\x12\x14\n\x0cprompt_title\x18\t \x01(\t\x12\x12\n\ngranted_by\x18\n \x01(\t\x12\x11\n\tuse_count\x18\x0b \x01(\x03\x12\x31\n\rlast_use_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tapprovers\x18\r \x03(\t*\x89\x01\n\x10PermissionAction\x12!\n\x1dPERMISSION_ACTION_UNSPECIFIED\x10\x00\x12\x1b\n\x17PERMISSION_ACTION_ALLOW\x10\x01\x12\x19\n\x15PERMISSION_ACTION_ASK\x10\x02\x12\x1a\n\x16PERMISSION_ACTION_DENY\x10\x03*\x93\x01\n\x0bPromptState\x12\x1c\n\x18PROMPT_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11PROMPT_STATE_OPEN\x10\x01\x12\x19\n\x15PROMPT_STATE_RESOLVED\x10\x02\x12\x18\n\x14PROMPT_STATE_EXPIRED\x10\x03\x12\x1a\n\x16PROMPT_STATE_WITHDRAWN\x10\x04*\xbc\x01\n\x0ePromptDecision\x12\x1f\n\x1bPROMPT_DECISION_UNSPECIFIED\x10\x00\x12\x18\n\x14PROMPT_DECISION_ONCE\x10\x01\x12\x1a\n\x16PROMPT_DECISION_ALWAYS\x10\x02\x12\x1a\n\x16PROMPT_DECISION_REJECT\x10\x03\x12\x1a\n\x16PROMPT_DECISION_ANSWER\x10\x04\x12\x1b\n\x17PROMPT_DECISION_INSTEAD\x10\x05*r\n\nGrantReach\x12\x1b\n\x17GRANT_REACH_UNSPECIFIED\x10\x00\x12\x13\n\x0fGRANT_REACH_RUN\x10\x01\x12\x17\n\x13GRANT_REACH_SESSION\x10\x02\x12\x19\n\x15GRANT_REACH_WORKSPACE\x10\x03\x42\x93\x01\n\x0eio.toolgate.v1B\x0bPromptProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.prompt_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.prompt_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\013PromptProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_PROMPT_ENVIRONMENTENTRY"]._loaded_options = None
-    _globals["_PROMPT_ENVIRONMENTENTRY"]._serialized_options = b"8\001"
-    _globals["_PERMISSIONACTION"]._serialized_start = 2716
-    _globals["_PERMISSIONACTION"]._serialized_end = 2853
-    _globals["_PROMPTSTATE"]._serialized_start = 2856
-    _globals["_PROMPTSTATE"]._serialized_end = 3003
-    _globals["_PROMPTDECISION"]._serialized_start = 3006
-    _globals["_PROMPTDECISION"]._serialized_end = 3194
-    _globals["_GRANTREACH"]._serialized_start = 3196
-    _globals["_GRANTREACH"]._serialized_end = 3310
-    _globals["_PERMISSIONRULE"]._serialized_start = 104
-    _globals["_PERMISSIONRULE"]._serialized_end = 204
-    _globals["_PROMPTRESOLUTION"]._serialized_start = 207
-    _globals["_PROMPTRESOLUTION"]._serialized_end = 570
-    _globals["_GRANTSCOPE"]._serialized_start = 572
-    _globals["_GRANTSCOPE"]._serialized_end = 691
-    _globals["_QUESTIONANSWER"]._serialized_start = 693
-    _globals["_QUESTIONANSWER"]._serialized_end = 725
-    _globals["_PERMISSIONREQUEST"]._serialized_start = 728
-    _globals["_PERMISSIONREQUEST"]._serialized_end = 991
-    _globals["_PERMISSIONAHEAD"]._serialized_start = 993
-    _globals["_PERMISSIONAHEAD"]._serialized_end = 1048
-    _globals["_QUESTIONREQUEST"]._serialized_start = 1050
-    _globals["_QUESTIONREQUEST"]._serialized_end = 1109
-    _globals["_QUESTION"]._serialized_start = 1111
-    _globals["_QUESTION"]._serialized_end = 1235
-    _globals["_QUESTIONOPTION"]._serialized_start = 1237
-    _globals["_QUESTIONOPTION"]._serialized_end = 1289
-    _globals["_PERMISSIONPART"]._serialized_start = 1292
-    _globals["_PERMISSIONPART"]._serialized_end = 1514
-    _globals["_PROMPT"]._serialized_start = 1517
-    _globals["_PROMPT"]._serialized_end = 2214
-    _globals["_PROMPT_ENVIRONMENTENTRY"]._serialized_start = 2153
-    _globals["_PROMPT_ENVIRONMENTENTRY"]._serialized_end = 2203
-    _globals["_PROMPTAPPROVAL"]._serialized_start = 2217
-    _globals["_PROMPTAPPROVAL"]._serialized_end = 2370
-    _globals["_GRANT"]._serialized_start = 2373
-    _globals["_GRANT"]._serialized_end = 2713
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\013PromptProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_PROMPT_ENVIRONMENTENTRY']._loaded_options = None
+  _globals['_PROMPT_ENVIRONMENTENTRY']._serialized_options = b'8\001'
+  _globals['_PERMISSIONACTION']._serialized_start=2716
+  _globals['_PERMISSIONACTION']._serialized_end=2853
+  _globals['_PROMPTSTATE']._serialized_start=2856
+  _globals['_PROMPTSTATE']._serialized_end=3003
+  _globals['_PROMPTDECISION']._serialized_start=3006
+  _globals['_PROMPTDECISION']._serialized_end=3194
+  _globals['_GRANTREACH']._serialized_start=3196
+  _globals['_GRANTREACH']._serialized_end=3310
+  _globals['_PERMISSIONRULE']._serialized_start=104
+  _globals['_PERMISSIONRULE']._serialized_end=204
+  _globals['_PROMPTRESOLUTION']._serialized_start=207
+  _globals['_PROMPTRESOLUTION']._serialized_end=570
+  _globals['_GRANTSCOPE']._serialized_start=572
+  _globals['_GRANTSCOPE']._serialized_end=691
+  _globals['_QUESTIONANSWER']._serialized_start=693
+  _globals['_QUESTIONANSWER']._serialized_end=725
+  _globals['_PERMISSIONREQUEST']._serialized_start=728
+  _globals['_PERMISSIONREQUEST']._serialized_end=991
+  _globals['_PERMISSIONAHEAD']._serialized_start=993
+  _globals['_PERMISSIONAHEAD']._serialized_end=1048
+  _globals['_QUESTIONREQUEST']._serialized_start=1050
+  _globals['_QUESTIONREQUEST']._serialized_end=1109
+  _globals['_QUESTION']._serialized_start=1111
+  _globals['_QUESTION']._serialized_end=1235
+  _globals['_QUESTIONOPTION']._serialized_start=1237
+  _globals['_QUESTIONOPTION']._serialized_end=1289
+  _globals['_PERMISSIONPART']._serialized_start=1292
+  _globals['_PERMISSIONPART']._serialized_end=1514
+  _globals['_PROMPT']._serialized_start=1517
+  _globals['_PROMPT']._serialized_end=2214
+  _globals['_PROMPT_ENVIRONMENTENTRY']._serialized_start=2153
+  _globals['_PROMPT_ENVIRONMENTENTRY']._serialized_end=2203
+  _globals['_PROMPTAPPROVAL']._serialized_start=2217
+  _globals['_PROMPTAPPROVAL']._serialized_end=2370
+  _globals['_GRANT']._serialized_start=2373
+  _globals['_GRANT']._serialized_end=2713
 # @@protoc_insertion_point(module_scope)

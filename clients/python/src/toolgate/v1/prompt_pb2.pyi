@@ -25,9 +25,7 @@ class _PermissionAction:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _PermissionActionEnumTypeWrapper(
-    _enum_type_wrapper._EnumTypeWrapper[_PermissionAction.ValueType], _builtins.type
-):
+class _PermissionActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PermissionAction.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PERMISSION_ACTION_UNSPECIFIED: _PermissionAction.ValueType  # 0
     """Never sent."""
@@ -183,9 +181,7 @@ class PermissionRule(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "action", b"action", "pattern", b"pattern", "permission", b"permission"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "pattern", b"pattern", "permission", b"permission"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -257,30 +253,7 @@ class PromptResolution(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resolve_time", b"resolve_time", "scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "always_patterns",
-        b"always_patterns",
-        "answers",
-        b"answers",
-        "because_of_prompt_id",
-        b"because_of_prompt_id",
-        "decision",
-        b"decision",
-        "input_digest",
-        b"input_digest",
-        "input_json",
-        b"input_json",
-        "message",
-        b"message",
-        "resolve_time",
-        b"resolve_time",
-        "resolved_by",
-        b"resolved_by",
-        "scope",
-        b"scope",
-        "withdrawn_because",
-        b"withdrawn_because",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["always_patterns", b"always_patterns", "answers", b"answers", "because_of_prompt_id", b"because_of_prompt_id", "decision", b"decision", "input_digest", b"input_digest", "input_json", b"input_json", "message", b"message", "resolve_time", b"resolve_time", "resolved_by", b"resolved_by", "scope", b"scope", "withdrawn_because", b"withdrawn_because"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -314,9 +287,7 @@ class GrantScope(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "expire_time", b"expire_time", "max_uses", b"max_uses", "reach", b"reach"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "max_uses", b"max_uses", "reach", b"reach"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -404,24 +375,7 @@ class PermissionRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "rule", b"rule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "ahead",
-        b"ahead",
-        "always",
-        b"always",
-        "metadata",
-        b"metadata",
-        "parts",
-        b"parts",
-        "patterns",
-        b"patterns",
-        "permission",
-        b"permission",
-        "rule",
-        b"rule",
-        "title",
-        b"title",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "always", b"always", "metadata", b"metadata", "parts", b"parts", "patterns", b"patterns", "permission", b"permission", "rule", b"rule", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -513,18 +467,7 @@ class Question(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "custom",
-        b"custom",
-        "header",
-        b"header",
-        "multiple",
-        b"multiple",
-        "options",
-        b"options",
-        "question",
-        b"question",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["custom", b"custom", "header", b"header", "multiple", b"multiple", "options", b"options", "question", b"question"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -621,26 +564,7 @@ class PermissionPart(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "action",
-        b"action",
-        "always",
-        b"always",
-        "arguments",
-        b"arguments",
-        "granted",
-        b"granted",
-        "paths",
-        b"paths",
-        "patterns",
-        b"patterns",
-        "rule",
-        b"rule",
-        "text",
-        b"text",
-        "unclear",
-        b"unclear",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "always", b"always", "arguments", b"arguments", "granted", b"granted", "paths", b"paths", "patterns", b"patterns", "rule", b"rule", "text", b"text", "unclear", b"unclear"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -778,65 +702,9 @@ class Prompt(_message.Message):
         directory: _builtins.str = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "create_time",
-        b"create_time",
-        "expire_time",
-        b"expire_time",
-        "permission",
-        b"permission",
-        "questions",
-        b"questions",
-        "request",
-        b"request",
-        "resolution",
-        b"resolution",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "permission", b"permission", "questions", b"questions", "request", b"request", "resolution", b"resolution"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agent",
-        b"agent",
-        "approvals",
-        b"approvals",
-        "call_id",
-        b"call_id",
-        "create_time",
-        b"create_time",
-        "directory",
-        b"directory",
-        "editable",
-        b"editable",
-        "environment",
-        b"environment",
-        "expire_time",
-        b"expire_time",
-        "input_digest",
-        b"input_digest",
-        "input_json",
-        b"input_json",
-        "on_behalf_of",
-        b"on_behalf_of",
-        "permission",
-        b"permission",
-        "prompt_id",
-        b"prompt_id",
-        "questions",
-        b"questions",
-        "request",
-        b"request",
-        "requester",
-        b"requester",
-        "resolution",
-        b"resolution",
-        "session_id",
-        b"session_id",
-        "state",
-        b"state",
-        "tool",
-        b"tool",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approvals", b"approvals", "call_id", b"call_id", "create_time", b"create_time", "directory", b"directory", "editable", b"editable", "environment", b"environment", "expire_time", b"expire_time", "input_digest", b"input_digest", "input_json", b"input_json", "on_behalf_of", b"on_behalf_of", "permission", b"permission", "prompt_id", b"prompt_id", "questions", b"questions", "request", b"request", "requester", b"requester", "resolution", b"resolution", "session_id", b"session_id", "state", b"state", "tool", b"tool", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["permission", "questions"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
@@ -874,16 +742,7 @@ class PromptApproval(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["approve_time", b"approve_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "approve_time",
-        b"approve_time",
-        "approved_by",
-        b"approved_by",
-        "decision",
-        b"decision",
-        "principal",
-        b"principal",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approve_time", b"approve_time", "approved_by", b"approved_by", "decision", b"decision", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -963,38 +822,9 @@ class Grant(_message.Message):
         last_use_time: _timestamp_pb2.Timestamp | None = ...,
         approvers: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "create_time", b"create_time", "last_use_time", b"last_use_time", "scope", b"scope"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_use_time", b"last_use_time", "scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "approvers",
-        b"approvers",
-        "create_time",
-        b"create_time",
-        "grant_id",
-        b"grant_id",
-        "granted_by",
-        b"granted_by",
-        "last_use_time",
-        b"last_use_time",
-        "pattern",
-        b"pattern",
-        "permission",
-        b"permission",
-        "prompt_id",
-        b"prompt_id",
-        "prompt_title",
-        b"prompt_title",
-        "scope",
-        b"scope",
-        "session_id",
-        b"session_id",
-        "use_count",
-        b"use_count",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvers", b"approvers", "create_time", b"create_time", "grant_id", b"grant_id", "granted_by", b"granted_by", "last_use_time", b"last_use_time", "pattern", b"pattern", "permission", b"permission", "prompt_id", b"prompt_id", "prompt_title", b"prompt_title", "scope", b"scope", "session_id", b"session_id", "use_count", b"use_count", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,53 +4,54 @@
 # source: toolgate/v1/result.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/result.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/result.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x18toolgate/v1/result.proto\x12\x0btoolgate.v1"\x8c\x01\n\rCommandResult\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06signal\x18\x02 \x01(\x05\x12\x11\n\ttimed_out\x18\x03 \x01(\x08\x12\x16\n\x0eprocesses_left\x18\x04 \x01(\x05\x12\x1a\n\x12\x62\x61\x63kground_call_id\x18\x05 \x01(\tB\x0c\n\n_exit_code"5\n\x0b\x46ilesResult\x12&\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x17.toolgate.v1.FileResult"\x9d\x01\n\nFileResult\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\'\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x17.toolgate.v1.FileAction\x12\x10\n\x08moved_to\x18\x03 \x01(\t\x12\x13\n\x0b\x61\x64\x64\x65\x64_lines\x18\x04 \x01(\x03\x12\x15\n\rremoved_lines\x18\x05 \x01(\x03\x12\x11\n\x04\x64iff\x18\x06 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_diff"R\n\x0cSearchResult\x12\x14\n\x07matches\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05\x66iles\x18\x02 \x01(\x03\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x42\n\n\x08_matches"\x7f\n\nReadResult\x12\x0c\n\x04path\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.toolgate.v1.ReadKind\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\r\n\x05shown\x18\x04 \x01(\x03\x12\r\n\x05total\x18\x05 \x01(\x03\x12\x11\n\ttruncated\x18\x06 \x01(\x08"R\n\x0b\x46\x65tchResult\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x05\x12\x12\n\nmedia_type\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03"M\n\x0e\x43hildrenResult\x12\'\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x18.toolgate.v1.ChildResult\x12\x12\n\nsession_id\x18\x02 \x01(\t"?\n\x0b\x43hildResult\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x11\n\tsucceeded\x18\x03 \x01(\x08*\xab\x01\n\x0b\x43\x61llOutcome\x12\x1c\n\x18\x43\x41LL_OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41LL_OUTCOME_OK\x10\x01\x12\x19\n\x15\x43\x41LL_OUTCOME_NON_ZERO\x10\x02\x12\x1a\n\x16\x43\x41LL_OUTCOME_TIMED_OUT\x10\x03\x12\x18\n\x14\x43\x41LL_OUTCOME_PARTIAL\x10\x04\x12\x18\n\x14\x43\x41LL_OUTCOME_INVALID\x10\x05*\x8a\x01\n\nFileAction\x12\x1b\n\x17\x46ILE_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x46ILE_ACTION_ADDED\x10\x01\x12\x18\n\x14\x46ILE_ACTION_MODIFIED\x10\x02\x12\x17\n\x13\x46ILE_ACTION_DELETED\x10\x03\x12\x15\n\x11\x46ILE_ACTION_MOVED\x10\x04*d\n\x08ReadKind\x12\x19\n\x15READ_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eREAD_KIND_TEXT\x10\x01\x12\x14\n\x10READ_KIND_FOLDER\x10\x02\x12\x13\n\x0fREAD_KIND_MEDIA\x10\x03\x42\x93\x01\n\x0eio.toolgate.v1B\x0bResultProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18toolgate/v1/result.proto\x12\x0btoolgate.v1\"\x8c\x01\n\rCommandResult\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06signal\x18\x02 \x01(\x05\x12\x11\n\ttimed_out\x18\x03 \x01(\x08\x12\x16\n\x0eprocesses_left\x18\x04 \x01(\x05\x12\x1a\n\x12\x62\x61\x63kground_call_id\x18\x05 \x01(\tB\x0c\n\n_exit_code\"5\n\x0b\x46ilesResult\x12&\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x17.toolgate.v1.FileResult\"\x9d\x01\n\nFileResult\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\'\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x17.toolgate.v1.FileAction\x12\x10\n\x08moved_to\x18\x03 \x01(\t\x12\x13\n\x0b\x61\x64\x64\x65\x64_lines\x18\x04 \x01(\x03\x12\x15\n\rremoved_lines\x18\x05 \x01(\x03\x12\x11\n\x04\x64iff\x18\x06 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_diff\"R\n\x0cSearchResult\x12\x14\n\x07matches\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05\x66iles\x18\x02 \x01(\x03\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x42\n\n\x08_matches\"\x7f\n\nReadResult\x12\x0c\n\x04path\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.toolgate.v1.ReadKind\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\r\n\x05shown\x18\x04 \x01(\x03\x12\r\n\x05total\x18\x05 \x01(\x03\x12\x11\n\ttruncated\x18\x06 \x01(\x08\"R\n\x0b\x46\x65tchResult\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x05\x12\x12\n\nmedia_type\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\"M\n\x0e\x43hildrenResult\x12\'\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x18.toolgate.v1.ChildResult\x12\x12\n\nsession_id\x18\x02 \x01(\t\"?\n\x0b\x43hildResult\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x11\n\tsucceeded\x18\x03 \x01(\x08*\xab\x01\n\x0b\x43\x61llOutcome\x12\x1c\n\x18\x43\x41LL_OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41LL_OUTCOME_OK\x10\x01\x12\x19\n\x15\x43\x41LL_OUTCOME_NON_ZERO\x10\x02\x12\x1a\n\x16\x43\x41LL_OUTCOME_TIMED_OUT\x10\x03\x12\x18\n\x14\x43\x41LL_OUTCOME_PARTIAL\x10\x04\x12\x18\n\x14\x43\x41LL_OUTCOME_INVALID\x10\x05*\x8a\x01\n\nFileAction\x12\x1b\n\x17\x46ILE_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x46ILE_ACTION_ADDED\x10\x01\x12\x18\n\x14\x46ILE_ACTION_MODIFIED\x10\x02\x12\x17\n\x13\x46ILE_ACTION_DELETED\x10\x03\x12\x15\n\x11\x46ILE_ACTION_MOVED\x10\x04*d\n\x08ReadKind\x12\x19\n\x15READ_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eREAD_KIND_TEXT\x10\x01\x12\x14\n\x10READ_KIND_FOLDER\x10\x02\x12\x13\n\x0fREAD_KIND_MEDIA\x10\x03\x42\x93\x01\n\x0eio.toolgate.v1B\x0bResultProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.result_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.result_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\013ResultProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_CALLOUTCOME"]._serialized_start = 841
-    _globals["_CALLOUTCOME"]._serialized_end = 1012
-    _globals["_FILEACTION"]._serialized_start = 1015
-    _globals["_FILEACTION"]._serialized_end = 1153
-    _globals["_READKIND"]._serialized_start = 1155
-    _globals["_READKIND"]._serialized_end = 1255
-    _globals["_COMMANDRESULT"]._serialized_start = 42
-    _globals["_COMMANDRESULT"]._serialized_end = 182
-    _globals["_FILESRESULT"]._serialized_start = 184
-    _globals["_FILESRESULT"]._serialized_end = 237
-    _globals["_FILERESULT"]._serialized_start = 240
-    _globals["_FILERESULT"]._serialized_end = 397
-    _globals["_SEARCHRESULT"]._serialized_start = 399
-    _globals["_SEARCHRESULT"]._serialized_end = 481
-    _globals["_READRESULT"]._serialized_start = 483
-    _globals["_READRESULT"]._serialized_end = 610
-    _globals["_FETCHRESULT"]._serialized_start = 612
-    _globals["_FETCHRESULT"]._serialized_end = 694
-    _globals["_CHILDRENRESULT"]._serialized_start = 696
-    _globals["_CHILDRENRESULT"]._serialized_end = 773
-    _globals["_CHILDRESULT"]._serialized_start = 775
-    _globals["_CHILDRESULT"]._serialized_end = 838
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\013ResultProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_CALLOUTCOME']._serialized_start=841
+  _globals['_CALLOUTCOME']._serialized_end=1012
+  _globals['_FILEACTION']._serialized_start=1015
+  _globals['_FILEACTION']._serialized_end=1153
+  _globals['_READKIND']._serialized_start=1155
+  _globals['_READKIND']._serialized_end=1255
+  _globals['_COMMANDRESULT']._serialized_start=42
+  _globals['_COMMANDRESULT']._serialized_end=182
+  _globals['_FILESRESULT']._serialized_start=184
+  _globals['_FILESRESULT']._serialized_end=237
+  _globals['_FILERESULT']._serialized_start=240
+  _globals['_FILERESULT']._serialized_end=397
+  _globals['_SEARCHRESULT']._serialized_start=399
+  _globals['_SEARCHRESULT']._serialized_end=481
+  _globals['_READRESULT']._serialized_start=483
+  _globals['_READRESULT']._serialized_end=610
+  _globals['_FETCHRESULT']._serialized_start=612
+  _globals['_FETCHRESULT']._serialized_end=694
+  _globals['_CHILDRENRESULT']._serialized_start=696
+  _globals['_CHILDRENRESULT']._serialized_end=773
+  _globals['_CHILDRESULT']._serialized_start=775
+  _globals['_CHILDRESULT']._serialized_end=838
 # @@protoc_insertion_point(module_scope)

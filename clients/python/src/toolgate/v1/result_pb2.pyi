@@ -151,20 +151,7 @@ class CommandResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_exit_code",
-        b"_exit_code",
-        "background_call_id",
-        b"background_call_id",
-        "exit_code",
-        b"exit_code",
-        "processes_left",
-        b"processes_left",
-        "signal",
-        b"signal",
-        "timed_out",
-        b"timed_out",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "background_call_id", b"background_call_id", "exit_code", b"exit_code", "processes_left", b"processes_left", "signal", b"signal", "timed_out", b"timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -234,22 +221,7 @@ class FileResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_diff", b"_diff", "diff", b"diff"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_diff",
-        b"_diff",
-        "action",
-        b"action",
-        "added_lines",
-        b"added_lines",
-        "diff",
-        b"diff",
-        "moved_to",
-        b"moved_to",
-        "path",
-        b"path",
-        "removed_lines",
-        b"removed_lines",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_diff", b"_diff", "action", b"action", "added_lines", b"added_lines", "diff", b"diff", "moved_to", b"moved_to", "path", b"path", "removed_lines", b"removed_lines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__diff: _TypeAlias = _typing.Literal["diff"]  # noqa: Y015
     _WhichOneofArgType__diff: _TypeAlias = _typing.Literal["_diff", b"_diff"]  # noqa: Y015
@@ -281,9 +253,7 @@ class SearchResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_matches", b"_matches", "matches", b"matches"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_matches", b"_matches", "files", b"files", "matches", b"matches", "truncated", b"truncated"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_matches", b"_matches", "files", b"files", "matches", b"matches", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__matches: _TypeAlias = _typing.Literal["matches"]  # noqa: Y015
     _WhichOneofArgType__matches: _TypeAlias = _typing.Literal["_matches", b"_matches"]  # noqa: Y015
@@ -327,20 +297,7 @@ class ReadResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "first",
-        b"first",
-        "kind",
-        b"kind",
-        "path",
-        b"path",
-        "shown",
-        b"shown",
-        "total",
-        b"total",
-        "truncated",
-        b"truncated",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "kind", b"kind", "path", b"path", "shown", b"shown", "total", b"total", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -374,9 +331,7 @@ class FetchResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "media_type", b"media_type", "size_bytes", b"size_bytes", "status", b"status", "url", b"url"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["media_type", b"media_type", "size_bytes", b"size_bytes", "status", b"status", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

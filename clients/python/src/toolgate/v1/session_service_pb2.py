@@ -4,15 +4,18 @@
 # source: toolgate/v1/session_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/session_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/session_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -27,74 +30,70 @@ from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 from toolgate.v1 import result_pb2 as toolgate_dot_v1_dot_result__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n!toolgate/v1/session_service.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto":\n\x11GetSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.toolgate.v1.Session"\xb7\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x0crecent_calls\x18\x02 \x03(\x0b\x32\x11.toolgate.v1.Call\x12)\n\x0copen_prompts\x18\x03 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12"\n\x06grants\x18\x04 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12 \n\x05todos\x18\x05 \x03(\x0b\x32\x11.toolgate.v1.Todo"\xae\x01\n\x13ListSessionsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12-\n\tfrom_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t"^\n\x14ListSessionsResponse\x12-\n\x08sessions\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.SessionSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"\xff\x01\n\x0eSessionSummary\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\x0e\n\x06\x61gents\x18\x03 \x03(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12last_activity_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61lls\x18\x06 \x01(\x03\x12\x18\n\x10unfinished_calls\x18\x07 \x01(\x03\x12\x15\n\rwaiting_calls\x18\x08 \x01(\x03\x12\r\n\x05\x65nded\x18\t \x01(\x08"Q\n\x04Todo\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x05\n\x03_id":\n\x11\x45ndSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t"-\n\x12\x45ndSessionResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05"\x81\x01\n\x12WatchEventsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x1b\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cresume_token\x18\x04 \x01(\tB\x11\n\x0f_after_sequence"N\n\x13WatchEventsResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Event\x12\x14\n\x0cresume_token\x18\x02 \x01(\t"\xd5\x05\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12;\n\x12\x63\x61ll_state_changed\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.CallStateChangedH\x00\x12.\n\x0b\x66ile_edited\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.FileEditedH\x00\x12\x32\n\rprompt_opened\x18\x07 \x01(\x0b\x32\x19.toolgate.v1.PromptOpenedH\x00\x12\x30\n\x0cprompt_ended\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.PromptEndedH\x00\x12\x32\n\rsession_ended\x18\t \x01(\x0b\x32\x19.toolgate.v1.SessionEndedH\x00\x12\x30\n\theartbeat\x18\n \x01(\x0b\x32\x1b.toolgate.v1.EventHeartbeatH\x00\x12\x32\n\rtodos_updated\x18\x0b \x01(\x0b\x32\x19.toolgate.v1.TodosUpdatedH\x00\x12\x32\n\rtools_changed\x18\x0c \x01(\x0b\x32\x19.toolgate.v1.ToolsChangedH\x00\x12\x41\n\x15\x63\x61ll_metadata_changed\x18\r \x01(\x0b\x32 .toolgate.v1.CallMetadataChangedH\x00\x12:\n\x11workspace_changed\x18\x0e \x01(\x0b\x32\x1d.toolgate.v1.WorkspaceChangedH\x00\x12:\n\x11listening_changed\x18\x0f \x01(\x0b\x32\x1d.toolgate.v1.ListeningChangedH\x00\x42\x07\n\x05\x65vent"\xf5\x01\n\x10\x43\x61llStateChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12\r\n\x05title\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12*\n\x06reason\x18\x06 \x01(\x0e\x32\x1a.toolgate.v1.FailureReason\x12)\n\x07outcome\x18\x07 \x01(\x0e\x32\x18.toolgate.v1.CallOutcome\x12\x16\n\texit_code\x18\x08 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_exit_code"+\n\nFileEdited\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t"q\n\x13\x43\x61llMetadataChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct"?\n\x0cToolsChanged\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x03(\t"@\n\x10WorkspaceChanged\x12,\n\x06\x63hange\x18\x01 \x01(\x0e\x32\x1c.toolgate.v1.WorkspaceChange"N\n\x10ListeningChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12)\n\x05ports\x18\x02 \x03(\x0b\x32\x1a.toolgate.v1.ListeningPort"2\n\x0cPromptOpened\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t"Z\n\x0bPromptEnded\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.PromptState"A\n\x0cTodosUpdated\x12 \n\x05todos\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Todo\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t"\x0e\n\x0cSessionEnded""\n\x0e\x45ventHeartbeat\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08*\x8b\x01\n\x0fWorkspaceChange\x12 \n\x1cWORKSPACE_CHANGE_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORKSPACE_CHANGE_OPENED\x10\x01\x12\x1b\n\x17WORKSPACE_CHANGE_CLOSED\x10\x02\x12\x1c\n\x18WORKSPACE_CHANGE_CHANGED\x10\x03\x32\xfb\x02\n\x0eSessionService\x12V\n\nGetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12\\\n\x0cListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12V\n\nEndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse"\x07\x90\x02\x02\xf2U\x01\x01\x12[\n\x0bWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse"\x07\x90\x02\x01\xf2U\x01\x02\x30\x01\x42\x9b\x01\n\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolgate/v1/session_service.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x18toolgate/v1/result.proto\":\n\x11GetSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.toolgate.v1.Session\"\xb7\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x0crecent_calls\x18\x02 \x03(\x0b\x32\x11.toolgate.v1.Call\x12)\n\x0copen_prompts\x18\x03 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\"\n\x06grants\x18\x04 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12 \n\x05todos\x18\x05 \x03(\x0b\x32\x11.toolgate.v1.Todo\"\xae\x01\n\x13ListSessionsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12-\n\tfrom_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"^\n\x14ListSessionsResponse\x12-\n\x08sessions\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.SessionSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xff\x01\n\x0eSessionSummary\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\x0e\n\x06\x61gents\x18\x03 \x03(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12last_activity_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61lls\x18\x06 \x01(\x03\x12\x18\n\x10unfinished_calls\x18\x07 \x01(\x03\x12\x15\n\rwaiting_calls\x18\x08 \x01(\x03\x12\r\n\x05\x65nded\x18\t \x01(\x08\"Q\n\x04Todo\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x05\n\x03_id\":\n\x11\x45ndSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\"-\n\x12\x45ndSessionResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"\x81\x01\n\x12WatchEventsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x1b\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cresume_token\x18\x04 \x01(\tB\x11\n\x0f_after_sequence\"N\n\x13WatchEventsResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Event\x12\x14\n\x0cresume_token\x18\x02 \x01(\t\"\xd5\x05\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12;\n\x12\x63\x61ll_state_changed\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.CallStateChangedH\x00\x12.\n\x0b\x66ile_edited\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.FileEditedH\x00\x12\x32\n\rprompt_opened\x18\x07 \x01(\x0b\x32\x19.toolgate.v1.PromptOpenedH\x00\x12\x30\n\x0cprompt_ended\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.PromptEndedH\x00\x12\x32\n\rsession_ended\x18\t \x01(\x0b\x32\x19.toolgate.v1.SessionEndedH\x00\x12\x30\n\theartbeat\x18\n \x01(\x0b\x32\x1b.toolgate.v1.EventHeartbeatH\x00\x12\x32\n\rtodos_updated\x18\x0b \x01(\x0b\x32\x19.toolgate.v1.TodosUpdatedH\x00\x12\x32\n\rtools_changed\x18\x0c \x01(\x0b\x32\x19.toolgate.v1.ToolsChangedH\x00\x12\x41\n\x15\x63\x61ll_metadata_changed\x18\r \x01(\x0b\x32 .toolgate.v1.CallMetadataChangedH\x00\x12:\n\x11workspace_changed\x18\x0e \x01(\x0b\x32\x1d.toolgate.v1.WorkspaceChangedH\x00\x12:\n\x11listening_changed\x18\x0f \x01(\x0b\x32\x1d.toolgate.v1.ListeningChangedH\x00\x42\x07\n\x05\x65vent\"\xf5\x01\n\x10\x43\x61llStateChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.CallState\x12\r\n\x05title\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12*\n\x06reason\x18\x06 \x01(\x0e\x32\x1a.toolgate.v1.FailureReason\x12)\n\x07outcome\x18\x07 \x01(\x0e\x32\x18.toolgate.v1.CallOutcome\x12\x16\n\texit_code\x18\x08 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_exit_code\"+\n\nFileEdited\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"q\n\x13\x43\x61llMetadataChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"?\n\x0cToolsChanged\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x03(\t\"@\n\x10WorkspaceChanged\x12,\n\x06\x63hange\x18\x01 \x01(\x0e\x32\x1c.toolgate.v1.WorkspaceChange\"N\n\x10ListeningChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12)\n\x05ports\x18\x02 \x03(\x0b\x32\x1a.toolgate.v1.ListeningPort\"2\n\x0cPromptOpened\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"Z\n\x0bPromptEnded\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.PromptState\"A\n\x0cTodosUpdated\x12 \n\x05todos\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Todo\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"\x0e\n\x0cSessionEnded\"\"\n\x0e\x45ventHeartbeat\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08*\x8b\x01\n\x0fWorkspaceChange\x12 \n\x1cWORKSPACE_CHANGE_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORKSPACE_CHANGE_OPENED\x10\x01\x12\x1b\n\x17WORKSPACE_CHANGE_CLOSED\x10\x02\x12\x1c\n\x18WORKSPACE_CHANGE_CHANGED\x10\x03\x32\xfb\x02\n\x0eSessionService\x12V\n\nGetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12\\\n\x0cListSessions\x12 .toolgate.v1.ListSessionsRequest\x1a!.toolgate.v1.ListSessionsResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12V\n\nEndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x07\x90\x02\x02\xf2U\x01\x01\x12[\n\x0bWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x30\x01\x42\x9b\x01\n\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.session_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.session_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\023SessionServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_SESSIONSERVICE"].methods_by_name["GetSession"]._loaded_options = None
-    _globals["_SESSIONSERVICE"].methods_by_name["GetSession"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_SESSIONSERVICE"].methods_by_name["ListSessions"]._loaded_options = None
-    _globals["_SESSIONSERVICE"].methods_by_name["ListSessions"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_SESSIONSERVICE"].methods_by_name["EndSession"]._loaded_options = None
-    _globals["_SESSIONSERVICE"].methods_by_name["EndSession"]._serialized_options = b"\220\002\002\362U\001\001"
-    _globals["_SESSIONSERVICE"].methods_by_name["WatchEvents"]._loaded_options = None
-    _globals["_SESSIONSERVICE"].methods_by_name["WatchEvents"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_WORKSPACECHANGE"]._serialized_start = 3067
-    _globals["_WORKSPACECHANGE"]._serialized_end = 3206
-    _globals["_GETSESSIONREQUEST"]._serialized_start = 216
-    _globals["_GETSESSIONREQUEST"]._serialized_end = 274
-    _globals["_GETSESSIONRESPONSE"]._serialized_start = 276
-    _globals["_GETSESSIONRESPONSE"]._serialized_end = 335
-    _globals["_SESSION"]._serialized_start = 338
-    _globals["_SESSION"]._serialized_end = 521
-    _globals["_LISTSESSIONSREQUEST"]._serialized_start = 524
-    _globals["_LISTSESSIONSREQUEST"]._serialized_end = 698
-    _globals["_LISTSESSIONSRESPONSE"]._serialized_start = 700
-    _globals["_LISTSESSIONSRESPONSE"]._serialized_end = 794
-    _globals["_SESSIONSUMMARY"]._serialized_start = 797
-    _globals["_SESSIONSUMMARY"]._serialized_end = 1052
-    _globals["_TODO"]._serialized_start = 1054
-    _globals["_TODO"]._serialized_end = 1135
-    _globals["_ENDSESSIONREQUEST"]._serialized_start = 1137
-    _globals["_ENDSESSIONREQUEST"]._serialized_end = 1195
-    _globals["_ENDSESSIONRESPONSE"]._serialized_start = 1197
-    _globals["_ENDSESSIONRESPONSE"]._serialized_end = 1242
-    _globals["_WATCHEVENTSREQUEST"]._serialized_start = 1245
-    _globals["_WATCHEVENTSREQUEST"]._serialized_end = 1374
-    _globals["_WATCHEVENTSRESPONSE"]._serialized_start = 1376
-    _globals["_WATCHEVENTSRESPONSE"]._serialized_end = 1454
-    _globals["_EVENT"]._serialized_start = 1457
-    _globals["_EVENT"]._serialized_end = 2182
-    _globals["_CALLSTATECHANGED"]._serialized_start = 2185
-    _globals["_CALLSTATECHANGED"]._serialized_end = 2430
-    _globals["_FILEEDITED"]._serialized_start = 2432
-    _globals["_FILEEDITED"]._serialized_end = 2475
-    _globals["_CALLMETADATACHANGED"]._serialized_start = 2477
-    _globals["_CALLMETADATACHANGED"]._serialized_end = 2590
-    _globals["_TOOLSCHANGED"]._serialized_start = 2592
-    _globals["_TOOLSCHANGED"]._serialized_end = 2655
-    _globals["_WORKSPACECHANGED"]._serialized_start = 2657
-    _globals["_WORKSPACECHANGED"]._serialized_end = 2721
-    _globals["_LISTENINGCHANGED"]._serialized_start = 2723
-    _globals["_LISTENINGCHANGED"]._serialized_end = 2801
-    _globals["_PROMPTOPENED"]._serialized_start = 2803
-    _globals["_PROMPTOPENED"]._serialized_end = 2853
-    _globals["_PROMPTENDED"]._serialized_start = 2855
-    _globals["_PROMPTENDED"]._serialized_end = 2945
-    _globals["_TODOSUPDATED"]._serialized_start = 2947
-    _globals["_TODOSUPDATED"]._serialized_end = 3012
-    _globals["_SESSIONENDED"]._serialized_start = 3014
-    _globals["_SESSIONENDED"]._serialized_end = 3028
-    _globals["_EVENTHEARTBEAT"]._serialized_start = 3030
-    _globals["_EVENTHEARTBEAT"]._serialized_end = 3064
-    _globals["_SESSIONSERVICE"]._serialized_start = 3209
-    _globals["_SESSIONSERVICE"]._serialized_end = 3588
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\023SessionServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_SESSIONSERVICE'].methods_by_name['GetSession']._loaded_options = None
+  _globals['_SESSIONSERVICE'].methods_by_name['GetSession']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_SESSIONSERVICE'].methods_by_name['ListSessions']._loaded_options = None
+  _globals['_SESSIONSERVICE'].methods_by_name['ListSessions']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_SESSIONSERVICE'].methods_by_name['EndSession']._loaded_options = None
+  _globals['_SESSIONSERVICE'].methods_by_name['EndSession']._serialized_options = b'\220\002\002\362U\001\001'
+  _globals['_SESSIONSERVICE'].methods_by_name['WatchEvents']._loaded_options = None
+  _globals['_SESSIONSERVICE'].methods_by_name['WatchEvents']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_WORKSPACECHANGE']._serialized_start=3067
+  _globals['_WORKSPACECHANGE']._serialized_end=3206
+  _globals['_GETSESSIONREQUEST']._serialized_start=216
+  _globals['_GETSESSIONREQUEST']._serialized_end=274
+  _globals['_GETSESSIONRESPONSE']._serialized_start=276
+  _globals['_GETSESSIONRESPONSE']._serialized_end=335
+  _globals['_SESSION']._serialized_start=338
+  _globals['_SESSION']._serialized_end=521
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=524
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=698
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=700
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=794
+  _globals['_SESSIONSUMMARY']._serialized_start=797
+  _globals['_SESSIONSUMMARY']._serialized_end=1052
+  _globals['_TODO']._serialized_start=1054
+  _globals['_TODO']._serialized_end=1135
+  _globals['_ENDSESSIONREQUEST']._serialized_start=1137
+  _globals['_ENDSESSIONREQUEST']._serialized_end=1195
+  _globals['_ENDSESSIONRESPONSE']._serialized_start=1197
+  _globals['_ENDSESSIONRESPONSE']._serialized_end=1242
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=1245
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=1374
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1376
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1454
+  _globals['_EVENT']._serialized_start=1457
+  _globals['_EVENT']._serialized_end=2182
+  _globals['_CALLSTATECHANGED']._serialized_start=2185
+  _globals['_CALLSTATECHANGED']._serialized_end=2430
+  _globals['_FILEEDITED']._serialized_start=2432
+  _globals['_FILEEDITED']._serialized_end=2475
+  _globals['_CALLMETADATACHANGED']._serialized_start=2477
+  _globals['_CALLMETADATACHANGED']._serialized_end=2590
+  _globals['_TOOLSCHANGED']._serialized_start=2592
+  _globals['_TOOLSCHANGED']._serialized_end=2655
+  _globals['_WORKSPACECHANGED']._serialized_start=2657
+  _globals['_WORKSPACECHANGED']._serialized_end=2721
+  _globals['_LISTENINGCHANGED']._serialized_start=2723
+  _globals['_LISTENINGCHANGED']._serialized_end=2801
+  _globals['_PROMPTOPENED']._serialized_start=2803
+  _globals['_PROMPTOPENED']._serialized_end=2853
+  _globals['_PROMPTENDED']._serialized_start=2855
+  _globals['_PROMPTENDED']._serialized_end=2945
+  _globals['_TODOSUPDATED']._serialized_start=2947
+  _globals['_TODOSUPDATED']._serialized_end=3012
+  _globals['_SESSIONENDED']._serialized_start=3014
+  _globals['_SESSIONENDED']._serialized_end=3028
+  _globals['_EVENTHEARTBEAT']._serialized_start=3030
+  _globals['_EVENTHEARTBEAT']._serialized_end=3064
+  _globals['_SESSIONSERVICE']._serialized_start=3209
+  _globals['_SESSIONSERVICE']._serialized_end=3588
 # @@protoc_insertion_point(module_scope)

@@ -144,18 +144,7 @@ class Session(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "grants",
-        b"grants",
-        "open_prompts",
-        b"open_prompts",
-        "recent_calls",
-        b"recent_calls",
-        "session_id",
-        b"session_id",
-        "todos",
-        b"todos",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants", "open_prompts", b"open_prompts", "recent_calls", b"recent_calls", "session_id", b"session_id", "todos", b"todos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -197,18 +186,7 @@ class ListSessionsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "from_time",
-        b"from_time",
-        "page_size",
-        b"page_size",
-        "page_token",
-        b"page_token",
-        "until_time",
-        b"until_time",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "page_size", b"page_size", "page_token", b"page_token", "until_time", b"until_time", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -294,30 +272,9 @@ class SessionSummary(_message.Message):
         waiting_calls: _builtins.int = ...,
         ended: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "create_time", b"create_time", "last_activity_time", b"last_activity_time"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_activity_time", b"last_activity_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agents",
-        b"agents",
-        "calls",
-        b"calls",
-        "create_time",
-        b"create_time",
-        "ended",
-        b"ended",
-        "last_activity_time",
-        b"last_activity_time",
-        "session_id",
-        b"session_id",
-        "unfinished_calls",
-        b"unfinished_calls",
-        "waiting_calls",
-        b"waiting_calls",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "calls", b"calls", "create_time", b"create_time", "ended", b"ended", "last_activity_time", b"last_activity_time", "session_id", b"session_id", "unfinished_calls", b"unfinished_calls", "waiting_calls", b"waiting_calls", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -351,9 +308,7 @@ class Todo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "id", b"id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_id", b"_id", "content", b"content", "id", b"id", "priority", b"priority", "status", b"status"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "content", b"content", "id", b"id", "priority", b"priority", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__id: _TypeAlias = _typing.Literal["id"]  # noqa: Y015
     _WhichOneofArgType__id: _TypeAlias = _typing.Literal["_id", b"_id"]  # noqa: Y015
@@ -437,28 +392,13 @@ class WatchEventsRequest(_message.Message):
         after_sequence: _builtins.int | None = ...,
         resume_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_after_sequence",
-        b"_after_sequence",
-        "after_sequence",
-        b"after_sequence",
-        "resume_token",
-        b"resume_token",
-        "session_id",
-        b"session_id",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "resume_token", b"resume_token", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after_sequence: _TypeAlias = _typing.Literal["after_sequence"]  # noqa: Y015
     _WhichOneofArgType__after_sequence: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence"]  # noqa: Y015
-    def WhichOneof(
-        self, oneof_group: _WhichOneofArgType__after_sequence
-    ) -> _WhichOneofReturnType__after_sequence | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after_sequence) -> _WhichOneofReturnType__after_sequence | None: ...
 
 Global___WatchEventsRequest: _TypeAlias = WatchEventsRequest  # noqa: Y015
 
@@ -586,83 +526,11 @@ class Event(_message.Message):
         workspace_changed: Global___WorkspaceChanged | None = ...,
         listening_changed: Global___ListeningChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "call_metadata_changed",
-        b"call_metadata_changed",
-        "call_state_changed",
-        b"call_state_changed",
-        "event",
-        b"event",
-        "event_time",
-        b"event_time",
-        "file_edited",
-        b"file_edited",
-        "heartbeat",
-        b"heartbeat",
-        "listening_changed",
-        b"listening_changed",
-        "prompt_ended",
-        b"prompt_ended",
-        "prompt_opened",
-        b"prompt_opened",
-        "session_ended",
-        b"session_ended",
-        "todos_updated",
-        b"todos_updated",
-        "tools_changed",
-        b"tools_changed",
-        "workspace_changed",
-        b"workspace_changed",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "listening_changed", b"listening_changed", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "session_ended", b"session_ended", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace_changed", b"workspace_changed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_metadata_changed",
-        b"call_metadata_changed",
-        "call_state_changed",
-        b"call_state_changed",
-        "event",
-        b"event",
-        "event_time",
-        b"event_time",
-        "file_edited",
-        b"file_edited",
-        "heartbeat",
-        b"heartbeat",
-        "listening_changed",
-        b"listening_changed",
-        "prompt_ended",
-        b"prompt_ended",
-        "prompt_opened",
-        b"prompt_opened",
-        "sequence",
-        b"sequence",
-        "session_ended",
-        b"session_ended",
-        "session_id",
-        b"session_id",
-        "todos_updated",
-        b"todos_updated",
-        "tools_changed",
-        b"tools_changed",
-        "workspace",
-        b"workspace",
-        "workspace_changed",
-        b"workspace_changed",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_metadata_changed", b"call_metadata_changed", "call_state_changed", b"call_state_changed", "event", b"event", "event_time", b"event_time", "file_edited", b"file_edited", "heartbeat", b"heartbeat", "listening_changed", b"listening_changed", "prompt_ended", b"prompt_ended", "prompt_opened", b"prompt_opened", "sequence", b"sequence", "session_ended", b"session_ended", "session_id", b"session_id", "todos_updated", b"todos_updated", "tools_changed", b"tools_changed", "workspace", b"workspace", "workspace_changed", b"workspace_changed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal[
-        "call_state_changed",
-        "file_edited",
-        "prompt_opened",
-        "prompt_ended",
-        "session_ended",
-        "heartbeat",
-        "todos_updated",
-        "tools_changed",
-        "call_metadata_changed",
-        "workspace_changed",
-        "listening_changed",
-    ]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["call_state_changed", "file_edited", "prompt_opened", "prompt_ended", "session_ended", "heartbeat", "todos_updated", "tools_changed", "call_metadata_changed", "workspace_changed", "listening_changed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -712,26 +580,7 @@ class CallStateChanged(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_exit_code",
-        b"_exit_code",
-        "call_id",
-        b"call_id",
-        "exit_code",
-        b"exit_code",
-        "outcome",
-        b"outcome",
-        "reason",
-        b"reason",
-        "state",
-        b"state",
-        "summary",
-        b"summary",
-        "title",
-        b"title",
-        "tool",
-        b"tool",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "call_id", b"call_id", "exit_code", b"exit_code", "outcome", b"outcome", "reason", b"reason", "state", b"state", "summary", b"summary", "title", b"title", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -797,9 +646,7 @@ class CallMetadataChanged(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id", b"call_id", "metadata", b"metadata", "sequence", b"sequence", "tool", b"tool"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "metadata", b"metadata", "sequence", b"sequence", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -941,9 +788,7 @@ class PromptEnded(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id", b"call_id", "prompt_id", b"prompt_id", "state", b"state"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "prompt_id", b"prompt_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -36,32 +37,24 @@ class SessionServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SessionServiceAsyncStub: ...
-    GetSession: _grpc.UnaryUnaryMultiCallable[
-        _session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse
-    ]
+    GetSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]
     """Returns what a session owns. A session without anything is not an error.
 
     INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
-    ListSessions: _grpc.UnaryUnaryMultiCallable[
-        _session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse
-    ]
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]
     """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
     first page then.
 
     INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
     """
-    EndSession: _grpc.UnaryUnaryMultiCallable[
-        _session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse
-    ]
+    EndSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse]
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
     INVALID_ARGUMENT: no session named, or more than one workspace. NOT_FOUND: no such workspace. May be retried.
     """
-    WatchEvents: _grpc.UnaryStreamMultiCallable[
-        _session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse
-    ]
+    WatchEvents: _grpc.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]
     """Streams what happens, from any event on.
 
     INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
@@ -79,32 +72,24 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    GetSession: _aio.UnaryUnaryMultiCallable[
-        _session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse
-    ]  # type: ignore[assignment]
+    GetSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]  # type: ignore[assignment]
     """Returns what a session owns. A session without anything is not an error.
 
     INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
-    ListSessions: _aio.UnaryUnaryMultiCallable[
-        _session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse
-    ]  # type: ignore[assignment]
+    ListSessions: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
     first page then.
 
     INVALID_ARGUMENT: bad page token or size, a bad time. NOT_FOUND: unknown workspace. May be retried.
     """
-    EndSession: _aio.UnaryUnaryMultiCallable[
-        _session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse
-    ]  # type: ignore[assignment]
+    EndSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse]  # type: ignore[assignment]
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
     INVALID_ARGUMENT: no session named, or more than one workspace. NOT_FOUND: no such workspace. May be retried.
     """
-    WatchEvents: _aio.UnaryStreamMultiCallable[
-        _session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse
-    ]  # type: ignore[assignment]
+    WatchEvents: _aio.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Streams what happens, from any event on.
 
     INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
@@ -125,9 +110,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.GetSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _session_service_pb2.GetSessionResponse, _abc.Awaitable[_session_service_pb2.GetSessionResponse]
-    ]:
+    ) -> _typing.Union[_session_service_pb2.GetSessionResponse, _abc.Awaitable[_session_service_pb2.GetSessionResponse]]:
         """Returns what a session owns. A session without anything is not an error.
 
         INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
@@ -138,9 +121,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.ListSessionsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _session_service_pb2.ListSessionsResponse, _abc.Awaitable[_session_service_pb2.ListSessionsResponse]
-    ]:
+    ) -> _typing.Union[_session_service_pb2.ListSessionsResponse, _abc.Awaitable[_session_service_pb2.ListSessionsResponse]]:
         """Lists sessions, the one with the latest call first. A session whose latest call comes while pages are read is on the
         first page then.
 
@@ -152,9 +133,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.EndSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _session_service_pb2.EndSessionResponse, _abc.Awaitable[_session_service_pb2.EndSessionResponse]
-    ]:
+    ) -> _typing.Union[_session_service_pb2.EndSessionResponse, _abc.Awaitable[_session_service_pb2.EndSessionResponse]]:
         """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
         forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
@@ -166,10 +145,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.WatchEventsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_session_service_pb2.WatchEventsResponse],
-        _abc.AsyncIterator[_session_service_pb2.WatchEventsResponse],
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_session_service_pb2.WatchEventsResponse], _abc.AsyncIterator[_session_service_pb2.WatchEventsResponse]]:
         """Streams what happens, from any event on.
 
         INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one, reason
@@ -178,6 +154,4 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         with the last token if messages have one.
         """
 
-def add_SessionServiceServicer_to_server(
-    servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,47 +4,48 @@
 # source: toolgate/v1/terminal.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/terminal.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/terminal.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1atoolgate/v1/terminal.proto\x12\x0btoolgate.v1"-\n\x0cTerminalSize\x12\x0f\n\x07\x63olumns\x18\x01 \x01(\x05\x12\x0c\n\x04rows\x18\x02 \x01(\x05"Q\n\x15ResizeTerminalRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\'\n\x04size\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.TerminalSize"\x18\n\x16ResizeTerminalResponse"I\n\x11SignalCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x06signal\x18\x02 \x01(\x0e\x32\x13.toolgate.v1.Signal"\x14\n\x12SignalCallResponse"%\n\x12GetTerminalRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t"\xd0\x01\n\x13GetTerminalResponse\x12\'\n\x04size\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.TerminalSize\x12\x10\n\x08\x63ontents\x18\x02 \x01(\x0c\x12\x15\n\rcursor_column\x18\x03 \x01(\x05\x12\x12\n\ncursor_row\x18\x04 \x01(\x05\x12\x16\n\x0e\x63ursor_visible\x18\x05 \x01(\x08\x12\r\n\x05title\x18\x06 \x01(\t\x12\x15\n\routput_offset\x18\x07 \x01(\x03\x12\x15\n\rlast_sequence\x18\x08 \x01(\x03*\x84\x01\n\x06Signal\x12\x16\n\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n\nSIGNAL_INT\x10\x01\x12\x0f\n\x0bSIGNAL_TERM\x10\x02\x12\x0e\n\nSIGNAL_HUP\x10\x03\x12\x0f\n\x0bSIGNAL_QUIT\x10\x04\x12\x0f\n\x0bSIGNAL_USR1\x10\x05\x12\x0f\n\x0bSIGNAL_USR2\x10\x06\x42\x95\x01\n\x0eio.toolgate.v1B\rTerminalProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atoolgate/v1/terminal.proto\x12\x0btoolgate.v1\"-\n\x0cTerminalSize\x12\x0f\n\x07\x63olumns\x18\x01 \x01(\x05\x12\x0c\n\x04rows\x18\x02 \x01(\x05\"Q\n\x15ResizeTerminalRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\'\n\x04size\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.TerminalSize\"\x18\n\x16ResizeTerminalResponse\"I\n\x11SignalCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12#\n\x06signal\x18\x02 \x01(\x0e\x32\x13.toolgate.v1.Signal\"\x14\n\x12SignalCallResponse\"%\n\x12GetTerminalRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"\xd0\x01\n\x13GetTerminalResponse\x12\'\n\x04size\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.TerminalSize\x12\x10\n\x08\x63ontents\x18\x02 \x01(\x0c\x12\x15\n\rcursor_column\x18\x03 \x01(\x05\x12\x12\n\ncursor_row\x18\x04 \x01(\x05\x12\x16\n\x0e\x63ursor_visible\x18\x05 \x01(\x08\x12\r\n\x05title\x18\x06 \x01(\t\x12\x15\n\routput_offset\x18\x07 \x01(\x03\x12\x15\n\rlast_sequence\x18\x08 \x01(\x03*\x84\x01\n\x06Signal\x12\x16\n\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n\nSIGNAL_INT\x10\x01\x12\x0f\n\x0bSIGNAL_TERM\x10\x02\x12\x0e\n\nSIGNAL_HUP\x10\x03\x12\x0f\n\x0bSIGNAL_QUIT\x10\x04\x12\x0f\n\x0bSIGNAL_USR1\x10\x05\x12\x0f\n\x0bSIGNAL_USR2\x10\x06\x42\x95\x01\n\x0eio.toolgate.v1B\rTerminalProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.terminal_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.terminal_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\rTerminalProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_SIGNAL"]._serialized_start = 547
-    _globals["_SIGNAL"]._serialized_end = 679
-    _globals["_TERMINALSIZE"]._serialized_start = 43
-    _globals["_TERMINALSIZE"]._serialized_end = 88
-    _globals["_RESIZETERMINALREQUEST"]._serialized_start = 90
-    _globals["_RESIZETERMINALREQUEST"]._serialized_end = 171
-    _globals["_RESIZETERMINALRESPONSE"]._serialized_start = 173
-    _globals["_RESIZETERMINALRESPONSE"]._serialized_end = 197
-    _globals["_SIGNALCALLREQUEST"]._serialized_start = 199
-    _globals["_SIGNALCALLREQUEST"]._serialized_end = 272
-    _globals["_SIGNALCALLRESPONSE"]._serialized_start = 274
-    _globals["_SIGNALCALLRESPONSE"]._serialized_end = 294
-    _globals["_GETTERMINALREQUEST"]._serialized_start = 296
-    _globals["_GETTERMINALREQUEST"]._serialized_end = 333
-    _globals["_GETTERMINALRESPONSE"]._serialized_start = 336
-    _globals["_GETTERMINALRESPONSE"]._serialized_end = 544
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\rTerminalProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_SIGNAL']._serialized_start=547
+  _globals['_SIGNAL']._serialized_end=679
+  _globals['_TERMINALSIZE']._serialized_start=43
+  _globals['_TERMINALSIZE']._serialized_end=88
+  _globals['_RESIZETERMINALREQUEST']._serialized_start=90
+  _globals['_RESIZETERMINALREQUEST']._serialized_end=171
+  _globals['_RESIZETERMINALRESPONSE']._serialized_start=173
+  _globals['_RESIZETERMINALRESPONSE']._serialized_end=197
+  _globals['_SIGNALCALLREQUEST']._serialized_start=199
+  _globals['_SIGNALCALLREQUEST']._serialized_end=272
+  _globals['_SIGNALCALLRESPONSE']._serialized_start=274
+  _globals['_SIGNALCALLRESPONSE']._serialized_end=294
+  _globals['_GETTERMINALREQUEST']._serialized_start=296
+  _globals['_GETTERMINALREQUEST']._serialized_end=333
+  _globals['_GETTERMINALRESPONSE']._serialized_start=336
+  _globals['_GETTERMINALRESPONSE']._serialized_end=544
 # @@protoc_insertion_point(module_scope)

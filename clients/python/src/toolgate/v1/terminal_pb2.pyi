@@ -246,24 +246,7 @@ class GetTerminalResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["size", b"size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "contents",
-        b"contents",
-        "cursor_column",
-        b"cursor_column",
-        "cursor_row",
-        b"cursor_row",
-        "cursor_visible",
-        b"cursor_visible",
-        "last_sequence",
-        b"last_sequence",
-        "output_offset",
-        b"output_offset",
-        "size",
-        b"size",
-        "title",
-        b"title",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "cursor_column", b"cursor_column", "cursor_row", b"cursor_row", "cursor_visible", b"cursor_visible", "last_sequence", b"last_sequence", "output_offset", b"output_offset", "size", b"size", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

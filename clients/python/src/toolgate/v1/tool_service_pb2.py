@@ -4,15 +4,18 @@
 # source: toolgate/v1/tool_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/tool_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/tool_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -28,88 +31,84 @@ from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 from toolgate.v1 import terminal_pb2 as toolgate_dot_v1_dot_terminal__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1etoolgate/v1/tool_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x1atoolgate/v1/terminal.proto"\xc5\x01\n\x10ListToolsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12$\n\x05model\x18\x03 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x63lient_kind\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x15\n\rif_none_match\x18\x07 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x08 \x01(\t"|\n\x11ListToolsResponse\x12*\n\x05tools\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.ToolDefinition\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x14\n\x0cnot_modified\x18\x04 \x01(\x08"\xb2\x02\n\x12\x45xecuteToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12\'\n\x06output\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.OutputModeB\x0b\n\targuments"<\n\x13\x45xecuteToolResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent"\xe3\x02\n\x0eRunToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12+\n\nunattended\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.Unattended\x12/\n\x0cwait_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.DurationB\x0b\n\targuments"2\n\x0fRunToolResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call"\x9b\x01\n\x13\x45valuateCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x14\n\ninput_json\x18\x03 \x01(\tH\x00\x12(\n\x05input\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x42\x0b\n\targuments"G\n\x14\x45valuateCallResponse\x12/\n\nevaluation\x18\x01 \x01(\x0b\x32\x1b.toolgate.v1.CallEvaluation"\x8b\x02\n\x0e\x43\x61llEvaluation\x12-\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x12\n\ninput_json\x18\x04 \x01(\t\x12\x14\n\x0cinput_digest\x18\x05 \x01(\t\x12/\n\x08requests\x18\x06 \x03(\x0b\x32\x1d.toolgate.v1.EvaluatedRequest\x12-\n\x08\x63hildren\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.CallEvaluation\x12\x0f\n\x07problem\x18\x08 \x01(\t\x12\x10\n\x08\x63omplete\x18\t \x01(\x08"\xdb\x01\n\x10\x45valuatedRequest\x12\x34\n\npermission\x18\x01 \x01(\x0b\x32\x1e.toolgate.v1.PermissionRequestH\x00\x12\x31\n\tquestions\x18\x02 \x01(\x0b\x32\x1c.toolgate.v1.QuestionRequestH\x00\x12-\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x11\n\tgrant_ids\x18\x04 \x03(\t\x12\x11\n\tannounced\x18\x05 \x01(\x08\x42\t\n\x07request"d\n\x10WatchCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\'\n\x06output\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.OutputMode":\n\x11WatchCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent"!\n\x0eGetCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t"2\n\x0fGetCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call"\xeb\x02\n\x10ListCallsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x03 \x01(\t\x12&\n\x06states\x18\x04 \x03(\x0e\x32\x16.toolgate.v1.CallState\x12+\n\x07reasons\x18\x05 \x03(\x0e\x32\x1a.toolgate.v1.FailureReason\x12\r\n\x05tools\x18\x06 \x03(\t\x12\r\n\x05\x61gent\x18\x07 \x01(\t\x12\x11\n\trequester\x18\x08 \x01(\t\x12-\n\tfrom_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04text\x18\x0b \x01(\t\x12\x11\n\tpage_size\x18\x0c \x01(\x05\x12\x12\n\npage_token\x18\r \x01(\t"N\n\x11ListCallsResponse\x12 \n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Call\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"$\n\x11\x43\x61ncelCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t"5\n\x12\x43\x61ncelCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call"P\n\x10SendInputRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\r\n\x05\x63lose\x18\x04 \x01(\x08"8\n\x11SendInputResponse\x12\x13\n\x0bnext_offset\x18\x01 \x01(\x03\x12\x0e\n\x06\x63losed\x18\x02 \x01(\x08"\xa8\x01\n\x11RevertCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x16\n\x0erevert_call_id\x18\x03 \x01(\t\x12\r\n\x05merge\x18\x04 \x01(\x08\x12\x30\n\ron_disconnect\x18\x05 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect";\n\x12RevertCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent2\xf9\x08\n\x0bToolService\x12S\n\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12X\n\x0b\x45xecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse"\x04\xf2U\x01\x01\x30\x01\x12J\n\x07RunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse"\x04\xf2U\x01\x01\x12\\\n\x0c\x45valuateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse"\x07\x90\x02\x01\xf2U\x01\x01\x12U\n\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse"\x07\x90\x02\x01\xf2U\x01\x02\x30\x01\x12M\n\x07GetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12S\n\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12V\n\nCancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse"\x07\x90\x02\x02\xf2U\x01\x01\x12S\n\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse"\x07\x90\x02\x02\xf2U\x01\x01\x12\x62\n\x0eResizeTerminal\x12".toolgate.v1.ResizeTerminalRequest\x1a#.toolgate.v1.ResizeTerminalResponse"\x07\x90\x02\x02\xf2U\x01\x01\x12Y\n\x0bGetTerminal\x12\x1f.toolgate.v1.GetTerminalRequest\x1a .toolgate.v1.GetTerminalResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12S\n\nSignalCall\x12\x1e.toolgate.v1.SignalCallRequest\x1a\x1f.toolgate.v1.SignalCallResponse"\x04\xf2U\x01\x01\x12U\n\nRevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse"\x04\xf2U\x01\x01\x30\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/tool_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\x1a\x1atoolgate/v1/terminal.proto\"\xc5\x01\n\x10ListToolsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12$\n\x05model\x18\x03 \x01(\x0b\x32\x15.toolgate.v1.ModelRef\x12\x13\n\x0b\x63lient_kind\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x15\n\rif_none_match\x18\x07 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x08 \x01(\t\"|\n\x11ListToolsResponse\x12*\n\x05tools\x18\x01 \x03(\x0b\x32\x1b.toolgate.v1.ToolDefinition\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x14\n\x0cnot_modified\x18\x04 \x01(\x08\"\xb2\x02\n\x12\x45xecuteToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12\'\n\x06output\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.OutputModeB\x0b\n\targuments\"<\n\x13\x45xecuteToolResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent\"\xe3\x02\n\x0eRunToolRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x14\n\ninput_json\x18\x04 \x01(\tH\x00\x12(\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12*\n\x07timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\x07 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\x12+\n\nunattended\x18\x08 \x01(\x0e\x32\x17.toolgate.v1.Unattended\x12/\n\x0cwait_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.DurationB\x0b\n\targuments\"2\n\x0fRunToolResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"\x9b\x01\n\x13\x45valuateCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x14\n\ninput_json\x18\x03 \x01(\tH\x00\x12(\n\x05input\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x42\x0b\n\targuments\"G\n\x14\x45valuateCallResponse\x12/\n\nevaluation\x18\x01 \x01(\x0b\x32\x1b.toolgate.v1.CallEvaluation\"\x8b\x02\n\x0e\x43\x61llEvaluation\x12-\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x12\n\ninput_json\x18\x04 \x01(\t\x12\x14\n\x0cinput_digest\x18\x05 \x01(\t\x12/\n\x08requests\x18\x06 \x03(\x0b\x32\x1d.toolgate.v1.EvaluatedRequest\x12-\n\x08\x63hildren\x18\x07 \x03(\x0b\x32\x1b.toolgate.v1.CallEvaluation\x12\x0f\n\x07problem\x18\x08 \x01(\t\x12\x10\n\x08\x63omplete\x18\t \x01(\x08\"\xdb\x01\n\x10\x45valuatedRequest\x12\x34\n\npermission\x18\x01 \x01(\x0b\x32\x1e.toolgate.v1.PermissionRequestH\x00\x12\x31\n\tquestions\x18\x02 \x01(\x0b\x32\x1c.toolgate.v1.QuestionRequestH\x00\x12-\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12\x11\n\tgrant_ids\x18\x04 \x03(\t\x12\x11\n\tannounced\x18\x05 \x01(\x08\x42\t\n\x07request\"d\n\x10WatchCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\'\n\x06output\x18\x03 \x01(\x0e\x32\x17.toolgate.v1.OutputMode\":\n\x11WatchCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent\"!\n\x0eGetCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"2\n\x0fGetCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"\xeb\x02\n\x10ListCallsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x16\n\x0eparent_call_id\x18\x03 \x01(\t\x12&\n\x06states\x18\x04 \x03(\x0e\x32\x16.toolgate.v1.CallState\x12+\n\x07reasons\x18\x05 \x03(\x0e\x32\x1a.toolgate.v1.FailureReason\x12\r\n\x05tools\x18\x06 \x03(\t\x12\r\n\x05\x61gent\x18\x07 \x01(\t\x12\x11\n\trequester\x18\x08 \x01(\t\x12-\n\tfrom_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04text\x18\x0b \x01(\t\x12\x11\n\tpage_size\x18\x0c \x01(\x05\x12\x12\n\npage_token\x18\r \x01(\t\"N\n\x11ListCallsResponse\x12 \n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Call\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"$\n\x11\x43\x61ncelCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"5\n\x12\x43\x61ncelCallResponse\x12\x1f\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x11.toolgate.v1.Call\"P\n\x10SendInputRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\r\n\x05\x63lose\x18\x04 \x01(\x08\"8\n\x11SendInputResponse\x12\x13\n\x0bnext_offset\x18\x01 \x01(\x03\x12\x0e\n\x06\x63losed\x18\x02 \x01(\x08\"\xa8\x01\n\x11RevertCallRequest\x12)\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.CallContext\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x16\n\x0erevert_call_id\x18\x03 \x01(\t\x12\r\n\x05merge\x18\x04 \x01(\x08\x12\x30\n\ron_disconnect\x18\x05 \x01(\x0e\x32\x19.toolgate.v1.OnDisconnect\";\n\x12RevertCallResponse\x12%\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.toolgate.v1.CallEvent2\xf9\x08\n\x0bToolService\x12S\n\tListTools\x12\x1d.toolgate.v1.ListToolsRequest\x1a\x1e.toolgate.v1.ListToolsResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12X\n\x0b\x45xecuteTool\x12\x1f.toolgate.v1.ExecuteToolRequest\x1a .toolgate.v1.ExecuteToolResponse\"\x04\xf2U\x01\x01\x30\x01\x12J\n\x07RunTool\x12\x1b.toolgate.v1.RunToolRequest\x1a\x1c.toolgate.v1.RunToolResponse\"\x04\xf2U\x01\x01\x12\\\n\x0c\x45valuateCall\x12 .toolgate.v1.EvaluateCallRequest\x1a!.toolgate.v1.EvaluateCallResponse\"\x07\x90\x02\x01\xf2U\x01\x01\x12U\n\tWatchCall\x12\x1d.toolgate.v1.WatchCallRequest\x1a\x1e.toolgate.v1.WatchCallResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x30\x01\x12M\n\x07GetCall\x12\x1b.toolgate.v1.GetCallRequest\x1a\x1c.toolgate.v1.GetCallResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12S\n\tListCalls\x12\x1d.toolgate.v1.ListCallsRequest\x1a\x1e.toolgate.v1.ListCallsResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12V\n\nCancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x07\x90\x02\x02\xf2U\x01\x01\x12S\n\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x07\x90\x02\x02\xf2U\x01\x01\x12\x62\n\x0eResizeTerminal\x12\".toolgate.v1.ResizeTerminalRequest\x1a#.toolgate.v1.ResizeTerminalResponse\"\x07\x90\x02\x02\xf2U\x01\x01\x12Y\n\x0bGetTerminal\x12\x1f.toolgate.v1.GetTerminalRequest\x1a .toolgate.v1.GetTerminalResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12S\n\nSignalCall\x12\x1e.toolgate.v1.SignalCallRequest\x1a\x1f.toolgate.v1.SignalCallResponse\"\x04\xf2U\x01\x01\x12U\n\nRevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xf2U\x01\x01\x30\x01\x42\x98\x01\n\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.tool_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.tool_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\020ToolServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_TOOLSERVICE"].methods_by_name["ListTools"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["ListTools"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_TOOLSERVICE"].methods_by_name["ExecuteTool"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["ExecuteTool"]._serialized_options = b"\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["RunTool"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["RunTool"]._serialized_options = b"\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["EvaluateCall"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["EvaluateCall"]._serialized_options = b"\220\002\001\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["WatchCall"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["WatchCall"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_TOOLSERVICE"].methods_by_name["GetCall"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["GetCall"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_TOOLSERVICE"].methods_by_name["ListCalls"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["ListCalls"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_TOOLSERVICE"].methods_by_name["CancelCall"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["CancelCall"]._serialized_options = b"\220\002\002\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["SendInput"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["SendInput"]._serialized_options = b"\220\002\002\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["ResizeTerminal"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["ResizeTerminal"]._serialized_options = b"\220\002\002\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["GetTerminal"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["GetTerminal"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_TOOLSERVICE"].methods_by_name["SignalCall"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["SignalCall"]._serialized_options = b"\362U\001\001"
-    _globals["_TOOLSERVICE"].methods_by_name["RevertCall"]._loaded_options = None
-    _globals["_TOOLSERVICE"].methods_by_name["RevertCall"]._serialized_options = b"\362U\001\001"
-    _globals["_LISTTOOLSREQUEST"]._serialized_start = 248
-    _globals["_LISTTOOLSREQUEST"]._serialized_end = 445
-    _globals["_LISTTOOLSRESPONSE"]._serialized_start = 447
-    _globals["_LISTTOOLSRESPONSE"]._serialized_end = 571
-    _globals["_EXECUTETOOLREQUEST"]._serialized_start = 574
-    _globals["_EXECUTETOOLREQUEST"]._serialized_end = 880
-    _globals["_EXECUTETOOLRESPONSE"]._serialized_start = 882
-    _globals["_EXECUTETOOLRESPONSE"]._serialized_end = 942
-    _globals["_RUNTOOLREQUEST"]._serialized_start = 945
-    _globals["_RUNTOOLREQUEST"]._serialized_end = 1300
-    _globals["_RUNTOOLRESPONSE"]._serialized_start = 1302
-    _globals["_RUNTOOLRESPONSE"]._serialized_end = 1352
-    _globals["_EVALUATECALLREQUEST"]._serialized_start = 1355
-    _globals["_EVALUATECALLREQUEST"]._serialized_end = 1510
-    _globals["_EVALUATECALLRESPONSE"]._serialized_start = 1512
-    _globals["_EVALUATECALLRESPONSE"]._serialized_end = 1583
-    _globals["_CALLEVALUATION"]._serialized_start = 1586
-    _globals["_CALLEVALUATION"]._serialized_end = 1853
-    _globals["_EVALUATEDREQUEST"]._serialized_start = 1856
-    _globals["_EVALUATEDREQUEST"]._serialized_end = 2075
-    _globals["_WATCHCALLREQUEST"]._serialized_start = 2077
-    _globals["_WATCHCALLREQUEST"]._serialized_end = 2177
-    _globals["_WATCHCALLRESPONSE"]._serialized_start = 2179
-    _globals["_WATCHCALLRESPONSE"]._serialized_end = 2237
-    _globals["_GETCALLREQUEST"]._serialized_start = 2239
-    _globals["_GETCALLREQUEST"]._serialized_end = 2272
-    _globals["_GETCALLRESPONSE"]._serialized_start = 2274
-    _globals["_GETCALLRESPONSE"]._serialized_end = 2324
-    _globals["_LISTCALLSREQUEST"]._serialized_start = 2327
-    _globals["_LISTCALLSREQUEST"]._serialized_end = 2690
-    _globals["_LISTCALLSRESPONSE"]._serialized_start = 2692
-    _globals["_LISTCALLSRESPONSE"]._serialized_end = 2770
-    _globals["_CANCELCALLREQUEST"]._serialized_start = 2772
-    _globals["_CANCELCALLREQUEST"]._serialized_end = 2808
-    _globals["_CANCELCALLRESPONSE"]._serialized_start = 2810
-    _globals["_CANCELCALLRESPONSE"]._serialized_end = 2863
-    _globals["_SENDINPUTREQUEST"]._serialized_start = 2865
-    _globals["_SENDINPUTREQUEST"]._serialized_end = 2945
-    _globals["_SENDINPUTRESPONSE"]._serialized_start = 2947
-    _globals["_SENDINPUTRESPONSE"]._serialized_end = 3003
-    _globals["_REVERTCALLREQUEST"]._serialized_start = 3006
-    _globals["_REVERTCALLREQUEST"]._serialized_end = 3174
-    _globals["_REVERTCALLRESPONSE"]._serialized_start = 3176
-    _globals["_REVERTCALLRESPONSE"]._serialized_end = 3235
-    _globals["_TOOLSERVICE"]._serialized_start = 3238
-    _globals["_TOOLSERVICE"]._serialized_end = 4383
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\020ToolServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_TOOLSERVICE'].methods_by_name['ListTools']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['ListTools']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_TOOLSERVICE'].methods_by_name['ExecuteTool']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['ExecuteTool']._serialized_options = b'\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['RunTool']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['RunTool']._serialized_options = b'\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['EvaluateCall']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['EvaluateCall']._serialized_options = b'\220\002\001\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['WatchCall']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['WatchCall']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_TOOLSERVICE'].methods_by_name['GetCall']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['GetCall']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_TOOLSERVICE'].methods_by_name['ListCalls']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['ListCalls']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_TOOLSERVICE'].methods_by_name['CancelCall']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['CancelCall']._serialized_options = b'\220\002\002\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['SendInput']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['SendInput']._serialized_options = b'\220\002\002\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['ResizeTerminal']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['ResizeTerminal']._serialized_options = b'\220\002\002\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['GetTerminal']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['GetTerminal']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_TOOLSERVICE'].methods_by_name['SignalCall']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['SignalCall']._serialized_options = b'\362U\001\001'
+  _globals['_TOOLSERVICE'].methods_by_name['RevertCall']._loaded_options = None
+  _globals['_TOOLSERVICE'].methods_by_name['RevertCall']._serialized_options = b'\362U\001\001'
+  _globals['_LISTTOOLSREQUEST']._serialized_start=248
+  _globals['_LISTTOOLSREQUEST']._serialized_end=445
+  _globals['_LISTTOOLSRESPONSE']._serialized_start=447
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=571
+  _globals['_EXECUTETOOLREQUEST']._serialized_start=574
+  _globals['_EXECUTETOOLREQUEST']._serialized_end=880
+  _globals['_EXECUTETOOLRESPONSE']._serialized_start=882
+  _globals['_EXECUTETOOLRESPONSE']._serialized_end=942
+  _globals['_RUNTOOLREQUEST']._serialized_start=945
+  _globals['_RUNTOOLREQUEST']._serialized_end=1300
+  _globals['_RUNTOOLRESPONSE']._serialized_start=1302
+  _globals['_RUNTOOLRESPONSE']._serialized_end=1352
+  _globals['_EVALUATECALLREQUEST']._serialized_start=1355
+  _globals['_EVALUATECALLREQUEST']._serialized_end=1510
+  _globals['_EVALUATECALLRESPONSE']._serialized_start=1512
+  _globals['_EVALUATECALLRESPONSE']._serialized_end=1583
+  _globals['_CALLEVALUATION']._serialized_start=1586
+  _globals['_CALLEVALUATION']._serialized_end=1853
+  _globals['_EVALUATEDREQUEST']._serialized_start=1856
+  _globals['_EVALUATEDREQUEST']._serialized_end=2075
+  _globals['_WATCHCALLREQUEST']._serialized_start=2077
+  _globals['_WATCHCALLREQUEST']._serialized_end=2177
+  _globals['_WATCHCALLRESPONSE']._serialized_start=2179
+  _globals['_WATCHCALLRESPONSE']._serialized_end=2237
+  _globals['_GETCALLREQUEST']._serialized_start=2239
+  _globals['_GETCALLREQUEST']._serialized_end=2272
+  _globals['_GETCALLRESPONSE']._serialized_start=2274
+  _globals['_GETCALLRESPONSE']._serialized_end=2324
+  _globals['_LISTCALLSREQUEST']._serialized_start=2327
+  _globals['_LISTCALLSREQUEST']._serialized_end=2690
+  _globals['_LISTCALLSRESPONSE']._serialized_start=2692
+  _globals['_LISTCALLSRESPONSE']._serialized_end=2770
+  _globals['_CANCELCALLREQUEST']._serialized_start=2772
+  _globals['_CANCELCALLREQUEST']._serialized_end=2808
+  _globals['_CANCELCALLRESPONSE']._serialized_start=2810
+  _globals['_CANCELCALLRESPONSE']._serialized_end=2863
+  _globals['_SENDINPUTREQUEST']._serialized_start=2865
+  _globals['_SENDINPUTREQUEST']._serialized_end=2945
+  _globals['_SENDINPUTRESPONSE']._serialized_start=2947
+  _globals['_SENDINPUTRESPONSE']._serialized_end=3003
+  _globals['_REVERTCALLREQUEST']._serialized_start=3006
+  _globals['_REVERTCALLREQUEST']._serialized_end=3174
+  _globals['_REVERTCALLRESPONSE']._serialized_start=3176
+  _globals['_REVERTCALLRESPONSE']._serialized_end=3235
+  _globals['_TOOLSERVICE']._serialized_start=3238
+  _globals['_TOOLSERVICE']._serialized_end=4383
 # @@protoc_insertion_point(module_scope)

@@ -71,24 +71,7 @@ class ListToolsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agent",
-        b"agent",
-        "client_kind",
-        b"client_kind",
-        "if_none_match",
-        b"if_none_match",
-        "model",
-        b"model",
-        "page_size",
-        b"page_size",
-        "page_token",
-        b"page_token",
-        "parent_call_id",
-        b"parent_call_id",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_kind", b"client_kind", "if_none_match", b"if_none_match", "model", b"model", "page_size", b"page_size", "page_token", b"page_token", "parent_call_id", b"parent_call_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -124,9 +107,7 @@ class ListToolsResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "etag", b"etag", "next_page_token", b"next_page_token", "not_modified", b"not_modified", "tools", b"tools"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "next_page_token", b"next_page_token", "not_modified", b"not_modified", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -182,39 +163,9 @@ class ExecuteToolRequest(_message.Message):
         on_disconnect: _call_pb2.OnDisconnect.ValueType = ...,
         output: _call_pb2.OutputMode.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "arguments",
-        b"arguments",
-        "context",
-        b"context",
-        "input",
-        b"input",
-        "input_json",
-        b"input_json",
-        "timeout",
-        b"timeout",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "arguments",
-        b"arguments",
-        "call_id",
-        b"call_id",
-        "context",
-        b"context",
-        "input",
-        b"input",
-        "input_json",
-        b"input_json",
-        "on_disconnect",
-        b"on_disconnect",
-        "output",
-        b"output",
-        "timeout",
-        b"timeout",
-        "tool",
-        b"tool",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "context", b"context", "input", b"input", "input_json", b"input_json", "on_disconnect", b"on_disconnect", "output", b"output", "timeout", b"timeout", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_arguments: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
     _WhichOneofArgType_arguments: _TypeAlias = _typing.Literal["arguments", b"arguments"]  # noqa: Y015
@@ -302,43 +253,9 @@ class RunToolRequest(_message.Message):
         unattended: _call_pb2.Unattended.ValueType = ...,
         wait_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "arguments",
-        b"arguments",
-        "context",
-        b"context",
-        "input",
-        b"input",
-        "input_json",
-        b"input_json",
-        "timeout",
-        b"timeout",
-        "wait_timeout",
-        b"wait_timeout",
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "timeout", b"timeout", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "arguments",
-        b"arguments",
-        "call_id",
-        b"call_id",
-        "context",
-        b"context",
-        "input",
-        b"input",
-        "input_json",
-        b"input_json",
-        "on_disconnect",
-        b"on_disconnect",
-        "timeout",
-        b"timeout",
-        "tool",
-        b"tool",
-        "unattended",
-        b"unattended",
-        "wait_timeout",
-        b"wait_timeout",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "context", b"context", "input", b"input", "input_json", b"input_json", "on_disconnect", b"on_disconnect", "timeout", b"timeout", "tool", b"tool", "unattended", b"unattended", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_arguments: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
     _WhichOneofArgType_arguments: _TypeAlias = _typing.Literal["arguments", b"arguments"]  # noqa: Y015
@@ -400,22 +317,9 @@ class EvaluateCallRequest(_message.Message):
         input_json: _builtins.str = ...,
         input: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "arguments",
-        b"arguments",
-        "context",
-        b"context",
-        "input",
-        b"input",
-        "input_json",
-        b"input_json",
-        "tool",
-        b"tool",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "context", b"context", "input", b"input", "input_json", b"input_json", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_arguments: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
     _WhichOneofArgType_arguments: _TypeAlias = _typing.Literal["arguments", b"arguments"]  # noqa: Y015
@@ -505,26 +409,7 @@ class CallEvaluation(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "action",
-        b"action",
-        "children",
-        b"children",
-        "complete",
-        b"complete",
-        "input_digest",
-        b"input_digest",
-        "input_json",
-        b"input_json",
-        "problem",
-        b"problem",
-        "requests",
-        b"requests",
-        "summary",
-        b"summary",
-        "tool",
-        b"tool",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "children", b"children", "complete", b"complete", "input_digest", b"input_digest", "input_json", b"input_json", "problem", b"problem", "requests", b"requests", "summary", b"summary", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -566,24 +451,9 @@ class EvaluatedRequest(_message.Message):
         grant_ids: _abc.Iterable[_builtins.str] | None = ...,
         announced: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "permission", b"permission", "questions", b"questions", "request", b"request"
-    ]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission", "questions", b"questions", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "action",
-        b"action",
-        "announced",
-        b"announced",
-        "grant_ids",
-        b"grant_ids",
-        "permission",
-        b"permission",
-        "questions",
-        b"questions",
-        "request",
-        b"request",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "announced", b"announced", "grant_ids", b"grant_ids", "permission", b"permission", "questions", b"questions", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["permission", "questions"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
@@ -615,9 +485,7 @@ class WatchCallRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "after_sequence", b"after_sequence", "call_id", b"call_id", "output", b"output"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "call_id", b"call_id", "output", b"output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -769,34 +637,7 @@ class ListCallsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "agent",
-        b"agent",
-        "from_time",
-        b"from_time",
-        "page_size",
-        b"page_size",
-        "page_token",
-        b"page_token",
-        "parent_call_id",
-        b"parent_call_id",
-        "reasons",
-        b"reasons",
-        "requester",
-        b"requester",
-        "session_id",
-        b"session_id",
-        "states",
-        b"states",
-        "text",
-        b"text",
-        "tools",
-        b"tools",
-        "until_time",
-        b"until_time",
-        "workspace",
-        b"workspace",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "from_time", b"from_time", "page_size", b"page_size", "page_token", b"page_token", "parent_call_id", b"parent_call_id", "reasons", b"reasons", "requester", b"requester", "session_id", b"session_id", "states", b"states", "text", b"text", "tools", b"tools", "until_time", b"until_time", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -904,9 +745,7 @@ class SendInputRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id", b"call_id", "close", b"close", "data", b"data", "offset", b"offset"
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "close", b"close", "data", b"data", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -974,18 +813,7 @@ class RevertCallRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "call_id",
-        b"call_id",
-        "context",
-        b"context",
-        "merge",
-        b"merge",
-        "on_disconnect",
-        b"on_disconnect",
-        "revert_call_id",
-        b"revert_call_id",
-    ]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "context", b"context", "merge", b"merge", "on_disconnect", b"on_disconnect", "revert_call_id", b"revert_call_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

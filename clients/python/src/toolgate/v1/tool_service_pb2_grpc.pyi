@@ -20,6 +20,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -48,9 +49,7 @@ class ToolServiceStub:
 
     INVALID_ARGUMENT: unknown agent, bad page token. NOT_FOUND: unknown workspace. May be retried.
     """
-    ExecuteTool: _grpc.UnaryStreamMultiCallable[
-        _tool_service_pb2.ExecuteToolRequest, _tool_service_pb2.ExecuteToolResponse
-    ]
+    ExecuteTool: _grpc.UnaryStreamMultiCallable[_tool_service_pb2.ExecuteToolRequest, _tool_service_pb2.ExecuteToolResponse]
     """Starts a call and watches it from its first event to its terminal one.
 
     INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
@@ -71,9 +70,7 @@ class ToolServiceStub:
 
     Status codes and retries as ExecuteTool.
     """
-    EvaluateCall: _grpc.UnaryUnaryMultiCallable[
-        _tool_service_pb2.EvaluateCallRequest, _tool_service_pb2.EvaluateCallResponse
-    ]
+    EvaluateCall: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.EvaluateCallRequest, _tool_service_pb2.EvaluateCallResponse]
     """Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
     run, changed or recorded, and nobody is asked.
 
@@ -129,9 +126,7 @@ class ToolServiceStub:
     May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
     accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
     """
-    ResizeTerminal: _grpc.UnaryUnaryMultiCallable[
-        _terminal_pb2.ResizeTerminalRequest, _terminal_pb2.ResizeTerminalResponse
-    ]
+    ResizeTerminal: _grpc.UnaryUnaryMultiCallable[_terminal_pb2.ResizeTerminalRequest, _terminal_pb2.ResizeTerminalResponse]
     """Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
     makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
     not begun, it is the size that it will begin with.
@@ -157,9 +152,7 @@ class ToolServiceStub:
     (CALL_ENDED), another instance of the service runs the call (OTHER_INSTANCE). After UNAVAILABLE the signal may have been
     sent.
     """
-    RevertCall: _grpc.UnaryStreamMultiCallable[
-        _tool_service_pb2.RevertCallRequest, _tool_service_pb2.RevertCallResponse
-    ]
+    RevertCall: _grpc.UnaryStreamMultiCallable[_tool_service_pb2.RevertCallRequest, _tool_service_pb2.RevertCallResponse]
     """Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
     before that call, all files or none. Works without git. Only what tools recorded is restored (Call.changes); files
     that a command changed stay as they are.
@@ -195,9 +188,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     INVALID_ARGUMENT: unknown agent, bad page token. NOT_FOUND: unknown workspace. May be retried.
     """
-    ExecuteTool: _aio.UnaryStreamMultiCallable[
-        _tool_service_pb2.ExecuteToolRequest, _tool_service_pb2.ExecuteToolResponse
-    ]  # type: ignore[assignment]
+    ExecuteTool: _aio.UnaryStreamMultiCallable[_tool_service_pb2.ExecuteToolRequest, _tool_service_pb2.ExecuteToolResponse]  # type: ignore[assignment]
     """Starts a call and watches it from its first event to its terminal one.
 
     INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
@@ -218,9 +209,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     Status codes and retries as ExecuteTool.
     """
-    EvaluateCall: _aio.UnaryUnaryMultiCallable[
-        _tool_service_pb2.EvaluateCallRequest, _tool_service_pb2.EvaluateCallResponse
-    ]  # type: ignore[assignment]
+    EvaluateCall: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.EvaluateCallRequest, _tool_service_pb2.EvaluateCallResponse]  # type: ignore[assignment]
     """Says what a call would ask before it does anything, and what the rules and standing approvals say to that. Nothing is
     run, changed or recorded, and nobody is asked.
 
@@ -276,9 +265,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
     May be retried after any failure: what was accepted before is skipped. A client that does not know how much was
     accepted sends all from any offset at or before that, or asks with an empty message at offset 0.
     """
-    ResizeTerminal: _aio.UnaryUnaryMultiCallable[
-        _terminal_pb2.ResizeTerminalRequest, _terminal_pb2.ResizeTerminalResponse
-    ]  # type: ignore[assignment]
+    ResizeTerminal: _aio.UnaryUnaryMultiCallable[_terminal_pb2.ResizeTerminalRequest, _terminal_pb2.ResizeTerminalResponse]  # type: ignore[assignment]
     """Changes the size of the terminal of a running call: of the tool `background` with `terminal` in its input, which `bash`
     makes for a command in the background that is given one. The programs in it get SIGWINCH. As long as the command has
     not begun, it is the size that it will begin with.
@@ -349,9 +336,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _tool_service_pb2.ExecuteToolRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_tool_service_pb2.ExecuteToolResponse], _abc.AsyncIterator[_tool_service_pb2.ExecuteToolResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_tool_service_pb2.ExecuteToolResponse], _abc.AsyncIterator[_tool_service_pb2.ExecuteToolResponse]]:
         """Starts a call and watches it from its first event to its terminal one.
 
         INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
@@ -402,9 +387,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _tool_service_pb2.WatchCallRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_tool_service_pb2.WatchCallResponse], _abc.AsyncIterator[_tool_service_pb2.WatchCallResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_tool_service_pb2.WatchCallResponse], _abc.AsyncIterator[_tool_service_pb2.WatchCallResponse]]:
         """Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
         terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 
@@ -522,9 +505,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _tool_service_pb2.RevertCallRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _abc.Iterator[_tool_service_pb2.RevertCallResponse], _abc.AsyncIterator[_tool_service_pb2.RevertCallResponse]
-    ]:
+    ) -> _typing.Union[_abc.Iterator[_tool_service_pb2.RevertCallResponse], _abc.AsyncIterator[_tool_service_pb2.RevertCallResponse]]:
         """Takes back what an ended call did to files: every file gets the content, the mode and the existence that it had
         before that call, all files or none. Works without git. Only what tools recorded is restored (Call.changes); files
         that a command changed stay as they are.
@@ -540,6 +521,4 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         DEADLINE_EXCEEDED, and retries with a `revert_call_id` of the client's: as ExecuteTool.
         """
 
-def add_ToolServiceServicer_to_server(
-    servicer: ToolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_ToolServiceServicer_to_server(servicer: ToolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

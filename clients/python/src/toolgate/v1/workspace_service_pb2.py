@@ -4,15 +4,18 @@
 # source: toolgate/v1/workspace_service.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "toolgate/v1/workspace_service.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'toolgate/v1/workspace_service.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -24,66 +27,62 @@ from toolgate.v1 import info_service_pb2 as toolgate_dot_v1_dot_info__service__p
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n#toolgate/v1/workspace_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1etoolgate/v1/info_service.proto\x1a\x19toolgate/v1/options.proto"L\n\x14OpenWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0e\n\x06\x63reate\x18\x03 \x01(\x08"V\n\x15OpenWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x0e\n\x06opened\x18\x02 \x01(\x08"*\n\x15\x43loseWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t"1\n\x16\x43loseWorkspaceResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05"\x82\x01\n\x16\x43reateWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12,\n\x06source\x18\x02 \x01(\x0b\x32\x1c.toolgate.v1.WorkspaceSource\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration"Y\n\x17\x43reateWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08",\n\x17SuspendWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t"y\n\x18SuspendWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x02 \x01(\x05\x12\x15\n\rwaiting_calls\x18\x03 \x01(\x05"T\n\x16ResumeWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\'\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration"H\n\x17ResumeWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo"+\n\x16\x44\x65leteWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t"2\n\x17\x44\x65leteWorkspaceResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05"(\n\x13GetWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t"E\n\x14GetWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo">\n\x15ListWorkspacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t"\x83\x01\n\x16ListWorkspacesResponse\x12.\n\nworkspaces\x18\x01 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05roots\x18\x03 \x03(\t\x12\x11\n\ttemplates\x18\x04 \x03(\t2\xb5\x06\n\x10WorkspaceService\x12_\n\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a".toolgate.v1.OpenWorkspaceResponse"\x07\x90\x02\x02\xf2U\x01\n\x12_\n\x0e\x43loseWorkspace\x12".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse"\x04\xf2U\x01\n\x12\x65\n\x0f\x43reateWorkspace\x12#.toolgate.v1.CreateWorkspaceRequest\x1a$.toolgate.v1.CreateWorkspaceResponse"\x07\x90\x02\x02\xf2U\x01\n\x12h\n\x10SuspendWorkspace\x12$.toolgate.v1.SuspendWorkspaceRequest\x1a%.toolgate.v1.SuspendWorkspaceResponse"\x07\x90\x02\x02\xf2U\x01\n\x12\x65\n\x0fResumeWorkspace\x12#.toolgate.v1.ResumeWorkspaceRequest\x1a$.toolgate.v1.ResumeWorkspaceResponse"\x07\x90\x02\x02\xf2U\x01\n\x12\x65\n\x0f\x44\x65leteWorkspace\x12#.toolgate.v1.DeleteWorkspaceRequest\x1a$.toolgate.v1.DeleteWorkspaceResponse"\x07\x90\x02\x02\xf2U\x01\n\x12\\\n\x0cGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse"\x07\x90\x02\x01\xf2U\x01\x02\x12\x62\n\x0eListWorkspaces\x12".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse"\x07\x90\x02\x01\xf2U\x01\x02\x42\x9d\x01\n\x0eio.toolgate.v1B\x15WorkspaceServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolgate/v1/workspace_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1etoolgate/v1/info_service.proto\x1a\x19toolgate/v1/options.proto\"L\n\x14OpenWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0e\n\x06\x63reate\x18\x03 \x01(\x08\"V\n\x15OpenWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x0e\n\x06opened\x18\x02 \x01(\x08\"*\n\x15\x43loseWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"1\n\x16\x43loseWorkspaceResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"\x82\x01\n\x16\x43reateWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12,\n\x06source\x18\x02 \x01(\x0b\x32\x1c.toolgate.v1.WorkspaceSource\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"Y\n\x17\x43reateWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\",\n\x17SuspendWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"y\n\x18SuspendWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x02 \x01(\x05\x12\x15\n\rwaiting_calls\x18\x03 \x01(\x05\"T\n\x16ResumeWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\'\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"H\n\x17ResumeWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\"+\n\x16\x44\x65leteWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"2\n\x17\x44\x65leteWorkspaceResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"(\n\x13GetWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"E\n\x14GetWorkspaceResponse\x12-\n\tworkspace\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\">\n\x15ListWorkspacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x83\x01\n\x16ListWorkspacesResponse\x12.\n\nworkspaces\x18\x01 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05roots\x18\x03 \x03(\t\x12\x11\n\ttemplates\x18\x04 \x03(\t2\xb5\x06\n\x10WorkspaceService\x12_\n\rOpenWorkspace\x12!.toolgate.v1.OpenWorkspaceRequest\x1a\".toolgate.v1.OpenWorkspaceResponse\"\x07\x90\x02\x02\xf2U\x01\n\x12_\n\x0e\x43loseWorkspace\x12\".toolgate.v1.CloseWorkspaceRequest\x1a#.toolgate.v1.CloseWorkspaceResponse\"\x04\xf2U\x01\n\x12\x65\n\x0f\x43reateWorkspace\x12#.toolgate.v1.CreateWorkspaceRequest\x1a$.toolgate.v1.CreateWorkspaceResponse\"\x07\x90\x02\x02\xf2U\x01\n\x12h\n\x10SuspendWorkspace\x12$.toolgate.v1.SuspendWorkspaceRequest\x1a%.toolgate.v1.SuspendWorkspaceResponse\"\x07\x90\x02\x02\xf2U\x01\n\x12\x65\n\x0fResumeWorkspace\x12#.toolgate.v1.ResumeWorkspaceRequest\x1a$.toolgate.v1.ResumeWorkspaceResponse\"\x07\x90\x02\x02\xf2U\x01\n\x12\x65\n\x0f\x44\x65leteWorkspace\x12#.toolgate.v1.DeleteWorkspaceRequest\x1a$.toolgate.v1.DeleteWorkspaceResponse\"\x07\x90\x02\x02\xf2U\x01\n\x12\\\n\x0cGetWorkspace\x12 .toolgate.v1.GetWorkspaceRequest\x1a!.toolgate.v1.GetWorkspaceResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x12\x62\n\x0eListWorkspaces\x12\".toolgate.v1.ListWorkspacesRequest\x1a#.toolgate.v1.ListWorkspacesResponse\"\x07\x90\x02\x01\xf2U\x01\x02\x42\x9d\x01\n\x0eio.toolgate.v1B\x15WorkspaceServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\x0bToolgate.V1\xca\x02\x0bToolgate\\V1\xea\x02\x0cToolgate::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "toolgate.v1.workspace_service_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolgate.v1.workspace_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    _globals["DESCRIPTOR"]._loaded_options = None
-    _globals[
-        "DESCRIPTOR"
-    ]._serialized_options = b"\n\016io.toolgate.v1B\025WorkspaceServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1"
-    _globals["_WORKSPACESERVICE"].methods_by_name["OpenWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["OpenWorkspace"]._serialized_options = b"\220\002\002\362U\001\n"
-    _globals["_WORKSPACESERVICE"].methods_by_name["CloseWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["CloseWorkspace"]._serialized_options = b"\362U\001\n"
-    _globals["_WORKSPACESERVICE"].methods_by_name["CreateWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["CreateWorkspace"]._serialized_options = b"\220\002\002\362U\001\n"
-    _globals["_WORKSPACESERVICE"].methods_by_name["SuspendWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["SuspendWorkspace"]._serialized_options = b"\220\002\002\362U\001\n"
-    _globals["_WORKSPACESERVICE"].methods_by_name["ResumeWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["ResumeWorkspace"]._serialized_options = b"\220\002\002\362U\001\n"
-    _globals["_WORKSPACESERVICE"].methods_by_name["DeleteWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["DeleteWorkspace"]._serialized_options = b"\220\002\002\362U\001\n"
-    _globals["_WORKSPACESERVICE"].methods_by_name["GetWorkspace"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["GetWorkspace"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_WORKSPACESERVICE"].methods_by_name["ListWorkspaces"]._loaded_options = None
-    _globals["_WORKSPACESERVICE"].methods_by_name["ListWorkspaces"]._serialized_options = b"\220\002\001\362U\001\002"
-    _globals["_OPENWORKSPACEREQUEST"]._serialized_start = 143
-    _globals["_OPENWORKSPACEREQUEST"]._serialized_end = 219
-    _globals["_OPENWORKSPACERESPONSE"]._serialized_start = 221
-    _globals["_OPENWORKSPACERESPONSE"]._serialized_end = 307
-    _globals["_CLOSEWORKSPACEREQUEST"]._serialized_start = 309
-    _globals["_CLOSEWORKSPACEREQUEST"]._serialized_end = 351
-    _globals["_CLOSEWORKSPACERESPONSE"]._serialized_start = 353
-    _globals["_CLOSEWORKSPACERESPONSE"]._serialized_end = 402
-    _globals["_CREATEWORKSPACEREQUEST"]._serialized_start = 405
-    _globals["_CREATEWORKSPACEREQUEST"]._serialized_end = 535
-    _globals["_CREATEWORKSPACERESPONSE"]._serialized_start = 537
-    _globals["_CREATEWORKSPACERESPONSE"]._serialized_end = 626
-    _globals["_SUSPENDWORKSPACEREQUEST"]._serialized_start = 628
-    _globals["_SUSPENDWORKSPACEREQUEST"]._serialized_end = 672
-    _globals["_SUSPENDWORKSPACERESPONSE"]._serialized_start = 674
-    _globals["_SUSPENDWORKSPACERESPONSE"]._serialized_end = 795
-    _globals["_RESUMEWORKSPACEREQUEST"]._serialized_start = 797
-    _globals["_RESUMEWORKSPACEREQUEST"]._serialized_end = 881
-    _globals["_RESUMEWORKSPACERESPONSE"]._serialized_start = 883
-    _globals["_RESUMEWORKSPACERESPONSE"]._serialized_end = 955
-    _globals["_DELETEWORKSPACEREQUEST"]._serialized_start = 957
-    _globals["_DELETEWORKSPACEREQUEST"]._serialized_end = 1000
-    _globals["_DELETEWORKSPACERESPONSE"]._serialized_start = 1002
-    _globals["_DELETEWORKSPACERESPONSE"]._serialized_end = 1052
-    _globals["_GETWORKSPACEREQUEST"]._serialized_start = 1054
-    _globals["_GETWORKSPACEREQUEST"]._serialized_end = 1094
-    _globals["_GETWORKSPACERESPONSE"]._serialized_start = 1096
-    _globals["_GETWORKSPACERESPONSE"]._serialized_end = 1165
-    _globals["_LISTWORKSPACESREQUEST"]._serialized_start = 1167
-    _globals["_LISTWORKSPACESREQUEST"]._serialized_end = 1229
-    _globals["_LISTWORKSPACESRESPONSE"]._serialized_start = 1232
-    _globals["_LISTWORKSPACESRESPONSE"]._serialized_end = 1363
-    _globals["_WORKSPACESERVICE"]._serialized_start = 1366
-    _globals["_WORKSPACESERVICE"]._serialized_end = 2187
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.toolgate.v1B\025WorkspaceServiceProtoP\001ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\242\002\002TG\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\352\002\014Toolgate::V1'
+  _globals['_WORKSPACESERVICE'].methods_by_name['OpenWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['OpenWorkspace']._serialized_options = b'\220\002\002\362U\001\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['CloseWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['CloseWorkspace']._serialized_options = b'\362U\001\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['CreateWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['CreateWorkspace']._serialized_options = b'\220\002\002\362U\001\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['SuspendWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['SuspendWorkspace']._serialized_options = b'\220\002\002\362U\001\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['ResumeWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['ResumeWorkspace']._serialized_options = b'\220\002\002\362U\001\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['DeleteWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['DeleteWorkspace']._serialized_options = b'\220\002\002\362U\001\n'
+  _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._serialized_options = b'\220\002\001\362U\001\002'
+  _globals['_OPENWORKSPACEREQUEST']._serialized_start=143
+  _globals['_OPENWORKSPACEREQUEST']._serialized_end=219
+  _globals['_OPENWORKSPACERESPONSE']._serialized_start=221
+  _globals['_OPENWORKSPACERESPONSE']._serialized_end=307
+  _globals['_CLOSEWORKSPACEREQUEST']._serialized_start=309
+  _globals['_CLOSEWORKSPACEREQUEST']._serialized_end=351
+  _globals['_CLOSEWORKSPACERESPONSE']._serialized_start=353
+  _globals['_CLOSEWORKSPACERESPONSE']._serialized_end=402
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=405
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=535
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=537
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=626
+  _globals['_SUSPENDWORKSPACEREQUEST']._serialized_start=628
+  _globals['_SUSPENDWORKSPACEREQUEST']._serialized_end=672
+  _globals['_SUSPENDWORKSPACERESPONSE']._serialized_start=674
+  _globals['_SUSPENDWORKSPACERESPONSE']._serialized_end=795
+  _globals['_RESUMEWORKSPACEREQUEST']._serialized_start=797
+  _globals['_RESUMEWORKSPACEREQUEST']._serialized_end=881
+  _globals['_RESUMEWORKSPACERESPONSE']._serialized_start=883
+  _globals['_RESUMEWORKSPACERESPONSE']._serialized_end=955
+  _globals['_DELETEWORKSPACEREQUEST']._serialized_start=957
+  _globals['_DELETEWORKSPACEREQUEST']._serialized_end=1000
+  _globals['_DELETEWORKSPACERESPONSE']._serialized_start=1002
+  _globals['_DELETEWORKSPACERESPONSE']._serialized_end=1052
+  _globals['_GETWORKSPACEREQUEST']._serialized_start=1054
+  _globals['_GETWORKSPACEREQUEST']._serialized_end=1094
+  _globals['_GETWORKSPACERESPONSE']._serialized_start=1096
+  _globals['_GETWORKSPACERESPONSE']._serialized_end=1165
+  _globals['_LISTWORKSPACESREQUEST']._serialized_start=1167
+  _globals['_LISTWORKSPACESREQUEST']._serialized_end=1229
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=1232
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=1363
+  _globals['_WORKSPACESERVICE']._serialized_start=1366
+  _globals['_WORKSPACESERVICE']._serialized_end=2187
 # @@protoc_insertion_point(module_scope)

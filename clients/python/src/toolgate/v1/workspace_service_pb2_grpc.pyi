@@ -19,6 +19,7 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -38,9 +39,7 @@ class WorkspaceServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkspaceServiceAsyncStub: ...
-    OpenWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.OpenWorkspaceRequest, _workspace_service_pb2.OpenWorkspaceResponse
-    ]
+    OpenWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.OpenWorkspaceRequest, _workspace_service_pb2.OpenWorkspaceResponse]
     """Opens a folder as a workspace: its rules, agents, skills and MCP servers are loaded, and its rules and agents loaded
     again when their files change. The same name with the same folder again returns what is open, and opens it anew if it is
     broken. Whether code of the project is run is the operator's to say, per root.
@@ -56,9 +55,7 @@ class WorkspaceServiceStub:
     many are open as `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: the service is stopping. May be
     retried.
     """
-    CloseWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.CloseWorkspaceRequest, _workspace_service_pb2.CloseWorkspaceResponse
-    ]
+    CloseWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CloseWorkspaceRequest, _workspace_service_pb2.CloseWorkspaceResponse]
     """Closes a workspace that was opened while the service ran: its calls are cancelled, what they left running in the
     background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
     servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
@@ -67,9 +64,7 @@ class WorkspaceServiceStub:
     with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
     WORKSPACES_LIMITED. May be retried.
     """
-    CreateWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse
-    ]
+    CreateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]
     """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
     is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
     tries again if it has failed.
@@ -86,9 +81,7 @@ class WorkspaceServiceStub:
     `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
     WORKSPACE_NOT_READY; the service is stopping. May be retried.
     """
-    SuspendWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.SuspendWorkspaceRequest, _workspace_service_pb2.SuspendWorkspaceResponse
-    ]
+    SuspendWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.SuspendWorkspaceRequest, _workspace_service_pb2.SuspendWorkspaceResponse]
     """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
     servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
     go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
@@ -98,9 +91,7 @@ class WorkspaceServiceStub:
     WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
     being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
     """
-    ResumeWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.ResumeWorkspaceRequest, _workspace_service_pb2.ResumeWorkspaceResponse
-    ]
+    ResumeWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ResumeWorkspaceRequest, _workspace_service_pb2.ResumeWorkspaceResponse]
     """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
     left as it is. Returns at once, or waits for the workspace as long as `wait` says.
 
@@ -109,9 +100,7 @@ class WorkspaceServiceStub:
     reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
     retried.
     """
-    DeleteWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse
-    ]
+    DeleteWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]
     """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
     when that is done. Records of its calls stay, and can be read and listed by its name.
 
@@ -119,16 +108,12 @@ class WorkspaceServiceStub:
     WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
     retried.
     """
-    GetWorkspace: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse
-    ]
+    GetWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]
     """Returns a workspace.
 
     NOT_FOUND: no such workspace. May be retried.
     """
-    ListWorkspaces: _grpc.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse
-    ]
+    ListWorkspaces: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]
     """Lists the workspaces that the caller may see, by their names. One that is opened or closed while pages are read moves no
     other one.
 
@@ -146,9 +131,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    OpenWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.OpenWorkspaceRequest, _workspace_service_pb2.OpenWorkspaceResponse
-    ]  # type: ignore[assignment]
+    OpenWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.OpenWorkspaceRequest, _workspace_service_pb2.OpenWorkspaceResponse]  # type: ignore[assignment]
     """Opens a folder as a workspace: its rules, agents, skills and MCP servers are loaded, and its rules and agents loaded
     again when their files change. The same name with the same folder again returns what is open, and opens it anew if it is
     broken. Whether code of the project is run is the operator's to say, per root.
@@ -164,9 +147,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     many are open as `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: the service is stopping. May be
     retried.
     """
-    CloseWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.CloseWorkspaceRequest, _workspace_service_pb2.CloseWorkspaceResponse
-    ]  # type: ignore[assignment]
+    CloseWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CloseWorkspaceRequest, _workspace_service_pb2.CloseWorkspaceResponse]  # type: ignore[assignment]
     """Closes a workspace that was opened while the service ran: its calls are cancelled, what they left running in the
     background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
     servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
@@ -175,9 +156,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     with CreateWorkspace, reason WORKSPACE_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason
     WORKSPACES_LIMITED. May be retried.
     """
-    CreateWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse
-    ]  # type: ignore[assignment]
+    CreateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]  # type: ignore[assignment]
     """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
     is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
     tries again if it has failed.
@@ -194,9 +173,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     `limits.max_workspaces` allows, reason TOO_MANY_WORKSPACES. UNAVAILABLE: one of that name is being deleted, reason
     WORKSPACE_NOT_READY; the service is stopping. May be retried.
     """
-    SuspendWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.SuspendWorkspaceRequest, _workspace_service_pb2.SuspendWorkspaceResponse
-    ]  # type: ignore[assignment]
+    SuspendWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.SuspendWorkspaceRequest, _workspace_service_pb2.SuspendWorkspaceResponse]  # type: ignore[assignment]
     """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
     servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
     go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
@@ -206,9 +183,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     WORKSPACE_BROKEN. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. UNAVAILABLE: it is
     being created or deleted, reason WORKSPACE_NOT_READY. May be retried.
     """
-    ResumeWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.ResumeWorkspaceRequest, _workspace_service_pb2.ResumeWorkspaceResponse
-    ]  # type: ignore[assignment]
+    ResumeWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ResumeWorkspaceRequest, _workspace_service_pb2.ResumeWorkspaceResponse]  # type: ignore[assignment]
     """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
     left as it is. Returns at once, or waits for the workspace as long as `wait` says.
 
@@ -217,9 +192,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     reason WORKSPACES_LIMITED. UNAVAILABLE: it is being deleted, reason WORKSPACE_NOT_READY; the service is stopping. May be
     retried.
     """
-    DeleteWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse
-    ]  # type: ignore[assignment]
+    DeleteWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]  # type: ignore[assignment]
     """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
     when that is done. Records of its calls stay, and can be read and listed by its name.
 
@@ -227,16 +200,12 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     WORKSPACE_NOT_CREATED. PERMISSION_DENIED: the caller is limited to other workspaces, reason WORKSPACES_LIMITED. May be
     retried.
     """
-    GetWorkspace: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse
-    ]  # type: ignore[assignment]
+    GetWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]  # type: ignore[assignment]
     """Returns a workspace.
 
     NOT_FOUND: no such workspace. May be retried.
     """
-    ListWorkspaces: _aio.UnaryUnaryMultiCallable[
-        _workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse
-    ]  # type: ignore[assignment]
+    ListWorkspaces: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]  # type: ignore[assignment]
     """Lists the workspaces that the caller may see, by their names. One that is opened or closed while pages are read moves no
     other one.
 
@@ -257,9 +226,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.OpenWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.OpenWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.OpenWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.OpenWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.OpenWorkspaceResponse]]:
         """Opens a folder as a workspace: its rules, agents, skills and MCP servers are loaded, and its rules and agents loaded
         again when their files change. The same name with the same folder again returns what is open, and opens it anew if it is
         broken. Whether code of the project is run is the operator's to say, per root.
@@ -281,9 +248,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.CloseWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.CloseWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CloseWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.CloseWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CloseWorkspaceResponse]]:
         """Closes a workspace that was opened while the service ran: its calls are cancelled, what they left running in the
         background is ended, their prompts are withdrawn, its standing approvals are taken back, and its MCP servers, language
         servers and hosts are let go. Returns when that is done. Records stay, and can be read and listed by its name.
@@ -298,9 +263,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.CreateWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.CreateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CreateWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.CreateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CreateWorkspaceResponse]]:
         """Creates a workspace: a new folder, filled from a template, a repository, an archive or with nothing, and opened. Where it is,
         is the operator's to say. The same name with the same source again returns what is there, in whatever state it is, and
         tries again if it has failed.
@@ -323,9 +286,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.SuspendWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.SuspendWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.SuspendWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.SuspendWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.SuspendWorkspaceResponse]]:
         """Suspends a workspace that was created: its calls that run are cancelled, what they left running is ended, and its MCP
         servers, language servers and hosts are let go. Its files and standing approvals are kept. Calls that only wait for a person
         go on waiting, and their prompts can be answered. The first call and the first reply resume it, unless the operator wants
@@ -341,9 +302,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.ResumeWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.ResumeWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.ResumeWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.ResumeWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.ResumeWorkspaceResponse]]:
         """Resumes a workspace that is suspended: it takes calls again, and those that waited for a person go on. One that is ready is
         left as it is. Returns at once, or waits for the workspace as long as `wait` says.
 
@@ -358,9 +317,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.DeleteWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.DeleteWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.DeleteWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.DeleteWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.DeleteWorkspaceResponse]]:
         """Deletes a workspace that was created, with its files: it is closed as CloseWorkspace does, and its folder is removed. Returns
         when that is done. Records of its calls stay, and can be read and listed by its name.
 
@@ -374,9 +331,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.GetWorkspaceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.GetWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.GetWorkspaceResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.GetWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.GetWorkspaceResponse]]:
         """Returns a workspace.
 
         NOT_FOUND: no such workspace. May be retried.
@@ -387,15 +342,11 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _workspace_service_pb2.ListWorkspacesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[
-        _workspace_service_pb2.ListWorkspacesResponse, _abc.Awaitable[_workspace_service_pb2.ListWorkspacesResponse]
-    ]:
+    ) -> _typing.Union[_workspace_service_pb2.ListWorkspacesResponse, _abc.Awaitable[_workspace_service_pb2.ListWorkspacesResponse]]:
         """Lists the workspaces that the caller may see, by their names. One that is opened or closed while pages are read moves no
         other one.
 
         INVALID_ARGUMENT: a negative page size. May be retried.
         """
 
-def add_WorkspaceServiceServicer_to_server(
-    servicer: WorkspaceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
-) -> None: ...
+def add_WorkspaceServiceServicer_to_server(servicer: WorkspaceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
