@@ -206,7 +206,7 @@ trust = false
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:13")
+            .ends_with("toolgate.toml:14")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -431,6 +431,7 @@ fn names_of_variables_are_checked() {
 #[test]
 fn unknown_variables_are_warned_of() {
     let vars = [
+        ("TOOLGATE_LISTEN_AGENT_SANDBOX", "true"),
         ("TOOLGATE_LISTEN_TPC", "x"),
         ("TOOLGATE_PORT_50551_TCP", "tcp://10.0.0.1:50551"),
         ("TOOLGATE_SERVICE_HOST", "10.0.0.1"),
