@@ -311,6 +311,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LOG_FILTER", "info"),
         ("TOOLGATE_LISTEN_TLS_CERTIFICATE", "/c"),
         ("TOOLGATE_LISTEN_TLS_KEY", "/k"),
+        ("TOOLGATE_LISTEN_AGENT_SANDBOX", "true"),
         ("TOOLGATE_LISTEN_TLS_CLIENT_CA", "/ca"),
         ("TOOLGATE_LISTEN_TLS_CLIENT_AUTH", "optional"),
         ("TOOLGATE_AUTH_TOKENS_FILE", "/t"),
@@ -431,7 +432,6 @@ fn names_of_variables_are_checked() {
 #[test]
 fn unknown_variables_are_warned_of() {
     let vars = [
-        ("TOOLGATE_LISTEN_AGENT_SANDBOX", "true"),
         ("TOOLGATE_LISTEN_TPC", "x"),
         ("TOOLGATE_PORT_50551_TCP", "tcp://10.0.0.1:50551"),
         ("TOOLGATE_SERVICE_HOST", "10.0.0.1"),
