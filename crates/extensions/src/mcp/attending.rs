@@ -20,7 +20,7 @@ use super::client::{Asked, Attendant, Link, RequestError};
 use super::forms;
 use super::message::{self, ELICITATION, ErrorObject, METHOD_NOT_FOUND, Progress, ROOTS, SAMPLING};
 use super::relay::{Ability, Follower, Request, Said};
-use super::server::Shared;
+use super::shared::Shared;
 
 /// How often a server may ask for something in one call, in its midst or in answers.
 const MAX_ROUNDS: usize = 20;

@@ -13,53 +13,16 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::client::{Offers, RequestError};
+use super::client::RequestError;
 use super::names::full_name;
 use super::passed;
-use super::server::Shared;
+use super::shared::{List, Shared};
 
 /// How long one server may take for something small.
 const SMALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Changes that may wait for whoever follows them.
 const MAX_CHANGES: usize = 256;
-
-/// What a server can list beside tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum List {
-    /// Prompts.
-    Prompts,
-    /// Resources.
-    Resources,
-    /// Templates of the addresses of resources.
-    Templates,
-}
-
-impl List {
-    pub(super) fn method(self) -> &'static str {
-        match self {
-            Self::Prompts => "prompts/list",
-            Self::Resources => "resources/list",
-            Self::Templates => "resources/templates/list",
-        }
-    }
-
-    /// Returns the key of an answer that has the list.
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-        }
-    }
-
-    pub(super) fn is_among(self, offers: Offers) -> bool {
-        match self {
-            Self::Prompts => offers.prompts,
-            Self::Resources | Self::Templates => offers.resources,
-        }
-    }
-}
 
 /// Something of a server has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! a client that is not registered any more and a server that is down for a moment by one error, `TokenRefreshFailed`; they
 //! are two states here.
 //!
-//! In reading order: `settings`, `server` (the life of one), `client` (handshake, list, calls), `dispatcher` (who waits for
+//! In reading order: `settings`, `server` (the life of one), `shared` (the way to it), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
 //! `login` and `oauth`; `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
 //! `forms` and `relay`; `lists` and `passed` (prompts and resources).
@@ -36,6 +36,7 @@ mod remote;
 mod result;
 mod server;
 mod settings;
+mod shared;
 mod sse;
 mod stdio;
 mod tool;
@@ -54,10 +55,11 @@ use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
-pub use lists::{Announced, List, Owned};
+pub use lists::{Announced, Owned};
 pub use login::Logins;
 pub use result::text_of;
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
+pub use shared::List;
 
 use self::lists::Known;
 use self::login::Credentials;

@@ -14,7 +14,7 @@ use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 use super::attending::Attending;
 use super::names::full_name;
 use super::result;
-use super::server::Shared;
+use super::shared::Shared;
 
 const READ: &str = "resources/read";
 const PROMPT: &str = "prompts/get";

@@ -7,32 +7,26 @@
 //! *Invariant:* that a server is lost is told before anything of it is cleaned up; a server harms nobody else: each has its own task, its own limits of time, and its program is ended with
 //! everything it started before the next attempt and at the end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use toolgate_model::{Effect, Source, SourceState};
 use toolgate_process::{Exit, StdioChild};
 use toolgate_tool::{Catalog, Contribution, Tool};
 
-use super::client::{Described, Link, Offers, RequestError};
+use super::client::{Described, Link, Offers};
 use super::dispatcher::{About, Change, Disconnect, Dispatcher, Queue};
-use super::lists::{Announced, List};
+use super::lists::Announced;
 use super::local;
 use super::login::Credentials;
 use super::passed::Passed;
-use super::relay::Relays;
 use super::remote;
 use super::settings::{Env, Kind, ServerSettings};
+use super::shared::{Shared, Way};
 use super::tool::McpTool;
-
-/// How long a server is not asked for a list that it did not give.
-const LIST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The pause before a server is tried again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -48,132 +42,6 @@ const MAX_LOGGED: usize = 20;
 
 /// How long a connection may take to close.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-
-/// The way to a server at the moment.
-#[derive(Clone)]
-enum Way {
-    Open(Link, Offers),
-    /// It is lost, and the first attempt to connect again is under way. With the reason, if one is known.
-    Returning(Option<String>),
-    Closed(Option<String>),
-}
-
-/// What the tools of a server have in common: the way to it.
-pub(super) struct Shared {
-    name: String,
-    /// The workspace's folder, as a URL.
-    root: String,
-    relays: Arc<Relays>,
-    way: watch::Sender<Way>,
-    /// Its prompts and resources, as they were listed last. Never held across an await.
-    lists: Mutex<HashMap<List, Known>>,
-}
-
-/// What is known of a list.
-struct Known {
-    listed: Arc<Vec<Value>>,
-    /// Until when it is not asked for again; none if it was read.
-    until: Option<Instant>,
-}
-
-impl Known {
-    fn is_fresh(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() < until)
-    }
-}
-
-impl Shared {
-    fn new(name: String, env: &Env) -> Self {
-        Self {
-            name,
-            root: env.root.clone(),
-            relays: Arc::clone(&env.relays),
-            way: watch::Sender::new(Way::Closed(None)),
-            lists: Mutex::default(),
-        }
-    }
-
-    pub(super) fn root(&self) -> &str {
-        &self.root
-    }
-
-    pub(super) fn relays(&self) -> &Relays {
-        &self.relays
-    }
-
-    /// Returns the connection, if there is one, and what is offered there.
-    pub(super) fn open(&self) -> Option<(Link, Offers)> {
-        match &*self.way.borrow() {
-            Way::Open(link, offers) => Some((link.clone(), *offers)),
-            Way::Returning(_) | Way::Closed(_) => None,
-        }
-    }
-
-    /// Returns what the server lists; nothing if it has no such list or cannot be asked.
-    pub(super) async fn listed(&self, list: List, limit: Duration) -> Arc<Vec<Value>> {
-        let Some((link, offers)) = self.open().filter(|(_, offers)| list.is_among(*offers)) else {
-            return Arc::default();
-        };
-        if let Some(known) = self.lists.lock().get(&list).filter(|known| known.is_fresh()) {
-            return Arc::clone(&known.listed);
-        }
-        debug_assert!(list.is_among(offers));
-        let known = match link.list_all(list.method(), list.key(), limit).await {
-            Ok(listed) => Known {
-                listed: Arc::new(listed),
-                until: None,
-            },
-            Err(problem) => {
-                tracing::warn!(
-                    server = self.name,
-                    list = list.method(),
-                    problem,
-                    "a list cannot be had"
-                );
-                Known {
-                    listed: Arc::default(),
-                    until: Some(Instant::now() + LIST_PAUSE),
-                }
-            }
-        };
-        let listed = Arc::clone(&known.listed);
-        self.lists.lock().insert(list, known);
-        listed
-    }
-
-    fn forget_lists(&self) {
-        self.lists.lock().clear();
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the connection, waiting for one that is about to come back.
-    ///
-    /// # Errors
-    /// There is none, or it did not come back within the limit.
-    pub(super) async fn link(&self, limit: Duration, cancelled: &CancellationToken) -> Result<Link, RequestError> {
-        let mut ways = self.way.subscribe();
-        let settled = async {
-            let settled = ways.wait_for(|way| !matches!(way, Way::Returning(_))).await;
-            settled.map(|way| way.clone())
-        };
-        let settled = tokio::select! {
-            settled = tokio::time::timeout(limit, settled) => settled,
-            () = cancelled.cancelled() => return Err(RequestError::Cancelled),
-        };
-        let way = settled.ok().and_then(Result::ok);
-        match way.unwrap_or_else(|| self.way.borrow().clone()) {
-            Way::Open(link, _) => Ok(link),
-            Way::Returning(problem) | Way::Closed(problem) => Err(RequestError::closed(problem)),
-        }
-    }
-
-    fn set(&self, way: Way) {
-        self.way.send_replace(way);
-    }
-}
 
 /// A server and where it stands.
 pub(super) struct Server {
@@ -202,7 +70,7 @@ impl Server {
         credentials: Option<Arc<Credentials>>,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared::new(settings.name.clone(), &env)),
+            shared: Arc::new(Shared::new(&settings.name, &env.root, &env.relays)),
             settings,
             env,
             catalog,

@@ -16,7 +16,7 @@ use super::client::Described;
 use super::marked;
 use super::names::full_name;
 use super::result;
-use super::server::Shared;
+use super::shared::Shared;
 
 /// A tool of a server. It goes on working when the server has been connected to anew.
 pub(super) struct McpTool {

@@ -4,7 +4,7 @@
 //! the client names, else in one that all its connections share. Clients of the revision 2026-07-28 have no sessions of the
 //! protocol: each request stands for itself, and what a call needs of its client is the answer to it.
 //!
-//! In reading order: `endpoint` and `context` (what a request says beside its body), `sessions`, `handler` (what the SDK asks),
+//! In reading order: `endpoint` and `context` (what a request says beside its body), `clients` (what those can do), `sessions`, `handler` (what the SDK asks),
 //! `call` and `following` with `notes`, `wanted` and `parked` (`shares`: who makes room); `elicitation` and `content` (prompts and results as the client gets
 //! them); `resources` (outputs) and `passing` (prompts and resources of servers of tools).
 //!
@@ -12,6 +12,7 @@
 //! and the number of sessions is bounded. The calls of a connection end with it.
 
 mod call;
+mod clients;
 mod content;
 mod context;
 mod elicitation;

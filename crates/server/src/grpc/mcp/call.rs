@@ -1,42 +1,23 @@
 //! A call of an MCP client: what it asks for, made and followed to its end, or to where the client has to bring something.
 //!
 //! *Invariant:* the call goes on only as long as somebody waits for it: a cancelled request, or the end of its session,
-//! cancels it. Whoever is refused as an approver by the policy is not asked.
+//! cancels it.
 
 use std::sync::Arc;
 
-use rmcp::model::{
-    CallToolResult, ClientCapabilities, ContentBlock, InputRequiredResult, InputResponses, JsonObject, ProtocolVersion,
-};
+use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult, InputResponses, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 use tonic::Status;
-use toolgate_contract::Scope;
 use toolgate_engine::digest_of;
-use toolgate_model::{CONNECTION, CallId, Ending, JsonMap, OnDisconnect, Origin, RawInput, SessionKey, ToolCall};
+use toolgate_model::{CONNECTION, CallId, JsonMap, OnDisconnect, Origin, RawInput, SessionKey, ToolCall};
 
+use super::clients::is_sessionless;
 use super::context::{CLIENT, Seen};
-use super::following::{Following, Step};
+use super::following::{Ended, Following, Step};
 use super::sessions::Sessions;
 use crate::grpc::{Shared, convert, status};
-
-/// Says whether a client shows forms to its user.
-pub(super) fn shows_forms(client: &ClientCapabilities) -> bool {
-    // The first revision with elicitation knew only forms, and its capability has no fields.
-    let elicitation = client.elicitation.as_ref();
-    elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
-}
-
-/// Says whether the user of a client may answer prompts of its calls: whoever asks does not answer, unless that is allowed.
-pub(super) fn user_may_answer(shared: &Shared, seen: &Seen, workspace: &str) -> bool {
-    if !shared.takes_replies {
-        return false;
-    }
-    let approvals = shared.engine.inbox().approvals();
-    let principal = seen.caller.principal().id();
-    seen.caller.may(Scope::PromptsReply) && approvals.allows_self(workspace, &principal)
-}
 
 /// What a client asks for.
 pub(super) struct Wish {
@@ -58,24 +39,6 @@ pub(super) enum Outcome {
     Ended(Box<Ended>),
     /// The client has to bring something first.
     Wants(InputRequiredResult),
-}
-
-/// The end of a call.
-pub(super) struct Ended {
-    pub(super) call: CallId,
-    /// The tool that it ran.
-    pub(super) ran: String,
-    pub(super) ending: Ending,
-    /// The result of a server of tools, as that sent it.
-    pub(super) sent: Option<serde_json::Value>,
-    /// The error of such a server: the code, and what it said.
-    pub(super) failed: Option<(i64, String)>,
-}
-
-/// Says whether a client is told in the answer to its request what a call needs: it has no sessions.
-pub(super) fn is_sessionless(context: &RequestContext<RoleServer>) -> bool {
-    let version = context.protocol_version();
-    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// Does what a client wishes.

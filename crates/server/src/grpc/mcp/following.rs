@@ -27,7 +27,7 @@ use toolgate_model::{
     CallId, Decision, Ending, EventKind, Prompt, PromptId, PromptOutcome, Reply, ToolCall, WorkspaceSet,
 };
 
-use super::call::{Ended, is_sessionless, shows_forms, user_may_answer};
+use super::clients::{is_sessionless, shows_forms, user_may_answer};
 use super::context::Seen;
 use super::elicitation::{self, Shows};
 use super::notes::Notes;
@@ -46,6 +46,18 @@ pub(super) enum Step {
     Wants(InputRequests),
     /// To where a server of tools needs what its client does not have.
     Lacks(ClientCapabilities),
+}
+
+/// The end of a call.
+pub(super) struct Ended {
+    pub(super) call: CallId,
+    /// The tool that it ran.
+    pub(super) ran: String,
+    pub(super) ending: Ending,
+    /// The result of a server of tools, as that sent it.
+    pub(super) sent: Option<serde_json::Value>,
+    /// The error of such a server: the code, and what it said.
+    pub(super) failed: Option<(i64, String)>,
 }
 
 /// A call that is followed.

@@ -28,6 +28,7 @@ use toolgate_extensions::mcp::List;
 use toolgate_model::{Definition, ITSELF, Source, introduction};
 
 use super::call::{Outcome, Wish};
+use super::clients;
 use super::context::{McpContext, Seen};
 use super::sessions::Sessions;
 use super::{SESSION, text_of};
@@ -59,8 +60,8 @@ impl Handler {
         client: Option<&ClientCapabilities>,
     ) -> Result<Vec<Definition>, ErrorData> {
         let place = seen.context.place(&seen.caller, &self.shared.engine).map_err(refused)?;
-        let shows_forms = client.is_some_and(call::shows_forms);
-        let asks = shows_forms && call::user_may_answer(&self.shared, seen, place.workspace.name());
+        let shows_forms = client.is_some_and(clients::shows_forms);
+        let asks = shows_forms && clients::user_may_answer(&self.shared, seen, place.workspace.name());
         let mut definitions = seen.context.definitions(&place, asks).await;
         let experimental = client.and_then(|client| client.experimental.as_ref());
         if experimental.is_some_and(|known| known.contains_key(ITSELF)) {
@@ -240,7 +241,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let seen = read_seen(&context.extensions)?;
-        if call::is_sessionless(&context) {
+        if clients::is_sessionless(&context) {
             // There each request says it for itself.
             return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
         }

@@ -19,8 +19,9 @@ use toolgate_extensions::mcp::{Announced, List, Owned, Servers};
 use toolgate_model::{ITSELF, Outcome as Ending};
 use toolgate_permission::judgement::denies;
 
-use super::call::{self, Ended, Outcome, Wish};
+use super::call::{self, Outcome, Wish};
 use super::context::Seen;
+use super::following::Ended;
 use super::sessions::Sessions;
 use crate::grpc::Shared;
 

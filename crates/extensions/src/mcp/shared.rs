@@ -1,0 +1,184 @@
+//! The way to one server, for all that leads there: its tools, its prompts and resources, what it asks in the midst of a call.
+//!
+//! *Invariant:* who waits for a server waits here, for a bounded time. A list that it did not give is not asked for again at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::client::{Link, Offers, RequestError};
+use super::relay::Relays;
+
+/// How long a server is not asked for a list that it did not give.
+const LIST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What a server can list beside tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum List {
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Templates of the addresses of resources.
+    Templates,
+}
+
+impl List {
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// Returns the key of an answer that has the list.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    pub(super) fn is_among(self, offers: Offers) -> bool {
+        match self {
+            Self::Prompts => offers.prompts,
+            Self::Resources | Self::Templates => offers.resources,
+        }
+    }
+}
+
+/// The way to a server at the moment.
+#[derive(Clone)]
+pub(super) enum Way {
+    Open(Link, Offers),
+    /// It is lost, and the first attempt to connect again is under way. With the reason, if one is known.
+    Returning(Option<String>),
+    Closed(Option<String>),
+}
+
+/// What the tools of a server have in common: the way to it.
+pub(super) struct Shared {
+    name: String,
+    /// The workspace's folder, as a URL.
+    root: String,
+    relays: Arc<Relays>,
+    way: watch::Sender<Way>,
+    /// Its prompts and resources, as they were listed last. Never held across an await.
+    lists: Mutex<HashMap<List, Known>>,
+}
+
+/// What is known of a list.
+struct Known {
+    listed: Arc<Vec<Value>>,
+    /// Until when it is not asked for again; none if it was read.
+    until: Option<Instant>,
+}
+
+impl Known {
+    fn is_fresh(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(name: &str, root: &str, relays: &Arc<Relays>) -> Self {
+        Self {
+            name: name.to_owned(),
+            root: root.to_owned(),
+            relays: Arc::clone(relays),
+            way: watch::Sender::new(Way::Closed(None)),
+            lists: Mutex::default(),
+        }
+    }
+
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+
+    pub(super) fn relays(&self) -> &Relays {
+        &self.relays
+    }
+
+    /// Returns the connection, if there is one, and what is offered there.
+    pub(super) fn open(&self) -> Option<(Link, Offers)> {
+        match &*self.way.borrow() {
+            Way::Open(link, offers) => Some((link.clone(), *offers)),
+            Way::Returning(_) | Way::Closed(_) => None,
+        }
+    }
+
+    /// Returns what the server lists; nothing if it has no such list or cannot be asked.
+    pub(super) async fn listed(&self, list: List, limit: Duration) -> Arc<Vec<Value>> {
+        let Some((link, offers)) = self.open().filter(|(_, offers)| list.is_among(*offers)) else {
+            return Arc::default();
+        };
+        if let Some(known) = self.lists.lock().get(&list).filter(|known| known.is_fresh()) {
+            return Arc::clone(&known.listed);
+        }
+        debug_assert!(list.is_among(offers));
+        let known = match link.list_all(list.method(), list.key(), limit).await {
+            Ok(listed) => Known {
+                listed: Arc::new(listed),
+                until: None,
+            },
+            Err(problem) => {
+                tracing::warn!(
+                    server = self.name,
+                    list = list.method(),
+                    problem,
+                    "a list cannot be had"
+                );
+                Known {
+                    listed: Arc::default(),
+                    until: Some(Instant::now() + LIST_PAUSE),
+                }
+            }
+        };
+        let listed = Arc::clone(&known.listed);
+        self.lists.lock().insert(list, known);
+        listed
+    }
+
+    /// Has the lists read again.
+    pub(super) fn forget_lists(&self) {
+        self.lists.lock().clear();
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the connection, waiting for one that is about to come back.
+    ///
+    /// # Errors
+    /// There is none, or it did not come back within the limit.
+    pub(super) async fn link(&self, limit: Duration, cancelled: &CancellationToken) -> Result<Link, RequestError> {
+        let mut ways = self.way.subscribe();
+        let settled = async {
+            let settled = ways.wait_for(|way| !matches!(way, Way::Returning(_))).await;
+            settled.map(|way| way.clone())
+        };
+        let settled = tokio::select! {
+            settled = tokio::time::timeout(limit, settled) => settled,
+            () = cancelled.cancelled() => return Err(RequestError::Cancelled),
+        };
+        let way = settled.ok().and_then(Result::ok);
+        match way.unwrap_or_else(|| self.way.borrow().clone()) {
+            Way::Open(link, _) => Ok(link),
+            Way::Returning(problem) | Way::Closed(problem) => Err(RequestError::closed(problem)),
+        }
+    }
+
+    /// Changes the way.
+    pub(super) fn set(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+}
