@@ -68,10 +68,29 @@ async fn ask(server: &Server, line: &str, headers: &str, body: &[u8]) -> Answer 
         .unwrap();
     let split = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
     let head = String::from_utf8_lossy(&bytes[..split]).to_lowercase();
+    let body = &bytes[split + 4..];
     Answer {
         status: head[9..12].parse().unwrap(),
-        body: bytes[split + 4..].to_vec(),
+        body: match head.contains("transfer-encoding: chunked") {
+            true => of_chunks(body),
+            false => body.to_vec(),
+        },
         head,
+    }
+}
+
+/// Puts the chunks of a body together; all of them have to be there.
+fn of_chunks(mut rest: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n").expect("a length");
+        let length = std::str::from_utf8(&rest[..end]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return body;
+        }
+        body.extend_from_slice(&rest[end + 2..end + 2 + length]);
+        rest = &rest[end + 2 + length + 2..];
     }
 }
 
