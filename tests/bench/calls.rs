@@ -16,14 +16,14 @@ use tonic::Streaming;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::{
-    ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolResponse, PromptDecision, PromptFilter, PromptReply,
-    channel_request, channel_response,
+    ChannelOpen, ChannelRequest, ChannelResponse, PromptDecision, PromptFilter, PromptReply, channel_request,
+    channel_response,
 };
 use toolgate_process::{Cause, Launch, Programs, Settings};
 
 use crate::gateway::Fleet;
 use crate::measure::{Samples, in_turns};
-use crate::service::{self, Connection, SHELL, Service, environment, execute, folder, request};
+use crate::service::{self, Connection, SHELL, Service, environment, execute, folder, recorded, request};
 use crate::table::Row;
 use crate::{Plan, bare};
 
@@ -44,11 +44,7 @@ pub(crate) async fn read(plan: Plan) -> Result<Vec<Row>> {
     let of = |round: usize| request(SESSION, "read", json!({"filePath": FILES[round % 2]}));
     let service = Service::start(workspace.path()).await?;
     let mut client = service.tools().await?;
-    let mut stream = client.execute_tool(of(0)).await?.into_inner();
-    let mut messages: Vec<ExecuteToolResponse> = Vec::new();
-    while let Some(message) = stream.message().await? {
-        messages.push(message);
-    }
+    let messages = recorded(&mut client, of(0)).await?;
     ensure!(messages.len() == 3, "a read has {} events instead of 3", messages.len());
 
     let bare = bare::start(&messages, workspace.path()).await?;

@@ -342,6 +342,16 @@ pub(crate) async fn next(stream: &mut Streaming<ExecuteToolResponse>) -> Result<
     Ok(message.and_then(|message| message.event).and_then(|event| event.event))
 }
 
+/// Makes a call, and returns the messages that it is answered with.
+pub(crate) async fn recorded(client: &mut Tools, request: ExecuteToolRequest) -> Result<Vec<ExecuteToolResponse>> {
+    let mut stream = client.execute_tool(request).await?.into_inner();
+    let mut messages = Vec::new();
+    while let Some(message) = stream.message().await? {
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
 /// Executes a tool and reads the whole stream; returns its time, the result, and the bytes of output streamed.
 pub(crate) async fn execute(client: &mut Tools, request: ExecuteToolRequest) -> Result<(Duration, CallCompleted, u64)> {
     let begin = Instant::now();

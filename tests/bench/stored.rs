@@ -17,12 +17,12 @@ use tokio::time::{sleep, timeout};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{ExecuteToolRequest, FailureReason, OnDisconnect, OutputMode, WatchCallRequest};
 
-use crate::Plan;
 use crate::calls::{Approver, FILES, SESSION};
 use crate::measure::{Samples, in_turns};
 use crate::part::{AGENT, Part, write};
 use crate::service::{self, Connection, Service, Token, execute, folder, request};
-use crate::table::Row;
+use crate::table::{Row, show_time};
+use crate::{Plan, bare};
 
 #[allow(dead_code)] // the tests of the store use all of it
 #[path = "../../crates/postgres/tests/store/server.rs"]
@@ -158,9 +158,38 @@ pub(crate) async fn fleet(plan: Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Two calls of a bare service, one after the other, and one commit of what they answer: a gateway adds at least as much, as a request
+/// goes through it to a worker, which stores through it before it answers.
+async fn least(fleet: &Stored, direct: &mut service::Tools, plan: Plan) -> Result<Row> {
+    let messages = service::recorded(direct, read(0)).await?;
+    let result: Vec<u8> = messages.iter().flat_map(prost::Message::encode_to_vec).collect();
+    let bare = bare::start(&messages, fleet.folder.path()).await?;
+    let mut client = service::tools(bare.connect().await?);
+    let database = fleet.database.connect("fleet").await?;
+    database.batch_execute("CREATE TABLE least (result bytea)").await?;
+    let (both, commit) = in_turns(
+        plan.samples(1000, 100),
+        async |round| {
+            let (first, ..) = execute(&mut client, read(round)).await?;
+            let (second, ..) = execute(&mut client, read(round)).await?;
+            Ok(first + second)
+        },
+        async |_| {
+            let begun = Instant::now();
+            database.execute("INSERT INTO least VALUES ($1)", &[&result]).await?;
+            Ok(begun.elapsed())
+        },
+    )
+    .await?;
+    let what = "fleet: the least that a gateway with a database adds: two bare calls and a commit";
+    let sum = both.median() + commit.median();
+    Ok(Row::told(what, format!("{both} and {commit}"), show_time(sum)))
+}
+
 async fn through(fleet: &Stored, single: &Service, plan: Plan) -> Result<Vec<Row>> {
     let mut through = service::tools(fleet.connect(0).await?);
     let mut direct = single.tools().await?;
+    let least = least(fleet, &mut direct, plan).await?;
     let (ours, floor) = in_turns(
         plan.samples(2000, 200),
         async |round| execute(&mut through, read(round)).await.map(|(time, ..)| time),
@@ -175,6 +204,7 @@ async fn through(fleet: &Stored, single: &Service, plan: Plan) -> Result<Vec<Row
         ("one machine", &floor),
         Duration::from_micros(1500),
     )];
+    rows.push(least);
     let (ours, floor) = in_turns(
         plan.samples(1000, 100),
         async |round| {

@@ -48,7 +48,7 @@ macro_rules! in_time {
             $(
                 async fn $name(&self, request: Request<$request>) -> Result<Response<$answer>, Status> {
                     let answer = async {
-                        let _turn = AtStore::turn(request.extensions()).await;
+                        let _turn = AtStore::turn(request.extensions()).await?;
                         self.0.$name(request).await
                     };
                     in_time(TIME_LIMIT, answer).await

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Extensions, Status};
@@ -39,6 +39,13 @@ const MAX_REQUESTS: usize = 128;
 
 /// Requests of one principal that are at the store: three quarters of its connections.
 const MAX_AT_STORE: usize = 12;
+
+/// Requests of all principals that are at the store: as many as it has connections. Behind more, one would wait for a connection for so
+/// long that it is given up in the midst of its transaction, and the connection with it; then most work is for nothing.
+const MAX_OF_ALL_AT_STORE: usize = 16;
+
+/// How long a request waits for its turn at the store. What is left of the time that a gateway has for an answer is the store's.
+const TURN: Duration = Duration::from_millis(1_300);
 
 /// Bytes of one principal's requests that are under way: of the longest message there are two.
 const MAX_BYTES: usize = 2 * MAX_MESSAGE_BYTES + (1 << 20);
@@ -75,15 +82,22 @@ struct Share {
     allowance: Arc<Allowance>,
 }
 
-/// What a request carries that has to wait for its turn at the store.
+/// What a request carries that has to wait for its turn at the store: after others of its principal, then after those of all.
 #[derive(Clone)]
-pub(crate) struct AtStore(Arc<Semaphore>);
+pub(crate) struct AtStore {
+    own: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+}
 
 impl AtStore {
     /// Waits for the turn that a request needs; none if it needs none.
-    pub(crate) async fn turn(extensions: &Extensions) -> Option<OwnedSemaphorePermit> {
-        let Self(turns) = extensions.get::<Self>()?.clone();
-        turns.acquire_owned().await.ok()
+    pub(crate) async fn turn(extensions: &Extensions) -> Result<Option<[OwnedSemaphorePermit; 2]>, Status> {
+        let Some(Self { own, all }) = extensions.get::<Self>().cloned() else {
+            return Ok(None);
+        };
+        let turns = async { Some([own.acquire_owned().await.ok()?, all.acquire_owned().await.ok()?]) };
+        let too_many = |_| busy("too many requests wait for the store of the gateway".to_owned());
+        timeout(TURN, turns).await.map_err(too_many)
     }
 }
 
@@ -154,6 +168,7 @@ pub(crate) struct Loaded {
 /// What each principal has under way, and may store: who may come changes while the gateway runs.
 struct Shares {
     all: Mutex<HashMap<String, Arc<Share>>>,
+    at_store: Arc<Semaphore>,
     rate: StoreRate,
     metrics: Arc<Metrics>,
 }
@@ -182,6 +197,7 @@ impl Loaded {
             service,
             shares: Arc::new(Shares {
                 all: Mutex::default(),
+                at_store: Arc::new(Semaphore::new(MAX_OF_ALL_AT_STORE)),
                 rate,
                 metrics: Arc::clone(metrics),
             }),
@@ -191,13 +207,15 @@ impl Loaded {
     /// Answers a request for an RPC of the ledger.
     pub(crate) fn call(&self, rpc: &str, mut request: Request<Body>) -> Answering {
         let share = ledger_access::worker(request.extensions()).map(|caller| self.shares.of(&caller.id()));
+        let all = Arc::clone(&self.shares.at_store);
         let (mut service, rpc) = (self.service.clone(), rpc.to_owned());
         Box::pin(async move {
             let answer = async {
                 let share = share?;
                 let turn = share.turn(&rpc).await?;
                 if rpc != RENEWAL {
-                    request.extensions_mut().insert(AtStore(Arc::clone(&share.at_store)));
+                    let own = Arc::clone(&share.at_store);
+                    request.extensions_mut().insert(AtStore { own, all });
                 }
                 if stores(&rpc) {
                     share.allowance.draw_records(1);
@@ -305,10 +323,38 @@ mod tests {
         assert!(one.turn("ListCalls").await.is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_gets_no_turn_at_the_store_is_told_before_it_gives_up() {
+        let turns = |most: usize| Arc::new(Semaphore::new(most));
+        let (own, all) = (turns(MAX_AT_STORE), turns(MAX_OF_ALL_AT_STORE));
+        let mut extensions = Extensions::default();
+        assert!(AtStore::turn(&extensions).await.unwrap().is_none());
+        extensions.insert(AtStore {
+            own: Arc::clone(&own),
+            all: Arc::clone(&all),
+        });
+        let others = Arc::clone(&all).acquire_many_owned(MAX_OF_ALL_AT_STORE as u32).await;
+        let begun = Instant::now();
+        let refused = AtStore::turn(&extensions).await.unwrap_err();
+        assert_eq!(begun.elapsed(), TURN);
+        assert!(matches!(wire::of_refusal(&refused), Some(StoreError::Unavailable(_))));
+        assert_eq!(
+            own.available_permits(),
+            MAX_AT_STORE,
+            "it keeps none that it waited with"
+        );
+        drop(others);
+        let turn = AtStore::turn(&extensions).await.unwrap();
+        assert_eq!(all.available_permits(), MAX_OF_ALL_AT_STORE - 1);
+        drop(turn);
+        assert_eq!(all.available_permits(), MAX_OF_ALL_AT_STORE);
+    }
+
     #[test]
     fn who_has_nothing_under_way_is_forgotten() {
         let shares = Shares {
             all: Mutex::default(),
+            at_store: Arc::new(Semaphore::new(MAX_OF_ALL_AT_STORE)),
             rate: RATE,
             metrics: Arc::default(),
         };

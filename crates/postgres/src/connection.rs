@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::config::SslMode;
@@ -109,13 +109,9 @@ impl Database {
     /// Returns a connection, for `what`. Its limit counts from now.
     pub(crate) async fn session(&self, what: &'static str) -> Result<Session, StoreError> {
         let deadline = Instant::now() + self.limit;
-        let client = match timeout_at(deadline, self.pool.get()).await {
-            Err(_) => return Err(too_late(what, self.limit)),
-            Ok(Err(deadpool_postgres::PoolError::Backend(error))) => return Err(doing(what, error)),
-            Ok(Err(deadpool_postgres::PoolError::Timeout(_))) => return Err(too_late(what, self.limit)),
-            Ok(Err(error)) => return Err(failed(format!("{what} in PostgreSQL"), error)),
-            Ok(Ok(client)) => client,
-        };
+        let client = timeout_at(deadline, self.pool.get()).await;
+        let client = client.map_err(|_| too_late(what, self.limit))?;
+        let client = client.map_err(|error| self.not_reached(what, error))?;
         Ok(Session {
             client: Some(client),
             tls: self.tls.clone(),
@@ -164,6 +160,28 @@ impl Database {
         turn.map_err(|_| too_late(what, self.limit))
     }
 
+    /// Fails unless there is a connection, in use or not.
+    async fn is_reached(&self, what: &'static str) -> Result<(), StoreError> {
+        let mut times = self.pool.timeouts();
+        // Where all are in use the database answers others.
+        times.wait = Some(Duration::ZERO);
+        match timeout(self.limit, self.pool.timeout_get(&times)).await {
+            Ok(Ok(_) | Err(PoolError::Timeout(TimeoutType::Wait))) => Ok(()),
+            Ok(Err(error)) => Err(self.not_reached(what, error)),
+            Err(_) => Err(too_late(what, self.limit)),
+        }
+    }
+
+    fn not_reached(&self, what: &'static str, error: PoolError) -> StoreError {
+        match error {
+            PoolError::Backend(error) => doing(what, error),
+            PoolError::Timeout(_) => too_late(what, self.limit),
+            error @ (PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+                failed(format!("{what} in PostgreSQL"), error)
+            }
+        }
+    }
+
     /// Gives the connections up; what comes later fails.
     pub(crate) fn close(&self) {
         self.pool.close();
@@ -182,7 +200,7 @@ impl Database {
     where
         W: Future<Output = Result<T, StoreError>>,
     {
-        drop(self.session(what).await?);
+        self.is_reached(what).await?;
         let mut outcome = work(false).await;
         if !outcome.as_ref().is_err_and(is_unanswered) {
             return outcome;

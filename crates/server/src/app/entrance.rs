@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
@@ -23,6 +23,10 @@ use super::{socket, telemetry};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
 use crate::grpc::{Listener, ServeError, Services, console};
+
+/// Connections that wait to be accepted: all workers of a fleet come at once when a gateway is back, and one that finds no room waits for
+/// seconds before it tries again. The kernel bounds it by `net.core.somaxconn`.
+const WAITING_CONNECTIONS: u32 = 4096;
 
 /// What is there before anybody is let in.
 pub struct Entrance {
@@ -182,12 +186,21 @@ fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
 }
 
 async fn bind(address: SocketAddr, tls: Option<Arc<Tls>>) -> io::Result<(SocketAddr, Listener)> {
-    let Some(tls) = tls else {
-        let incoming = TcpIncoming::bind(address)?.with_nodelay(Some(true));
-        return Ok((incoming.local_addr()?, Listener::Tcp(incoming)));
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    let listener = TcpListener::bind(address).await?;
-    Ok((listener.local_addr()?, Listener::Tls(listener, tls)))
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(WAITING_CONNECTIONS)?;
+    let bound = listener.local_addr()?;
+    Ok(match tls {
+        Some(tls) => (bound, Listener::Tls(listener, tls)),
+        None => (
+            bound,
+            Listener::Tcp(TcpIncoming::from(listener).with_nodelay(Some(true))),
+        ),
+    })
 }
 
 async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>> {
