@@ -22,9 +22,11 @@ pub(crate) fn spread_millis(registry: &Registry) -> u32 {
 
 /// Refuses one more worker where there are too many.
 pub(crate) fn must_have_room(registry: &Registry, principal: &str) -> Result<(), Status> {
-    let problem = if registry.workers().len() >= MAX_WORKERS {
+    let all = registry.workers().len();
+    let problem = if all >= MAX_WORKERS {
         "too many workers have registered".to_owned()
-    } else if registry.registered_by(principal) >= MAX_WORKERS_OF_ONE {
+    // Not counted before there can be as many: each that comes would be compared with all that are there.
+    } else if all >= MAX_WORKERS_OF_ONE && registry.registered_by(principal) >= MAX_WORKERS_OF_ONE {
         format!("{principal} has registered {MAX_WORKERS_OF_ONE} workers: give workers identities of their own")
     } else {
         return Ok(());

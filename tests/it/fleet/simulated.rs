@@ -37,12 +37,16 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(10);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+const LONG_PAUSE: Duration = Duration::from_secs(30);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
 const RESTS_AFTER: Duration = Duration::from_secs(30);
 
 /// How long one attempt may take, and how long is waited before the next.
 const ATTEMPT: Duration = Duration::from_secs(4);
 const AGAIN: Duration = Duration::from_millis(500);
+
+/// Why an attempt failed that a gateway did not answer in time.
+const NO_ANSWER: &str = "no answer";
 
 /// What is made.
 #[derive(Clone)]
@@ -287,16 +291,17 @@ impl Worker {
         loop {
             sleep(with_chance(pause) + share_of(std::mem::take(&mut spread))).await;
             let begun = Instant::now();
-            let is_held = match self.register(channel.clone(), address, facts, &mut spread).await {
-                Ok(()) => begun.elapsed() > SILENCE,
+            let (is_held, most) = match self.register(channel.clone(), address, facts, &mut spread).await {
+                Ok(()) => (begun.elapsed() > SILENCE, PAUSES.1),
                 Err(why) => {
                     facts.failed(&why);
-                    false
+                    let most = if why == NO_ANSWER { LONG_PAUSE } else { PAUSES.1 };
+                    (false, most)
                 }
             };
             pause = match is_held {
                 true => PAUSES.0,
-                false => (pause * 2).clamp(PAUSES.0, PAUSES.1),
+                false => (pause * 2).clamp(PAUSES.0, most),
             };
         }
     }
@@ -325,9 +330,9 @@ impl Worker {
         let _ = sender.try_send(RegisterRequest { message: Some(hello) });
         let mut client = ClusterServiceClient::new(channel);
         let asked = shown(self, ReceiverStream::new(receiver));
-        let answers = timeout(ANSWER, client.register(asked)).await.map_err(|_| "no answer")?;
+        let answers = timeout(ANSWER, client.register(asked)).await.map_err(|_| NO_ANSWER)?;
         let mut answers = answers.map_err(|status| status.message().to_owned())?.into_inner();
-        let first = timeout(ANSWER, answers.message()).await.map_err(|_| "no answer")?;
+        let first = timeout(ANSWER, answers.message()).await.map_err(|_| NO_ANSWER)?;
         match first
             .map_err(|status| status.message().to_owned())?
             .and_then(|first| first.message)

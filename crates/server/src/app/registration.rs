@@ -89,8 +89,9 @@ struct Worker {
     is_unbound: bool,
 }
 
-/// The longest pause where the gateway does not let the worker in: that is for somebody to put right, as when a token was exchanged.
-const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause where the gateway does not let the worker in, which is for somebody to put right, as when a token was exchanged; and
+/// where it does not answer in time. Of thousands that come at once it may answer none in time: fewer of them at once are what it needs.
+const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 const GONE: &str = "the gateway is gone";
 
@@ -99,6 +100,8 @@ struct Ended {
     why: String,
     /// Whether the gateway does not let the worker in.
     is_refused: bool,
+    /// Whether it does not answer in time.
+    is_late: bool,
     /// Whether nothing came of the gateway any more, which may be the connection's fault.
     is_silent: bool,
     /// What still lets the gateway in, if it was registered.
@@ -123,6 +126,7 @@ impl Ended {
         Self {
             why: why.into(),
             is_refused: false,
+            is_late: false,
             is_silent: false,
             let_in: None,
             spread: Duration::ZERO,
@@ -262,6 +266,7 @@ impl Worker {
             let Ended {
                 why,
                 is_refused,
+                is_late,
                 is_silent: _,
                 let_in,
                 spread: of_all,
@@ -310,7 +315,7 @@ impl Worker {
                 leaving.stop.run_until_cancelled(faded).await;
                 return;
             }
-            let most = if is_refused { REFUSED_PAUSE } else { PAUSES.1 };
+            let most = if is_refused || is_late { LONG_PAUSE } else { PAUSES.1 };
             let held = was_registered && began.elapsed() > CLUSTER_SILENCE;
             pause = match held {
                 true => PAUSES.0,
@@ -361,7 +366,10 @@ impl Worker {
             Some(Ok(Err(status))) => return status.into(),
             Some(Err(_)) => {
                 line.give_up();
-                return Ended::because("the gateway does not answer");
+                return Ended {
+                    is_late: true,
+                    ..Ended::because("the gateway does not answer")
+                };
             }
             None => return Ended::because(GONE),
         };
