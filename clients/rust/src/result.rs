@@ -6,7 +6,9 @@ use serde_json::Value;
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::json::struct_to_json;
-use toolgate_contract::{Call, CallCompleted, CallEvent, CallFailed, CallOutcome, FailureReason, Truncation, call};
+use toolgate_contract::{
+    Attachment, Call, CallCompleted, CallEvent, CallFailed, CallOutcome, FailureReason, Truncation, call,
+};
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +101,14 @@ impl CallResult {
         match &self.ending {
             call::Ending::Completed(completed) => &completed.title,
             call::Ending::Failed(failed) => &failed.title,
+        }
+    }
+
+    /// Returns the files that belong to the result.
+    pub fn attachments(&self) -> &[Attachment] {
+        match &self.ending {
+            call::Ending::Completed(completed) => &completed.attachments,
+            call::Ending::Failed(failed) => &failed.attachments,
         }
     }
 
