@@ -1,0 +1,6 @@
+/**
+ * What adapters for frameworks of AI agents are made with. Who uses an adapter needs its own package only.
+ *
+ * <p>{@link io.toolgate.adapters.FrameworkTools} is the base of the class that an adapter gives to its framework.
+ */
+package io.toolgate.adapters;
