@@ -1,7 +1,7 @@
-//! Lists of tools: the same in every language, and in the forms that model APIs take.
+//! Lists of tools and results of calls: the same in every language, and in the forms that model APIs take.
 
 use serde_json::{Value, json};
-use toolgate_contract::{ListToolsRequest, ModelRef, ToolDefinition};
+use toolgate_contract::{Call, ListToolsRequest, ModelRef, ToolDefinition, json::from_json};
 
 use super::driver::{pack, unpack};
 use super::{Client, languages};
@@ -73,6 +73,10 @@ fn model_apis_get_the_forms_that_they_take() {
             let function = json!({"name": tool.name, "description": tool.description, "parameters": schema(tool)});
             json!({"type": "function", "function": function})
         });
+        let responses = expected(&server, "openai", "gpt-5", |tool| {
+            let (name, description, parameters) = (&tool.name, &tool.description, schema(tool));
+            json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false})
+        });
         let anthropic = expected(
             &server,
             "anthropic",
@@ -87,6 +91,7 @@ fn model_apis_get_the_forms_that_they_take() {
         );
         let forms = [
             ("openai", model("openai", "gpt-5"), json!(openai.await)),
+            ("openai_responses", model("openai", "gpt-5"), json!(responses.await)),
             (
                 "anthropic",
                 model("anthropic", "claude-sonnet-4-5"),
@@ -103,6 +108,25 @@ fn model_apis_get_the_forms_that_they_take() {
             for (name, request, expected) in &forms {
                 let done = client.ask("formats", json!({"request": pack(request)})).await.unwrap();
                 assert_eq!(&done[name], expected, "{language}: {name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn model_apis_get_results_in_the_forms_that_they_take() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("../../../clients/forms.json")).unwrap();
+    test(async {
+        let server = Server::start().await;
+        for language in languages() {
+            let client = Client::of(language, &server).await;
+            for case in &cases {
+                let call: Call = from_json(&case["call"].to_string()).unwrap();
+                let command = json!({"call": pack(&call), "tool": case["tool"], "model_call": case["model_call"]});
+                let done = client.ask("forms", command).await.unwrap();
+                for form in ["openai", "openai_responses", "anthropic", "gemini"] {
+                    assert_eq!(done[form], case[form], "{language}, {form}: {}", case["what"]);
+                }
             }
         }
     });
