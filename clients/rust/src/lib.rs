@@ -90,7 +90,7 @@ pub use output::{Output, OutputReader, Part};
 pub use ports::{OpenedPort, PortConnection};
 pub use prompt::{PermissionPrompt, Prompt, QuestionPrompt};
 pub use request::{ExecuteRequest, Input, OnDisconnect, RevertRequest};
-pub use result::CallResult;
+pub use result::{CallError, CallResult};
 pub use retry::backoff;
 pub use target::DEFAULT_TARGET;
 pub use terminal::CallInput;

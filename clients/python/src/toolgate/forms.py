@@ -60,7 +60,7 @@ def openai_responses(result: Result, call_id: str) -> JsonObject:
             files.append({"type": "input_image", "detail": "auto", "image_url": one.link})
         else:
             files.append({"type": "input_file", "filename": one.filename or "file.pdf", "file_data": one.link})
-    words = [{"type": "input_text", "text": text}] if text else []
+    words: list[JsonObject] = [{"type": "input_text", "text": text}] if text else []
     return {"type": "function_call_output", "call_id": call_id, "output": [*words, *files] if files else text}
 
 

@@ -26,7 +26,7 @@ public final class ToolCall {
      * Calls a tool.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean; a text is taken as the JSON that a model wrote, as {@link #ofJson} does
      * @return the call
      */
     public static ToolCall of(String tool, Object input) {

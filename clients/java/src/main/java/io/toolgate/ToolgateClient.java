@@ -143,7 +143,7 @@ public final class ToolgateClient implements AutoCloseable {
      * Executes a tool.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean, or the JSON text as a model wrote it
      * @return the execution, which has begun; close it
      */
     public Execution execute(String tool, Object input) {
@@ -178,7 +178,7 @@ public final class ToolgateClient implements AutoCloseable {
      * Executes a tool and waits for the end of the call. Interrupting the thread cancels the call.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean, or the JSON text as a model wrote it
      * @return how the call ended
      */
     public CallResult run(String tool, Object input) {
@@ -201,7 +201,7 @@ public final class ToolgateClient implements AutoCloseable {
      * Says what a call would ask before it does anything, and what rules and standing approvals say to that.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean, or the JSON text as a model wrote it
      * @return the verdict, and each question with its own; nothing is run, and nobody is asked
      */
     public CallEvaluation evaluate(String tool, Object input) {
