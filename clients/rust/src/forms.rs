@@ -72,9 +72,9 @@ impl CallResult {
             response["id"] = json!(call_id);
         }
         if !files.is_empty() {
-            let files = files.into_iter().map(|one| {
-                json!({"inlineData": {"mimeType": one.mime, "data": base64(one), "displayName": name_of(one)}})
-            });
+            let files = files.into_iter().map(
+                |one| json!({"inlineData": {"mimeType": one.mime, "data": base64(one), "displayName": name_of(one)}}),
+            );
             response["parts"] = files.collect();
         }
         json!({"functionResponse": response})

@@ -189,7 +189,10 @@ mod tests {
             ..CallFailed::default()
         };
         let error = result(call::Ending::Failed(failed)).into_completed().unwrap_err();
-        assert_eq!(error.to_string(), "call c failed (FAILURE_REASON_DENIED): a rule forbids it");
+        assert_eq!(
+            error.to_string(),
+            "call c failed (FAILURE_REASON_DENIED): a rule forbids it"
+        );
         let invalid = CallCompleted {
             outcome: CallOutcome::Invalid.into(),
             ..completed
