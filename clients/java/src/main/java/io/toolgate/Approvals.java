@@ -20,6 +20,7 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Answers prompts with a handler until it is closed, over as many connections as it takes.
@@ -38,17 +39,17 @@ public final class Approvals implements AutoCloseable {
     /** The prompts that are open as far as is known, and those whose reply has not been heard. */
     private final Map<String, Handling> handlings = new LinkedHashMap<>();
     /** Those that the service has named since the stream was opened; null once it has named all. */
-    private Set<String> snapshot;
+    private @Nullable Set<String> snapshot;
 
-    private RpcStream<ChannelRequest, ChannelResponse> stream;
+    private @Nullable RpcStream<ChannelRequest, ChannelResponse> stream;
 
     /** One prompt; guarded by the approvals. */
     private static final class Handling {
         /** As the handler was given it last. */
         private Prompt prompt;
 
-        private FutureTask<Void> task;
-        private PromptReply unheard;
+        private @Nullable FutureTask<Void> task;
+        private @Nullable PromptReply unheard;
         /** How many replies were not taken. */
         private int refused;
         /** It ended while its reply was under way. */
@@ -139,7 +140,7 @@ public final class Approvals implements AutoCloseable {
         executor.execute(handling.task);
     }
 
-    private FutureTask<Void> task(Handling handling) {
+    private @Nullable FutureTask<Void> task(Handling handling) {
         Prompt prompt = handling.prompt;
         return new FutureTask<>(() -> handle(handling, prompt), null);
     }

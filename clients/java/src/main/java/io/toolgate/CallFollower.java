@@ -13,6 +13,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Follows one call from event to event over as many streams as it takes, without loss or repetition.
@@ -35,14 +36,14 @@ final class CallFollower {
     private final OutputMode output;
     private final Backoff backoff;
     private final CountDownLatch closed = new CountDownLatch(1);
-    private volatile Source<?> source;
+    private volatile @Nullable Source<?> source;
     private volatile boolean begun;
     private volatile boolean abandoned;
     private boolean watching;
     private boolean mayStart;
     private long lastSequence;
-    private volatile CallResult result;
-    private ToolgateException failure;
+    private volatile @Nullable CallResult result;
+    private @Nullable ToolgateException failure;
 
     /** {@code start} is null for a call that is only watched, from the event after {@code after} on. */
     CallFollower(Rpc rpc, String callId, Supplier<Source<?>> start, long after, OutputMode output) {
@@ -82,12 +83,12 @@ final class CallFollower {
     }
 
     /** How the call ended; null while it goes on. */
-    CallResult result() {
+    @Nullable CallResult result() {
         return result;
     }
 
     /** Returns the next event, or null after the last one. */
-    CallEvent next() throws InterruptedException {
+    @Nullable CallEvent next() throws InterruptedException {
         if (failure != null) {
             throw failure;
         }
@@ -106,7 +107,7 @@ final class CallFollower {
         }
     }
 
-    private CallEvent step() throws InterruptedException {
+    private @Nullable CallEvent step() throws InterruptedException {
         try {
             io.toolgate.v1.CallEvent proto = receive();
             if (proto != null) {
@@ -125,7 +126,7 @@ final class CallFollower {
         return null;
     }
 
-    private io.toolgate.v1.CallEvent receive() throws InterruptedException {
+    private io.toolgate.v1.@Nullable CallEvent receive() throws InterruptedException {
         if (source == null) {
             rpc.reconnect();
             open();
@@ -138,7 +139,7 @@ final class CallFollower {
     }
 
     /** Returns the event if it is the next one; null if it is none, or was delivered before. */
-    private CallEvent accept(io.toolgate.v1.CallEvent proto) {
+    private @Nullable CallEvent accept(io.toolgate.v1.CallEvent proto) {
         begun = true;
         long due = lastSequence + 1;
         if (proto.hasHeartbeat() || proto.getSequence() < due) {
@@ -160,7 +161,7 @@ final class CallFollower {
     }
 
     /** Returns the result from the call's record if the stream began behind the terminal event, else null. */
-    private CallResult recorded() {
+    private @Nullable CallResult recorded() {
         if (!watching) {
             return null;
         }

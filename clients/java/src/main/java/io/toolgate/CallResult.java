@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
+import org.jspecify.annotations.Nullable;
 
 /** How a call ended. A failed call is a result as well: its text tells the model what to do next. */
 public sealed interface CallResult {
@@ -51,7 +52,7 @@ public sealed interface CallResult {
      *
      * @return the metadata; whole numbers are {@link Long}, others {@link Double}
      */
-    Map<String, Object> metadata();
+    Map<String, @Nullable Object> metadata();
 
     /**
      * Returns the files that belong to the result.
@@ -194,7 +195,7 @@ public sealed interface CallResult {
         }
 
         @Override
-        public Map<String, Object> metadata() {
+        public Map<String, @Nullable Object> metadata() {
             return Protos.map(proto.getMetadata());
         }
 
@@ -265,7 +266,7 @@ public sealed interface CallResult {
         }
 
         @Override
-        public Map<String, Object> metadata() {
+        public Map<String, @Nullable Object> metadata() {
             return Protos.map(proto.getMetadata());
         }
 

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Results in the forms that model APIs take.
@@ -126,7 +127,7 @@ final class Forms {
     }
 
     /** Returns its content in Base64; null where that has to be fetched. */
-    private static String base64(Attachment file) {
+    private static @Nullable String base64(Attachment file) {
         if (!file.hasUrl()) {
             return Base64.getEncoder().encodeToString(file.getData().toByteArray());
         }

@@ -9,6 +9,7 @@ import io.toolgate.v1.OutputMode;
 import java.time.Duration;
 import java.util.Map;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What to execute, and in whose name. Immutable: each method returns another one.
@@ -170,7 +171,7 @@ public final class ToolCall {
      * @param extra the data
      * @return the call
      */
-    public ToolCall extra(Map<String, ?> extra) {
+    public ToolCall extra(Map<String, ? extends @Nullable Object> extra) {
         return withContext(context -> context.setExtra(Protos.struct(extra)));
     }
 

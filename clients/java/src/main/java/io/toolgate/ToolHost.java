@@ -29,6 +29,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Lends tools until it is closed, over as many connections as it takes.
@@ -58,13 +59,13 @@ public final class ToolHost implements AutoCloseable {
     };
 
     /** The invocations that ran when the stream was opened and have not been sent again; null once that is over. */
-    private Set<String> missing;
+    private @Nullable Set<String> missing;
 
     /** What the thread of the loop reads from. */
-    private RpcStream<HostRequest, HostResponse> opening;
+    private @Nullable RpcStream<HostRequest, HostResponse> opening;
 
     /** The same, once the service has welcomed this host; null before. */
-    private RpcStream<HostRequest, HostResponse> stream;
+    private @Nullable RpcStream<HostRequest, HostResponse> stream;
 
     private String token = "";
 

@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Objects;
 import java.util.function.BiFunction;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The tools of a service for a framework: which there are, in whose name they are called, and who answers their prompts.
@@ -29,7 +30,7 @@ public abstract class FrameworkTools<C> implements AutoCloseable {
     private final Predicate<Tool> only;
     private final BiFunction<ToolCall, C, ToolCall> inName;
     /** Null if others answer prompts. */
-    private final Approvals approvals;
+    private final @Nullable Approvals approvals;
 
     /**
      * Begins to answer prompts, if there is a handler.
@@ -85,8 +86,8 @@ public abstract class FrameworkTools<C> implements AutoCloseable {
         private ListToolsRequest request = ListToolsRequest.getDefaultInstance();
         private Predicate<Tool> only = tool -> true;
         private BiFunction<ToolCall, C, ToolCall> inName = (call, context) -> call;
-        private ApprovalOptions options;
-        private PromptHandler handler;
+        private @Nullable ApprovalOptions options;
+        private @Nullable PromptHandler handler;
 
         /**
          * Begins with all tools of a client, whose prompts others answer.

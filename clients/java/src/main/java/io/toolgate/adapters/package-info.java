@@ -3,4 +3,7 @@
  *
  * <p>{@link io.toolgate.adapters.FrameworkTools} is the base of the class that an adapter gives to its framework.
  */
+@NullMarked
 package io.toolgate.adapters;
+
+import org.jspecify.annotations.NullMarked;
