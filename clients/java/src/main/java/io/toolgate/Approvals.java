@@ -58,6 +58,15 @@ public final class Approvals implements AutoCloseable {
         Handling(Prompt prompt) {
             this.prompt = prompt;
         }
+
+        /** Interrupts the handler; false if it had ended. */
+        boolean cancel() {
+            return task != null && task.cancel(true);
+        }
+
+        boolean isCancelled() {
+            return task != null && task.isCancelled();
+        }
     }
 
     Approvals(Rpc rpc, Executor executor, ApprovalOptions options, PromptFilter filter, PromptHandler handler) {
@@ -88,7 +97,7 @@ public final class Approvals implements AutoCloseable {
             left = List.copyOf(handlings.values());
             handlings.clear();
         }
-        left.forEach(handling -> handling.task.cancel(true));
+        left.forEach(Handling::cancel);
     }
 
     private final class ChannelSession implements StreamLoop.Session<ChannelRequest, ChannelResponse> {
@@ -128,6 +137,7 @@ public final class Approvals implements AutoCloseable {
 
     private void added(io.toolgate.v1.Prompt proto) {
         Handling handling = new Handling(Prompt.of(proto));
+        FutureTask<Void> task = task(handling);
         synchronized (this) {
             if (snapshot != null) {
                 snapshot.add(proto.getPromptId());
@@ -135,12 +145,12 @@ public final class Approvals implements AutoCloseable {
             if (handlings.putIfAbsent(proto.getPromptId(), handling) != null) {
                 return;
             }
-            handling.task = task(handling);
+            handling.task = task;
         }
-        executor.execute(handling.task);
+        executor.execute(task);
     }
 
-    private @Nullable FutureTask<Void> task(Handling handling) {
+    private FutureTask<Void> task(Handling handling) {
         Prompt prompt = handling.prompt;
         return new FutureTask<>(() -> handle(handling, prompt), null);
     }
@@ -155,7 +165,7 @@ public final class Approvals implements AutoCloseable {
             // Nobody waits for the decision any more.
             Thread.currentThread().interrupt();
         } catch (Exception failure) {
-            if (!handling.task.isCancelled()) {
+            if (!handling.isCancelled()) {
                 options.listener().failed(prompt, failure);
             }
         }
@@ -171,7 +181,7 @@ public final class Approvals implements AutoCloseable {
     }
 
     /** What does not get through here is sent again when the next stream has told its snapshot. */
-    private static void send(RpcStream<ChannelRequest, ChannelResponse> stream, PromptReply reply)
+    private static void send(@Nullable RpcStream<ChannelRequest, ChannelResponse> stream, PromptReply reply)
             throws InterruptedException {
         if (stream != null) {
             stream.send(ChannelRequest.newBuilder().setReply(reply).build());
@@ -183,11 +193,12 @@ public final class Approvals implements AutoCloseable {
         List<PromptReply> unheard = new ArrayList<>();
         RpcStream<ChannelRequest, ChannelResponse> current;
         synchronized (this) {
+            Set<String> open = snapshot == null ? Set.of() : snapshot;
             for (Handling handling : List.copyOf(handlings.values())) {
                 if (handling.unheard != null) {
-                    handling.ended = !snapshot.contains(handling.prompt.id());
+                    handling.ended = !open.contains(handling.prompt.id());
                     unheard.add(handling.unheard);
-                } else if (!snapshot.contains(handling.prompt.id())) {
+                } else if (!open.contains(handling.prompt.id())) {
                     handlings.remove(handling.prompt.id());
                     gone.add(handling);
                 }
@@ -224,7 +235,7 @@ public final class Approvals implements AutoCloseable {
     }
 
     private void end(Handling handling) {
-        if (handling.task.cancel(true)) {
+        if (handling.cancel()) {
             options.listener().gone(handling.prompt);
         }
     }
@@ -262,6 +273,7 @@ public final class Approvals implements AutoCloseable {
 
     private void askAgain(Handling handling, PromptReplyResult result) {
         String problem = result.getMessage().isEmpty() ? "the reply was not taken" : result.getMessage();
+        FutureTask<Void> again = null;
         synchronized (this) {
             if (handlings.get(result.getPromptId()) != handling) {
                 return;
@@ -270,14 +282,15 @@ public final class Approvals implements AutoCloseable {
                     Prompt.of(result.hasPrompt() ? result.getPrompt() : handling.prompt.proto(), Optional.of(problem));
             handling.refused++;
             if (handling.refused <= MAX_AGAIN) {
-                handling.task = task(handling);
+                again = task(handling);
+                handling.task = again;
             }
         }
-        if (handling.refused > MAX_AGAIN) {
+        if (again == null) {
             String text = handling.refused + " replies were not taken: " + problem;
             options.listener().failed(handling.prompt, ToolgateException.of(Status.Code.INVALID_ARGUMENT, text));
             return;
         }
-        executor.execute(handling.task);
+        executor.execute(again);
     }
 }

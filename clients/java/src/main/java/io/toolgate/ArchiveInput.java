@@ -30,7 +30,8 @@ final class ArchiveInput extends PieceInput {
     }
 
     @Override
-    @Nullable ByteString receive() {
+    @Nullable
+    ByteString receive() {
         while (end == null) {
             DownloadArchiveResponse message = next == null ? message() : next;
             next = null;
@@ -56,7 +57,8 @@ final class ArchiveInput extends PieceInput {
     }
 
     /** What the service said at the end; null before. */
-    @Nullable ArchiveEnd end() {
+    @Nullable
+    ArchiveEnd end() {
         return end;
     }
 

@@ -24,7 +24,7 @@ import org.jspecify.annotations.Nullable;
 final class CallFollower {
     /** A stream of messages that each carry one event. */
     record Source<R>(RpcStream<?, R> stream, Function<R, io.toolgate.v1.CallEvent> event) {
-        io.toolgate.v1.CallEvent next(Duration silence) throws InterruptedException {
+        io.toolgate.v1.@Nullable CallEvent next(Duration silence) throws InterruptedException {
             R message = stream.next(silence);
             return message == null ? null : event.apply(message);
         }
@@ -32,7 +32,7 @@ final class CallFollower {
 
     private final Rpc rpc;
     private final String callId;
-    private final Supplier<Source<?>> start;
+    private final @Nullable Supplier<Source<?>> start;
     private final OutputMode output;
     private final Backoff backoff;
     private final CountDownLatch closed = new CountDownLatch(1);
@@ -46,7 +46,7 @@ final class CallFollower {
     private @Nullable ToolgateException failure;
 
     /** {@code start} is null for a call that is only watched, from the event after {@code after} on. */
-    CallFollower(Rpc rpc, String callId, Supplier<Source<?>> start, long after, OutputMode output) {
+    CallFollower(Rpc rpc, String callId, @Nullable Supplier<Source<?>> start, long after, OutputMode output) {
         this.rpc = rpc;
         this.callId = callId;
         this.start = start;
@@ -57,10 +57,11 @@ final class CallFollower {
     }
 
     /** Opens the first stream at once, so that the call begins before anybody waits for it. */
-    void open() {
-        if (mayStart) {
+    Source<?> open() {
+        Source<?> opened;
+        if (mayStart && start != null) {
             mayStart = false;
-            source = start.get();
+            opened = start.get();
         } else {
             watching = true;
             WatchCallRequest request = WatchCallRequest.newBuilder()
@@ -68,8 +69,10 @@ final class CallFollower {
                     .setAfterSequence(lastSequence)
                     .setOutput(output)
                     .build();
-            source = new Source<>(rpc.open(ToolServiceGrpc.getWatchCallMethod(), request), WatchCallResponse::getEvent);
+            opened = new Source<>(rpc.open(ToolServiceGrpc.getWatchCallMethod(), request), WatchCallResponse::getEvent);
         }
+        source = opened;
+        return opened;
     }
 
     /** Whether an event has shown that the service knows the call. */
@@ -83,12 +86,14 @@ final class CallFollower {
     }
 
     /** How the call ended; null while it goes on. */
-    @Nullable CallResult result() {
+    @Nullable
+    CallResult result() {
         return result;
     }
 
     /** Returns the next event, or null after the last one. */
-    @Nullable CallEvent next() throws InterruptedException {
+    @Nullable
+    CallEvent next() throws InterruptedException {
         if (failure != null) {
             throw failure;
         }
@@ -127,15 +132,16 @@ final class CallFollower {
     }
 
     private io.toolgate.v1.@Nullable CallEvent receive() throws InterruptedException {
-        if (source == null) {
+        Source<?> current = source;
+        if (current == null) {
             rpc.reconnect();
-            open();
+            current = open();
         }
         if (closed.getCount() == 0) {
-            source.stream().cancel("closed");
+            current.stream().cancel("closed");
             throw closed();
         }
-        return source.next(rpc.settings().silence());
+        return current.next(rpc.settings().silence());
     }
 
     /** Returns the event if it is the next one; null if it is none, or was delivered before. */
@@ -171,7 +177,10 @@ final class CallFollower {
     }
 
     private void lost(ToolgateException broken) throws InterruptedException {
-        source.stream().cancel("lost");
+        Source<?> current = source;
+        if (current != null) {
+            current.stream().cancel("lost");
+        }
         source = null;
         if (closed.getCount() == 0) {
             throw closed();

@@ -61,7 +61,7 @@ public final class ClientBuilder {
         key = path(environment.get("TOOLGATE_TLS_KEY"));
     }
 
-    private static Path path(String text) {
+    private static @Nullable Path path(@Nullable String text) {
         return text == null ? null : Path.of(text);
     }
 

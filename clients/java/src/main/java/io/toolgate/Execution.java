@@ -7,6 +7,7 @@ import io.toolgate.v1.ToolServiceGrpc;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Iterator;
+import java.util.Objects;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -104,7 +105,7 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     public CallResult result() {
         while (true) {
             if (read(iterated) == null) {
-                return follower.result();
+                return Objects.requireNonNull(follower.result(), "a call without further events has a result");
             }
         }
     }
@@ -242,7 +243,8 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     }
 
     /** Returns the next event, or null after the last. */
-    @Nullable CallEvent take() {
+    @Nullable
+    CallEvent take() {
         return read(false);
     }
 }

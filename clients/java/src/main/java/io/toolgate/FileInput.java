@@ -23,7 +23,8 @@ final class FileInput extends ResumedInput<ReadFileResponse> {
     }
 
     /** The file as it was when its first byte was read; null until something is read. */
-    @Nullable FileInfo info() {
+    @Nullable
+    FileInfo info() {
         return info;
     }
 

@@ -57,8 +57,7 @@ final class Forms {
                     : object("type", "base64", "media_type", file.getMime(), "data", data);
             content.add(object("type", isImage(file) ? "image" : "document", "source", source));
         }
-        return object(
-                "type", "tool_result", "tool_use_id", toolUseId, "content", content, "is_error", !result.ok());
+        return object("type", "tool_result", "tool_use_id", toolUseId, "content", content, "is_error", !result.ok());
     }
 
     static Map<String, Object> gemini(CallResult result, String name, String callId) {
@@ -70,9 +69,11 @@ final class Forms {
         }
         List<Map<String, Object>> parts = new ArrayList<>();
         for (Attachment file : files(result, carried)) {
-            Map<String, Object> blob =
-                    object("mimeType", file.getMime(), "data", base64(file), "displayName", name(file));
-            parts.add(object("inlineData", blob));
+            String data = base64(file);
+            if (data != null) {
+                Map<String, Object> blob = object("mimeType", file.getMime(), "data", data, "displayName", name(file));
+                parts.add(object("inlineData", blob));
+            }
         }
         if (!parts.isEmpty()) {
             response.put("parts", parts);

@@ -115,6 +115,7 @@ public final class HostOptions {
         return Map.copyOf(hooks);
     }
 
+    @Nullable
     SubagentRunner subagentRunner() {
         return subagentRunner;
     }

@@ -90,7 +90,8 @@ public final class Invocation {
      * @param metadata a patch: absent keys stay, null clears one
      * @throws InterruptedException if the call was cancelled
      */
-    public void progress(@Nullable String title, Map<String, ? extends @Nullable Object> metadata) throws InterruptedException {
+    public void progress(@Nullable String title, Map<String, ? extends @Nullable Object> metadata)
+            throws InterruptedException {
         HostProgress.Builder changes = HostProgress.newBuilder().setMetadata(Protos.struct(metadata));
         if (title != null) {
             changes.setTitle(title);
@@ -207,6 +208,7 @@ public final class Invocation {
 
     /** Interrupts the function; false if it had ended. */
     boolean cancel() {
-        return task.cancel(true);
+        FutureTask<Void> work = task;
+        return work != null && work.cancel(true);
     }
 }

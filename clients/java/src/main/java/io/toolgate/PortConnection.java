@@ -100,7 +100,8 @@ public final class PortConnection implements AutoCloseable {
 
     private final class Input extends PieceInput {
         @Override
-        @Nullable ByteString receive() {
+        @Nullable
+        ByteString receive() {
             return PortConnection.this.receive();
         }
 

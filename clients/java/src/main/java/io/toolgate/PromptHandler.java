@@ -16,5 +16,6 @@ public interface PromptHandler {
      * @return the decision; null or {@link Decision#leave()} leaves the prompt to others
      * @throws Exception to leave the prompt open; {@link ApprovalListener#failed} is told
      */
-    @Nullable Decision decide(Prompt prompt) throws Exception;
+    @Nullable
+    Decision decide(Prompt prompt) throws Exception;
 }

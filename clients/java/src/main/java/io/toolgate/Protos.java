@@ -41,14 +41,14 @@ final class Protos {
         return Collections.unmodifiableMap(map);
     }
 
-    private static Object plain(Value value) {
+    private static @Nullable Object plain(Value value) {
         return switch (value.getKindCase()) {
             case STRING_VALUE -> value.getStringValue();
             case BOOL_VALUE -> value.getBoolValue();
             case NUMBER_VALUE -> number(value.getNumberValue());
             case STRUCT_VALUE -> map(value.getStructValue());
             case LIST_VALUE -> {
-                List<Object> list = new ArrayList<>();
+                List<@Nullable Object> list = new ArrayList<>();
                 value.getListValue().getValuesList().forEach(item -> list.add(plain(item)));
                 yield Collections.unmodifiableList(list);
             }

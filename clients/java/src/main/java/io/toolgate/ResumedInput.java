@@ -33,7 +33,8 @@ abstract class ResumedInput<R> extends PieceInput {
     abstract ByteString accept(R message);
 
     @Override
-    @Nullable ByteString receive() {
+    @Nullable
+    ByteString receive() {
         if (ended) {
             return null;
         }

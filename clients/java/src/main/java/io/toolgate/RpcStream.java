@@ -72,7 +72,8 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
     }
 
     /** Why the stream is over; null if it goes on, ended in order or was cancelled here. */
-    @Nullable ToolgateException failure() {
+    @Nullable
+    ToolgateException failure() {
         synchronized (writing) {
             return failure;
         }
@@ -93,7 +94,8 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
      *
      * @throws ToolgateException if the stream failed, or was silent for so long that its connection must be lost
      */
-    @Nullable R next(Duration silence) throws InterruptedException {
+    @Nullable
+    R next(Duration silence) throws InterruptedException {
         Item<R> item = inbox.poll(silence.toMillis(), TimeUnit.MILLISECONDS);
         if (item == null) {
             cancel("silent for too long");

@@ -106,7 +106,7 @@ public final class ToolList extends AbstractList<Tool> {
     public List<Map<String, Object>> anthropic() {
         return each(
                 "anthropic",
-                tool -> object(
+                tool -> Forms.object(
                         "name", tool.name(), "description", tool.description(), "input_schema", tool.inputSchema()));
     }
 

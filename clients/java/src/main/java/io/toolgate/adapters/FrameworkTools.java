@@ -42,7 +42,9 @@ public abstract class FrameworkTools<C> implements AutoCloseable {
         this.request = builder.request;
         this.only = builder.only;
         this.inName = builder.inName;
-        this.approvals = builder.handler == null ? null : client.approvals(builder.options, builder.handler);
+        this.approvals = builder.options == null || builder.handler == null
+                ? null
+                : client.approvals(builder.options, builder.handler);
     }
 
     /**
