@@ -244,7 +244,8 @@ test("tools are listed for the provider whose form is wanted", async () => {
 });
 
 test("results take the forms of model APIs", async () => {
-  for (const { what, call, tool, model_call: id, ...forms } of JSON.parse(await readFile(join(PACKAGE, "../forms.json"), "utf8"))) {
+  const cases = JSON.parse(await readFile(join(PACKAGE, "../forms.json"), "utf8"));
+  for (const { what, call, tool, model_call: id, ...forms } of cases) {
     const result = resultOf(fromJson(CallSchema, call));
     assert.ok(result, what);
     assert.deepEqual(openaiResult(result, id), forms.openai, what);
