@@ -45,7 +45,7 @@ func (s *server) breaking(after int, broken func(method string)) *toolgate.Clien
 		}
 		return stream, err
 	}
-	return s.client(toolgate.WithTestTimes(10*time.Second), toolgate.WithDialOptions(
+	return s.Client(toolgate.WithTestTimes(10*time.Second), toolgate.WithDialOptions(
 		grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(streams),
 	))
 }
@@ -110,7 +110,7 @@ func TestAChangeIsMadeOnceThoughItsAnswerIsLost(t *testing.T) {
 func TestAFileIsReadOnWhereItWas(t *testing.T) {
 	server := startServer(t)
 	content := strings.Repeat("0123456789abcdef", 20_000)
-	server.write("file", content)
+	server.Write("file", content)
 	for _, one := range []struct {
 		name  string
 		after int
@@ -132,10 +132,10 @@ func TestAFileIsReadOnWhereItWas(t *testing.T) {
 		})
 	}
 	for _, part := range []toolgate.Range{{}, toolgate.Bytes(5, 100_000)} {
-		files := server.breaking(3, func(string) { server.write("file", "another") }).Files()
+		files := server.breaking(3, func(string) { server.Write("file", "another") }).Files()
 		_, err := files.Read(bounded(t), "file", part)
 		refused(t, err, "FILE_CHANGED")
-		server.write("file", content)
+		server.Write("file", content)
 	}
 }
 
@@ -145,14 +145,14 @@ func TestAWatchGoesOnBehindItsCursor(t *testing.T) {
 	ctx := bounded(t)
 	files := server.breaking(1, func(string) {
 		broken++
-		server.write("second", "")
+		server.Write("second", "")
 	}).Files()
 	began, seen := 0, map[string]bool{}
 	for news, err := range files.Watch(ctx, toolgate.WatchFilter{}) {
 		check(t, err)
 		if news.Began {
 			began++
-			server.write("first", "")
+			server.Write("first", "")
 		}
 		for _, file := range news.Files {
 			seen[file.Path] = true
@@ -167,7 +167,7 @@ func TestAWatchGoesOnBehindItsCursor(t *testing.T) {
 
 func TestAnArchiveThatWasBegunIsNotBegunAgain(t *testing.T) {
 	server := startServer(t)
-	check(t, os.WriteFile(filepath.Join(server.workspace(), "large"), make([]byte, 300_000), 0o644))
+	check(t, os.WriteFile(filepath.Join(server.Workspace(), "large"), make([]byte, 300_000), 0o644))
 	files, ctx := server.breaking(2, func(string) {}).Files(), bounded(t)
 	var packed bytes.Buffer
 	_, err := files.DownloadArchive(ctx, &packed, toolgate.ArchiveFilter{})

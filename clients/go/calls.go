@@ -46,7 +46,8 @@ type Call struct {
 // Proto returns the message of the contract, which has more.
 func (c *Call) Proto() *toolgatev1.Call { return c.message }
 
-func newCall(message *toolgatev1.Call) *Call {
+// CallOf makes the record of a message of the contract, for programs that have it from a generated stub or from a file.
+func CallOf(message *toolgatev1.Call) *Call {
 	call := &Call{
 		ID: message.GetCallId(), Context: contextOf(message.GetContext()),
 		Tool: message.GetTool(), RequestedTool: message.GetRequestedTool(), Input: json.RawMessage(message.GetInputJson()),
@@ -76,7 +77,7 @@ func (c *Client) Get(ctx context.Context, callID string) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCall(response.GetCall()), nil
+	return CallOf(response.GetCall()), nil
 }
 
 // Cancel tells a call to stop and returns its record once it has ended. Its programs are gone then. A call that had ended
@@ -86,7 +87,7 @@ func (c *Client) Cancel(ctx context.Context, callID string) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCall(response.GetCall()), nil
+	return CallOf(response.GetCall()), nil
 }
 
 // CallFilter says which calls to list. What is set must all match.
@@ -121,7 +122,7 @@ func (c *Client) Calls(ctx context.Context, filter CallFilter) iter.Seq2[*Call, 
 		if err != nil {
 			return nil, "", err
 		}
-		return each(response.GetCalls(), newCall), response.GetNextPageToken(), nil
+		return each(response.GetCalls(), CallOf), response.GetNextPageToken(), nil
 	})
 }
 

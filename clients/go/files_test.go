@@ -36,13 +36,13 @@ func paths(t *testing.T, ctx context.Context, files *toolgate.Files, filter tool
 
 func TestFilesAreListedAndRead(t *testing.T) {
 	server := startServer(t)
-	files, ctx := server.client().Files(toolgate.WithSession("ses_files")), bounded(t)
-	check(t, os.MkdirAll(filepath.Join(server.workspace(), "src", "deep"), 0o755))
-	server.write("src/deep/a", "content")
-	server.write("src/b", strings.Repeat("0123456789", 20_000))
-	server.write("hidden", "")
-	server.write(".env", "")
-	check(t, os.Symlink("b", filepath.Join(server.workspace(), "src", "link")))
+	files, ctx := server.Client().Files(toolgate.WithSession("ses_files")), bounded(t)
+	check(t, os.MkdirAll(filepath.Join(server.Workspace(), "src", "deep"), 0o755))
+	server.Write("src/deep/a", "content")
+	server.Write("src/b", strings.Repeat("0123456789", 20_000))
+	server.Write("hidden", "")
+	server.Write(".env", "")
+	check(t, os.Symlink("b", filepath.Join(server.Workspace(), "src", "link")))
 
 	file, err := files.Stat(ctx, "src/deep/a")
 	check(t, err)
@@ -92,10 +92,10 @@ func TestFilesAreListedAndRead(t *testing.T) {
 
 func TestWhatMayNotBeSeenIsRefused(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	files := client.Files()
-	server.write("hidden", "")
-	server.write(".env", "")
+	server.Write("hidden", "")
+	server.Write(".env", "")
 	for path, reason := range map[string]string{
 		"none": "NOT_FOUND", "../elsewhere": "OUTSIDE_WORKSPACE", "hidden": "DENIED_BY_RULE", ".env": "PERMISSION_NEEDED",
 	} {
@@ -122,7 +122,7 @@ func TestWhatMayNotBeSeenIsRefused(t *testing.T) {
 
 func TestFilesAreChanged(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	files := client.Files()
 	written, err := files.Write(ctx, "new/a", []byte("one"), toolgate.WithMode(0o600), toolgate.WithCallID("first"))
 	check(t, err)
@@ -185,7 +185,7 @@ func TestFilesAreChanged(t *testing.T) {
 
 func TestAChangeIsAskedFor(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	files := client.Files()
 	_, err := files.Write(ctx, "denied/a", nil)
 	refused(t, err, "DENIED_BY_RULE")
@@ -230,7 +230,7 @@ func TestAChangeIsAskedFor(t *testing.T) {
 
 func TestAFileIsUploaded(t *testing.T) {
 	server := startServer(t)
-	files, ctx := server.client().Files(), bounded(t)
+	files, ctx := server.Client().Files(), bounded(t)
 	content := strings.Repeat("0123456789abcdef", 300_000)
 	uploaded, err := files.Upload(ctx, "large", iotest.HalfReader(strings.NewReader(content)), toolgate.IfAbsent())
 	check(t, err)
@@ -263,11 +263,11 @@ func (zeros) Read(buffer []byte) (int, error) { return len(buffer), nil }
 
 func TestFoldersTravelAsArchives(t *testing.T) {
 	server := startServer(t)
-	files, ctx := server.client().Files(), bounded(t)
+	files, ctx := server.Client().Files(), bounded(t)
 	large := strings.Repeat("x", 300_000)
 	for path, content := range map[string]string{"src/a": "one", "src/in/b": large, "src/.env": "secret"} {
-		check(t, os.MkdirAll(filepath.Dir(filepath.Join(server.workspace(), path)), 0o755))
-		server.write(path, content)
+		check(t, os.MkdirAll(filepath.Dir(filepath.Join(server.Workspace(), path)), 0o755))
+		server.Write(path, content)
 	}
 	var packed bytes.Buffer
 	archive, err := files.DownloadArchive(ctx, &packed, toolgate.ArchiveFilter{Path: "src"})
@@ -310,9 +310,9 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func TestFilesAreWatched(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	files := client.Files()
-	check(t, os.Mkdir(filepath.Join(server.workspace(), "src"), 0o755))
+	check(t, os.Mkdir(filepath.Join(server.Workspace(), "src"), 0o755))
 	cursor := ""
 	// told watches until a path is told of, and says what the news of it are.
 	told := func(filter toolgate.WatchFilter, path string, change func()) string {
@@ -335,8 +335,8 @@ func TestFilesAreWatched(t *testing.T) {
 		}
 		return ""
 	}
-	expect(t, "news", told(toolgate.WatchFilter{Path: "src"}, "src/a", func() { server.write("src/a", "a") }), "FILE")
-	check(t, os.Remove(filepath.Join(server.workspace(), "src/a")))
+	expect(t, "news", told(toolgate.WatchFilter{Path: "src"}, "src/a", func() { server.Write("src/a", "a") }), "FILE")
+	check(t, os.Remove(filepath.Join(server.Workspace(), "src/a")))
 	expect(t, "since the cursor", told(toolgate.WatchFilter{Path: "src", Cursor: cursor}, "src/a", func() {}), "gone")
 	for _, err := range files.Watch(ctx, toolgate.WatchFilter{Cursor: "nonsense"}) {
 		refused(t, err, "INVALID_FIELD")
@@ -346,8 +346,8 @@ func TestFilesAreWatched(t *testing.T) {
 	var last error
 	for news, err := range files.Watch(ctx, toolgate.WatchFilter{}) {
 		if last = err; err == nil && news.Began {
-			server.kill()
-			server.start()
+			server.Kill()
+			server.Start()
 		}
 	}
 	expect(t, "too old", errors.Is(last, toolgate.ErrCursorTooOld), true)
@@ -361,7 +361,7 @@ func TestFilesAreWatched(t *testing.T) {
 	}
 	expect(t, "end", errors.Is(last, context.Canceled), true)
 
-	closing := server.client()
+	closing := server.Client()
 	for _, err := range closing.Files().Watch(ctx, toolgate.WatchFilter{}) {
 		if last = err; err == nil {
 			check(t, closing.Close())

@@ -19,7 +19,7 @@ import (
 )
 
 func TestToolsAreListedInTheFormsOfModels(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	all, err := client.Tools(ctx)
 	check(t, err)
 	paged, err := client.Tools(ctx, toolgate.WithPageSize(2))
@@ -46,7 +46,7 @@ func TestToolsAreListedInTheFormsOfModels(t *testing.T) {
 
 func TestACallIsApproved(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	replies := make(chan toolgate.Reply, 1)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
@@ -80,13 +80,13 @@ func TestACallIsApproved(t *testing.T) {
 	check(t, err)
 	expect(t, "output", result.Output, "done\n")
 	expect(t, "reply", (<-replies).Result, toolgate.ReplyAccepted)
-	_, err = os.Stat(filepath.Join(server.workspace(), "made"))
+	_, err = os.Stat(filepath.Join(server.Workspace(), "made"))
 	check(t, err)
 	expect(t, "execution closes", execution.Close(), nil)
 }
 
 func TestAnInputThatDoesNotFitIsAskedAboutAgain(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	problems := make(chan string, 2)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Approve(ctx, toolgate.Approver{
@@ -107,7 +107,7 @@ func TestAnInputThatDoesNotFitIsAskedAboutAgain(t *testing.T) {
 }
 
 func TestWhatIsRefusedIsAResult(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	result, err := client.Run(ctx, "bash", run("rm -r something"))
 	check(t, err)
 	expect(t, "reason", result.Reason, toolgate.ReasonDenied)
@@ -125,7 +125,7 @@ func TestWhatIsRefusedIsAResult(t *testing.T) {
 
 func TestTheEndOfTheContextCancels(t *testing.T) {
 	server := startServer(t)
-	client := server.client()
+	client := server.Client()
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
 	execution, err := client.Execute(ctx, "bash", run("echo $$; exec sleep 1000"))
@@ -150,7 +150,7 @@ func TestTheEndOfTheContextCancels(t *testing.T) {
 }
 
 func TestCloseCancels(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	execution, err := client.Execute(ctx, "bash", run("sleep 1000"))
 	check(t, err)
 	check(t, execution.Close())
@@ -171,13 +171,13 @@ func TestCloseCancels(t *testing.T) {
 
 func TestAKilledServiceLosesTheCall(t *testing.T) {
 	server := startServer(t)
-	execution, err := server.client().Execute(bounded(t), "bash", run("echo begun; sleep 1000"))
+	execution, err := server.Client().Execute(bounded(t), "bash", run("echo begun; sleep 1000"))
 	check(t, err)
 	for event, err := range execution.Events() {
 		check(t, err)
 		if _, ok := event.(*toolgate.OutputEvent); ok {
-			server.kill()
-			server.start()
+			server.Kill()
+			server.Start()
 		}
 	}
 	result, err := execution.Result()
@@ -186,7 +186,7 @@ func TestAKilledServiceLosesTheCall(t *testing.T) {
 }
 
 func TestEventsAreWatchedFromAnywhere(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	result, err := client.Run(ctx, "bash", run("echo watched"), toolgate.WithCallID("watched"))
 	check(t, err)
 	expect(t, "call id", result.CallID, "watched")
@@ -213,8 +213,8 @@ func TestEventsAreWatchedFromAnywhere(t *testing.T) {
 
 func TestAnEditIsReverted(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
-	file := filepath.Join(server.workspace(), "new.txt")
+	client, ctx := server.Client(), bounded(t)
+	file := filepath.Join(server.Workspace(), "new.txt")
 	result, err := client.Run(ctx, "write", map[string]string{"filePath": file, "content": "new\n"})
 	check(t, err)
 	check(t, result.Err())
@@ -229,7 +229,7 @@ func TestAnEditIsReverted(t *testing.T) {
 
 func TestAnOutputIsReadSearchedAndSaved(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	result, err := client.Run(ctx, "bash", run("echo begin; seq 0 19999"))
 	check(t, err)
 	expect(t, "truncated", result.Truncation.Truncated, true)
@@ -253,7 +253,7 @@ func TestAnOutputIsReadSearchedAndSaved(t *testing.T) {
 	check(t, err)
 	expect(t, "found", len(found.Lines), 2)
 
-	path := filepath.Join(server.folder, "saved")
+	path := filepath.Join(server.Folder, "saved")
 	var reached int64
 	written, err := output.Save(ctx, path, func(done, total int64) {
 		reached = done
@@ -264,7 +264,7 @@ func TestAnOutputIsReadSearchedAndSaved(t *testing.T) {
 	saved, err := os.ReadFile(path)
 	check(t, err)
 	expect(t, "content", bytes.Equal(saved, whole.Bytes()), true)
-	_, err = output.Save(ctx, filepath.Join(server.folder, "nowhere", "saved"), nil)
+	_, err = output.Save(ctx, filepath.Join(server.Folder, "nowhere", "saved"), nil)
 	expect(t, "no folder", errors.Is(err, os.ErrNotExist), true)
 }
 
@@ -274,7 +274,7 @@ type sum struct {
 }
 
 func TestAFunctionIsLent(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	begun, cancelled := make(chan string, 10), make(chan error, 1)
 	ready := make(chan toolgate.Ready, 10)
 	tools := []toolgate.Tool{
@@ -331,7 +331,7 @@ func TestAFunctionIsLent(t *testing.T) {
 }
 
 func TestAHostRunsSubagentsAndHooks(t *testing.T) {
-	client, ctx := startServer(t).client(), bounded(t)
+	client, ctx := startServer(t).Client(), bounded(t)
 	ready := make(chan toolgate.Ready, 10)
 	inBackground(t, func(ctx context.Context) error {
 		return client.Host(ctx, toolgate.Host{
@@ -370,7 +370,7 @@ func TestAHostRunsSubagentsAndHooks(t *testing.T) {
 }
 
 func TestWhatHappensIsWatched(t *testing.T) {
-	client := startServer(t).client()
+	client := startServer(t).Client()
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
 	zero := int64(0)

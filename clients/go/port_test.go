@@ -54,13 +54,13 @@ func answer(conn *net.TCPConn) {
 
 // program puts the program of these tests into the workspace, where commands may run it.
 func (s *server) program() {
-	s.t.Helper()
+	s.T.Helper()
 	path, err := os.Executable()
-	check(s.t, err)
+	check(s.T, err)
 	// A copy: commands see little outside of the workspace.
 	text, err := os.ReadFile(path)
-	check(s.t, err)
-	check(s.t, os.WriteFile(filepath.Join(s.workspace(), "program"), text, 0o755))
+	check(s.T, err)
+	check(s.T, os.WriteFile(filepath.Join(s.Workspace(), "program"), text, 0o755))
 }
 
 // listening starts a command in the background, and returns its call and the port that it listens on.
@@ -84,7 +84,7 @@ func listening(t *testing.T, ctx context.Context, client *toolgate.Client, comma
 func TestAPortIsReached(t *testing.T) {
 	server := startServer(t)
 	server.program()
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	id, port := listening(t, ctx, client, "./program listen raw")
 	call, err := client.Get(ctx, id)
 	check(t, err)
@@ -155,7 +155,7 @@ func TestAPortIsReached(t *testing.T) {
 func TestAPortIsAskedFor(t *testing.T) {
 	server := startServer(t)
 	server.program()
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	id, port := listening(t, ctx, client, "./program listen raw")
 	_, err := client.OpenPort(ctx, "unknown", port)
 	refused(t, err, "NOT_FOUND")
@@ -190,12 +190,12 @@ func TestAPortIsOpenedOnceThoughTheAnswerIsLost(t *testing.T) {
 	server.program()
 	lost := 0
 	client, ctx := server.breaking(-1, func(string) { lost++ }), bounded(t)
-	id, port := listening(t, ctx, server.client(), "./program listen http")
+	id, port := listening(t, ctx, server.Client(), "./program listen http")
 	opened, err := client.OpenPort(ctx, id, port)
 	check(t, err)
 	expect(t, "lost answers", lost, 1)
 	calls := 0
-	for call, err := range server.client().Calls(ctx, toolgate.CallFilter{Tools: []string{"port"}}) {
+	for call, err := range server.Client().Calls(ctx, toolgate.CallFilter{Tools: []string{"port"}}) {
 		check(t, err)
 		expect(t, "call", call.ID, opened.CallID())
 		calls++
@@ -206,12 +206,12 @@ func TestAPortIsOpenedOnceThoughTheAnswerIsLost(t *testing.T) {
 func TestAPortIsBrowsed(t *testing.T) {
 	server := startServer(t)
 	server.program()
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	id, port := listening(t, ctx, client, "./program listen http")
 	opened, err := client.OpenPort(ctx, id, port)
 	check(t, err)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", server.socket)
+		return (&net.Dialer{}).DialContext(ctx, "unix", server.Socket)
 	}
 	browser := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	answer, err := browser.Get("http://localhost" + opened.HTTPPath() + "some/page")

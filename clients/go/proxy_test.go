@@ -54,7 +54,7 @@ func cuttingProxy(t *testing.T, socket string) (path string, cuts func() int) {
 
 func TestOutputIsWholeThoughConnectionsAreCut(t *testing.T) {
 	server := startServer(t)
-	path, connections := cuttingProxy(t, server.socket)
+	path, connections := cuttingProxy(t, server.Socket)
 	var want strings.Builder
 	for i := range 5000 {
 		want.WriteString(strings.Repeat("x", 3))
@@ -64,7 +64,7 @@ func TestOutputIsWholeThoughConnectionsAreCut(t *testing.T) {
 	client, err := toolgate.NewClient("unix:"+path, toolgate.WithTestTimes(10*time.Second))
 	check(t, err)
 	defer client.Close()
-	server.write("data", want.String())
+	server.Write("data", want.String())
 	for range 20 {
 		execution, err := client.Execute(bounded(t), "bash", run("exec cat data"))
 		check(t, err)

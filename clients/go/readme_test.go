@@ -71,12 +71,12 @@ func TestTheExamplesOfTheReadmeWork(t *testing.T) {
 
 	var examples strings.Builder
 	for _, block := range blocks[1:] {
-		block[1] = strings.ReplaceAll(block[1], "/srv/checkouts", server.roots())
+		block[1] = strings.ReplaceAll(block[1], "/srv/checkouts", server.Roots())
 		block[1] = strings.ReplaceAll(block[1], "python3 -m http.server", "./program listen http")
 		fmt.Fprintf(&examples, "func(ctx context.Context, client *toolgate.Client) error {\n%s\nreturn nil\n},\n", block[1])
 	}
 	printed = runProgram(t, server, strings.Replace(frame, "EXAMPLES", examples.String(), 1), "")
-	for _, want := range []string{"true  hello\n", "Hello, you!\n", "1 lines match", "touch made ASK\n", "notes/readme.md FILE\n", "typed", "a page at /\n", "shop true", "NOT_FOUND"} {
+	for _, want := range []string{"true  hello\n", `"call_id":"call_1"`, "Hello, you!\n", "1 lines match", "touch made ASK\n", "notes/readme.md FILE\n", "typed", "a page at /\n", "shop true", "NOT_FOUND"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("%q is not in\n%s", want, printed)
 		}
@@ -95,7 +95,7 @@ func runProgram(t *testing.T, server *server, source, input string) string {
 	}
 	run := exec.CommandContext(ctx, program)
 	run.Dir = folder
-	run.Env = append(os.Environ(), "TOOLGATE_SERVER=unix:"+server.socket)
+	run.Env = append(os.Environ(), "TOOLGATE_SERVER="+server.Target())
 	run.Stdin = strings.NewReader(input)
 	printed, err := run.CombinedOutput()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 func TestAPromptIsRepliedToByItsID(t *testing.T) {
 	s := startServer(t)
 	ctx := bounded(t)
-	execution, err := s.client().Execute(ctx, "bash", run("touch made"))
+	execution, err := s.Client().Execute(ctx, "bash", run("touch made"))
 	check(t, err)
 	var promptID string
 	for event, err := range execution.Events() {
@@ -25,7 +25,7 @@ func TestAPromptIsRepliedToByItsID(t *testing.T) {
 	execution.Detach()
 	check(t, execution.Close())
 
-	client := s.client()
+	client := s.Client()
 	prompt, err := client.Prompt(ctx, promptID)
 	check(t, err)
 	expect(t, "what is asked", prompt.(*toolgate.PermissionPrompt).Permission.Patterns[0], "touch made")
@@ -46,6 +46,6 @@ func TestAPromptIsRepliedToByItsID(t *testing.T) {
 			t.Errorf("the call failed: %s", failed.Result.Error)
 		}
 	}
-	_, err = os.Stat(filepath.Join(s.workspace(), "made"))
+	_, err = os.Stat(filepath.Join(s.Workspace(), "made"))
 	check(t, err)
 }

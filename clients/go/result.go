@@ -1,7 +1,9 @@
 package toolgate
 
 import (
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
@@ -51,6 +53,23 @@ type Attachment struct {
 	Data []byte
 	// URL is where its content is, or empty.
 	URL string
+}
+
+// Link returns where the content is: the URL, or the content itself as a data URL.
+func (a Attachment) Link() string {
+	if a.URL != "" {
+		return a.URL
+	}
+	return "data:" + a.MIME + ";base64," + base64.StdEncoding.EncodeToString(a.Data)
+}
+
+// Base64 returns the content in base64, and whether it is here: what a URL other than a data URL names has to be fetched.
+func (a Attachment) Base64() (string, bool) {
+	if a.URL == "" {
+		return base64.StdEncoding.EncodeToString(a.Data), true
+	}
+	head, content, found := strings.Cut(a.URL, ";base64,")
+	return content, found && content != "" && strings.HasPrefix(head, "data:")
 }
 
 // Truncation says what the model sees of an output, and where the whole is.

@@ -80,6 +80,11 @@ check() {
 }
 
 run_tests() {
+    # Without it most tests are left out.
+    if [[ ! -x "${TOOLGATE_BIN:-}" ]]; then
+        echo "go: TOOLGATE_BIN has to name the program of the service" >&2
+        return 1
+    fi
     go test -timeout 300s ./... && return 0
     # What is late on a busy machine is in time the next time; what fails twice is a fault. What passed is not run again.
     echo "Packages that failed are run once more." >&2

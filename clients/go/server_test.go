@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/toolgate/toolgate/clients/go"
+	"github.com/toolgate/toolgate/clients/go/internal/testserver"
 	"go.uber.org/goleak"
 )
 
@@ -24,87 +21,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// server is a service of its own, in a temporary folder.
-type server struct {
-	t      *testing.T
-	folder string
-	socket string
-	run    *exec.Cmd
-}
+// rules ask for every command but some harmless ones.
+const rules = `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "sh *": "allow", "./program *": "allow", "rm *": "deny"}, "deploy": "deny",
+	"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}, "port": "allow", "network": {"./program *": "allow"}},
+	"agent": {"asked": {"permission": {"port": "ask"}}, "denied": {"permission": {"port": {"?*": "deny"}}}}}`
 
-// startServer starts the program that TOOLGATE_BIN names, with rules that ask for every command but echo.
+// server is a service with what only these tests want of it.
+type server struct{ *testserver.Server }
+
 func startServer(t *testing.T) *server {
 	t.Helper()
-	if os.Getenv("TOOLGATE_BIN") == "" {
-		t.Skip("TOOLGATE_BIN names no service")
-	}
-	// Not t.TempDir: the path of a socket has at most 107 bytes.
-	folder, err := os.MkdirTemp("", "toolgate-go-")
-	check(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	s := &server{t: t, folder: folder, socket: filepath.Join(folder, "s")}
-	check(t, os.Mkdir(s.workspace(), 0o755))
-	check(t, os.Mkdir(s.roots(), 0o755))
-	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "sh *": "allow", "./program *": "allow", "rm *": "deny"}, "deploy": "deny",
-		"edit": {"*": "allow", "asked/*": "ask", "denied/*": "deny"}, "read": {"hidden": "deny"}, "port": "allow", "network": {"./program *": "allow"}},
-		"agent": {"asked": {"permission": {"port": "ask"}}, "denied": {"permission": {"port": {"?*": "deny"}}}}}`
-	s.write("opencode.json", rules)
-	s.start()
-	t.Cleanup(s.stop)
-	return s
-}
-
-func (s *server) workspace() string { return filepath.Join(s.folder, "work") }
-
-// roots is the folder below which workspaces may be opened.
-func (s *server) roots() string { return filepath.Join(s.folder, "roots") }
-
-func (s *server) write(name, text string) {
-	s.t.Helper()
-	check(s.t, os.WriteFile(filepath.Join(s.workspace(), name), []byte(text), 0o644))
-}
-
-func (s *server) start() {
-	s.t.Helper()
-	s.run = exec.Command(os.Getenv("TOOLGATE_BIN"), "serve", "--no-tcp", "--socket", s.socket, "--data-dir",
-		filepath.Join(s.folder, "data"), "--workspace", "default="+s.workspace())
-	s.run.Env = append(os.Environ(), "HOME="+s.folder, "XDG_CONFIG_HOME="+s.folder, "TOOLGATE_LOG=error",
-		"TOOLGATE_WORKSPACE_ROOTS="+s.roots())
-	s.run.Stderr = os.Stderr
-	check(s.t, s.run.Start())
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		conn, err := net.Dial("unix", s.socket)
-		if err == nil {
-			_ = conn.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("the service does not listen: %v", err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func (s *server) kill() {
-	s.t.Helper()
-	check(s.t, s.run.Process.Kill())
-	_ = s.run.Wait()
-}
-
-func (s *server) stop() {
-	_ = s.run.Process.Signal(syscall.SIGTERM)
-	timer := time.AfterFunc(20*time.Second, func() { _ = s.run.Process.Kill() })
-	defer timer.Stop()
-	_ = s.run.Wait()
-}
-
-func (s *server) client(options ...toolgate.Option) *toolgate.Client {
-	s.t.Helper()
-	client, err := toolgate.NewClient("unix:"+s.socket, options...)
-	check(s.t, err)
-	s.t.Cleanup(func() { _ = client.Close() })
-	return client
+	return &server{testserver.New(t, rules)}
 }
 
 // bounded is a context that ends before the test is given up.
@@ -114,12 +41,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = testserver.Check
 
 // inBackground runs what ends with its context, and waits for it at the end of the test.
 func inBackground(t *testing.T, run func(ctx context.Context) error) {
@@ -146,9 +68,7 @@ func run(command string, arguments ...any) bash {
 
 func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
+	testserver.Expect(t, what, got, want)
 }
 
 // refused expects an error of the service with this reason.

@@ -40,8 +40,8 @@ func waitFor(t *testing.T, ctx context.Context, client *toolgate.Client, callID 
 
 func TestATerminalIsUsed(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
-	server.write("reader", `trap "echo hung up" HUP; echo ready; while :; do read -r line && echo "got $line"; done`)
+	client, ctx := server.Client(), bounded(t)
+	server.Write("reader", `trap "echo hung up" HUP; echo ready; while :; do read -r line && echo "got $line"; done`)
 	id := inTerminal(t, ctx, client, "exec sh reader", "ready")
 
 	call, err := client.Get(ctx, id)
@@ -91,7 +91,7 @@ func TestASignalIsSentOnce(t *testing.T) {
 	server := startServer(t)
 	lost := 0
 	client, ctx := server.breaking(0, func(string) { lost++ }), bounded(t)
-	execution, err := server.client().Execute(ctx, "background", run("echo ready; exec sleep 1000"))
+	execution, err := server.Client().Execute(ctx, "background", run("echo ready; exec sleep 1000"))
 	check(t, err)
 	for event, err := range execution.Events() {
 		check(t, err)

@@ -111,6 +111,15 @@ type Function struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
+// OpenAIResponsesTool is a tool in the form of OpenAI's responses.
+type OpenAIResponsesTool struct {
+	// Type is always "function".
+	Type string `json:"type"`
+	Function
+	// Strict is always false: strict mode, the default there, takes only schemas that require every property.
+	Strict bool `json:"strict"`
+}
+
 // AnthropicTool is a tool in the form of Anthropic's messages.
 type AnthropicTool struct {
 	// Name is the name that a call uses.
@@ -127,29 +136,46 @@ type GeminiTool struct {
 	FunctionDeclarations []Function `json:"functionDeclarations"`
 }
 
-// OpenAITools is [Client.Tools] in the form of OpenAI, for a model of OpenAI unless [WithModel] names another.
+// OpenAITools is [Client.Tools] in the form of OpenAI's chat completions, for a model of OpenAI unless [WithModel] names
+// another.
 func (c *Client) OpenAITools(ctx context.Context, options ...ToolsOption) ([]OpenAITool, error) {
-	tools, err := c.listTools(ctx, Model{Provider: "openai"}, options)
-	return each(tools, func(tool ToolDefinition) OpenAITool {
+	return toolsAs(ctx, c, "openai", options, func(tool ToolDefinition) OpenAITool {
 		return OpenAITool{Type: "function", Function: tool.function()}
-	}), err
+	})
+}
+
+// OpenAIResponsesTools is [Client.Tools] in the form of OpenAI's responses, for a model of OpenAI unless [WithModel] names
+// another.
+func (c *Client) OpenAIResponsesTools(ctx context.Context, options ...ToolsOption) ([]OpenAIResponsesTool, error) {
+	return toolsAs(ctx, c, "openai", options, func(tool ToolDefinition) OpenAIResponsesTool {
+		return OpenAIResponsesTool{Type: "function", Function: tool.function()}
+	})
 }
 
 // AnthropicTools is [Client.Tools] in the form of Anthropic, for a model of Anthropic unless [WithModel] names another.
 func (c *Client) AnthropicTools(ctx context.Context, options ...ToolsOption) ([]AnthropicTool, error) {
-	tools, err := c.listTools(ctx, Model{Provider: "anthropic"}, options)
-	return each(tools, func(tool ToolDefinition) AnthropicTool {
+	return toolsAs(ctx, c, "anthropic", options, func(tool ToolDefinition) AnthropicTool {
 		return AnthropicTool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}
-	}), err
+	})
 }
 
 // GeminiTools is [Client.Tools] in the form of Gemini, for a model of Google unless [WithModel] names another.
 func (c *Client) GeminiTools(ctx context.Context, options ...ToolsOption) ([]GeminiTool, error) {
-	tools, err := c.listTools(ctx, Model{Provider: "google"}, options)
+	declarations, err := toolsAs(ctx, c, "google", options, ToolDefinition.function)
 	if err != nil {
 		return nil, err
 	}
-	return []GeminiTool{{FunctionDeclarations: each(tools, ToolDefinition.function)}}, nil
+	return []GeminiTool{{FunctionDeclarations: declarations}}, nil
+}
+
+func toolsAs[T any](
+	ctx context.Context, c *Client, provider string, options []ToolsOption, form func(ToolDefinition) T,
+) ([]T, error) {
+	tools, err := c.listTools(ctx, Model{Provider: provider}, options)
+	if err != nil {
+		return nil, err
+	}
+	return each(tools, form), nil
 }
 
 func (d ToolDefinition) function() Function {

@@ -14,8 +14,8 @@ import (
 
 func TestWorkspacesAreOpenedAndClosed(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
-	shop := toolgate.WorkspaceFolder{Name: "shop", Directory: filepath.Join(server.roots(), "shop")}
+	client, ctx := server.Client(), bounded(t)
+	shop := toolgate.WorkspaceFolder{Name: "shop", Directory: filepath.Join(server.Roots(), "shop")}
 	_, _, err := client.OpenWorkspace(ctx, shop)
 	refused(t, err, "FOLDER_MISSING")
 	shop.Create = true
@@ -30,15 +30,15 @@ func TestWorkspacesAreOpenedAndClosed(t *testing.T) {
 	check(t, err)
 	expect(t, "opened again", opened, false)
 
-	_, _, err = client.OpenWorkspace(ctx, toolgate.WorkspaceFolder{Name: "shop", Directory: server.roots() + "/other", Create: true})
+	_, _, err = client.OpenWorkspace(ctx, toolgate.WorkspaceFolder{Name: "shop", Directory: server.Roots() + "/other", Create: true})
 	refused(t, err, "WORKSPACE_NAME_TAKEN")
-	_, _, err = client.OpenWorkspace(ctx, toolgate.WorkspaceFolder{Name: "other", Directory: server.folder})
+	_, _, err = client.OpenWorkspace(ctx, toolgate.WorkspaceFolder{Name: "other", Directory: server.Folder})
 	refused(t, err, "OUTSIDE_ROOTS")
 	_, _, err = client.OpenWorkspace(ctx, toolgate.WorkspaceFolder{Name: "a//b", Directory: shop.Directory})
 	refused(t, err, "INVALID_FIELD")
 
 	// A broken one says why.
-	broken := filepath.Join(server.roots(), "broken")
+	broken := filepath.Join(server.Roots(), "broken")
 	check(t, os.Mkdir(broken, 0o755))
 	check(t, os.WriteFile(filepath.Join(broken, "opencode.json"), []byte("{"), 0o644))
 	workspace, _, err = client.OpenWorkspace(ctx, toolgate.WorkspaceFolder{Name: "broken", Directory: broken})
@@ -84,7 +84,7 @@ func TestWorkspacesAreOpenedAndClosed(t *testing.T) {
 
 func TestACallIsEvaluated(t *testing.T) {
 	server := startServer(t)
-	client, ctx := server.client(), bounded(t)
+	client, ctx := server.Client(), bounded(t)
 	evaluation, err := client.Evaluate(ctx, "bash", run("echo x; touch made"))
 	check(t, err)
 	expect(t, "action", evaluation.Action, toolgate.ActionAsk)
@@ -99,7 +99,7 @@ func TestACallIsEvaluated(t *testing.T) {
 		parts = append(parts, fmt.Sprintf("%s: %s", part.Text, part.Action))
 	}
 	expect(t, "parts", strings.Join(parts, ", "), "echo x: ALLOW, touch made: ASK")
-	_, err = os.Stat(filepath.Join(server.workspace(), "made"))
+	_, err = os.Stat(filepath.Join(server.Workspace(), "made"))
 	expect(t, "nothing is run", errors.Is(err, os.ErrNotExist), true)
 
 	for command, action := range map[string]toolgate.PermissionAction{

@@ -10,7 +10,7 @@ result=0
 for adapter in "Spring AI" LangChain4j; do
     module="$(tr 'A-Z ' 'a-z-' <<<"$adapter")"
     status=passed
-    output="$(maven spotless:check -pl "$module" &&
+    output="$(maven spotless:check -pl ".,$module" &&
         maven test -pl "$module" -am -Dtest=ToolgateToolsTest -Dsurefire.failIfNoSpecifiedTests=false)" ||
         { status=FAILED result=1; echo "$output"; }
     version="$(sed -n "s#.*<$module.version>\(.*\)</.*#\1#p" "$poms")"

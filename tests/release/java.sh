@@ -28,6 +28,9 @@ is_whole() {
     for suffix in .pom .jar -sources.jar -javadoc.jar; do
         [[ -s "$1/$2-$version$suffix" ]] || { fail "$2 has no $suffix"; return 1; }
     done
+    # Programs that are modules require it by this name, whatever the file is called.
+    (cd "$work" && jar xf "$1/$2-$version.jar" META-INF/MANIFEST.MF && grep -q '^Automatic-Module-Name: io\.toolgate' META-INF/MANIFEST.MF) ||
+        fail "$2 does not name its module"
 }
 
 in_empty_project_java() {

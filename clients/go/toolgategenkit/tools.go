@@ -9,7 +9,6 @@ package toolgategenkit
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,11 +144,7 @@ func (t *Tools) cancelled(ctx context.Context, callID string) {
 func response(result *toolgate.Result) *ai.MultipartToolResponse {
 	response := &ai.MultipartToolResponse{Output: result.Text()}
 	for _, attachment := range result.Attachments {
-		address := attachment.URL
-		if address == "" {
-			address = "data:" + attachment.MIME + ";base64," + base64.StdEncoding.EncodeToString(attachment.Data)
-		}
-		response.Content = append(response.Content, ai.NewMediaPart(attachment.MIME, address))
+		response.Content = append(response.Content, ai.NewMediaPart(attachment.MIME, attachment.Link()))
 	}
 	return response
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/firebase/genkit/go/ai"
 	"github.com/firebase/genkit/go/genkit"
 	"github.com/toolgate/toolgate/clients/go"
+	"github.com/toolgate/toolgate/clients/go/internal/testserver"
 	"github.com/toolgate/toolgate/clients/go/toolgategenkit"
 )
 
@@ -60,7 +61,7 @@ func bash(command string) *ai.ToolRequest {
 }
 
 type setup struct {
-	server *server
+	server *testserver.Server
 	client *toolgate.Client
 	tools  *toolgategenkit.Tools
 	model  *scripted
@@ -69,8 +70,8 @@ type setup struct {
 
 func start(t *testing.T, options toolgategenkit.Options, turns ...[]*ai.ToolRequest) *setup {
 	t.Helper()
-	server := startServer(t)
-	client := server.client(t)
+	server := testserver.New(t, rules)
+	client := server.Client()
 	tools, err := toolgategenkit.New(t.Context(), client, options)
 	check(t, err)
 	model := &scripted{turns: turns}
@@ -134,7 +135,7 @@ func TestAPromptInterruptsAndTheReplyGoesOn(t *testing.T) {
 		if patterns[0] == "touch secret" {
 			return toolgate.Reject("Not that file.")
 		}
-		if _, err := os.Stat(filepath.Join(s.server.workspace(), "made")); err == nil {
+		if _, err := os.Stat(filepath.Join(s.server.Workspace(), "made")); err == nil {
 			t.Error("it ran before it was allowed")
 		}
 		return toolgate.Once()
@@ -142,7 +143,7 @@ func TestAPromptInterruptsAndTheReplyGoesOn(t *testing.T) {
 	check(t, err)
 	expect(t, "the answer", response.Text(), "done")
 	expect(t, "what was asked", strings.Join(asked, ", "), "touch made, touch secret")
-	_, err = os.Stat(filepath.Join(s.server.workspace(), "made"))
+	_, err = os.Stat(filepath.Join(s.server.Workspace(), "made"))
 	check(t, err)
 	if refused := s.model.answer(t, 1, bash("touch secret")).Output.(string); !strings.Contains(refused, "Not that file.") {
 		t.Errorf("the model was told %q", refused)
@@ -174,7 +175,7 @@ func TestACallMadeByACallInterruptsToo(t *testing.T) {
 	// What is stored is JSON; another process answers what it finds there.
 	var stored ai.Part
 	check(t, json.Unmarshal([]byte(text(t, part)), &stored))
-	elsewhere, err := toolgategenkit.New(t.Context(), s.server.client(t), toolgategenkit.Options{})
+	elsewhere, err := toolgategenkit.New(t.Context(), s.server.Client(), toolgategenkit.Options{})
 	check(t, err)
 	prompt, err := elsewhere.Prompt(t.Context(), &stored)
 	check(t, err)
@@ -184,7 +185,7 @@ func TestACallMadeByACallInterruptsToo(t *testing.T) {
 		ai.WithTools(elsewhere.Refs()...), ai.WithToolRestarts(restart))
 	check(t, err)
 	expect(t, "the answer", response.Text(), "done")
-	_, err = os.Stat(filepath.Join(s.server.workspace(), "made"))
+	_, err = os.Stat(filepath.Join(s.server.Workspace(), "made"))
 	check(t, err)
 }
 
@@ -193,7 +194,7 @@ func TestPicturesComeWithTheResult(t *testing.T) {
 	s := start(t, toolgategenkit.Options{}, []*ai.ToolRequest{read})
 	data, err := base64.StdEncoding.DecodeString(pixel)
 	check(t, err)
-	s.server.write("pixel.png", string(data))
+	s.server.Write("pixel.png", string(data))
 	_, err = answer(t.Context(), s.g, s.tools, "Look.", nobody(t))
 	check(t, err)
 	content := s.model.answer(t, 0, read).Content
@@ -232,7 +233,7 @@ func TestOthersMayAnswerWhileTheToolWaits(t *testing.T) {
 	}()
 	_, err := answer(t.Context(), s.g, s.tools, "Make.", nobody(t))
 	check(t, err)
-	_, err = os.Stat(filepath.Join(s.server.workspace(), "made"))
+	_, err = os.Stat(filepath.Join(s.server.Workspace(), "made"))
 	check(t, err)
 	leave()
 	if err := <-approver; !errors.Is(err, context.Canceled) {

@@ -314,8 +314,21 @@ class Driver:
 
     async def do_formats(self, command: dict[str, Any], _report: Callable[..., None]) -> dict[str, Any]:
         listing = self._listing(command)
-        openai, anthropic, gemini = await asyncio.gather(listing.openai(), listing.anthropic(), listing.gemini())
-        return {"openai": openai, "anthropic": anthropic, "gemini": gemini}
+        forms = ["openai", "openai_responses", "anthropic", "gemini"]
+        lists = await asyncio.gather(*(getattr(listing, form)() for form in forms))
+        return dict(zip(forms, lists, strict=True))
+
+    async def do_forms(self, command: dict[str, Any], _report: Callable[..., None]) -> dict[str, Any]:
+        result = toolgate.Call.from_proto(decode(call_pb2.Call, command["call"])).result
+        if result is None:
+            raise CommandError("INVALID_ARGUMENT", "the call has not ended")
+        call_id = command["model_call"]
+        return {
+            "openai": result.openai(call_id),
+            "openai_responses": result.openai_responses(call_id),
+            "anthropic": result.anthropic(call_id),
+            "gemini": result.gemini(command["tool"], call_id),
+        }
 
     async def do_execute(self, command: dict[str, Any], report: Callable[..., None]) -> dict[str, Any]:
         request = decode(tool_service_pb2.ExecuteToolRequest, command["request"])

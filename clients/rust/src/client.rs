@@ -81,6 +81,7 @@ impl fmt::Debug for Client {
 
 /// How a client is made.
 #[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     target: String,
     credentials: Option<Credentials>,

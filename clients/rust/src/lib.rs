@@ -20,7 +20,7 @@
 //! generated clients, for example [`Client::tool_service`].
 //!
 //! Files in reading order: `target` and `credentials` (where the service is, and who calls), `client` (the connection), `retry` and
-//! `error`, `context`, `request`, `follow`, `execution` and `result` (calls), `channel`, `prompt`, `decision` and `approve` (prompts), `tool`,
+//! `error`, `context`, `request`, `follow`, `execution`, `result` and `forms` (calls), `channel`, `prompt`, `decision` and `approve` (prompts), `tool`,
 //! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `evaluate`, `terminal`, `call_request`,
 //! `files`, `file_reader`, `file_watcher`, `archive` and `upload` (files), `ports`, `workspaces`, `listing` and `events`.
 //!
@@ -42,6 +42,7 @@ mod file_reader;
 mod file_watcher;
 mod files;
 mod follow;
+mod forms;
 mod host;
 mod hosting;
 mod invocation;
@@ -89,7 +90,7 @@ pub use output::{Output, OutputReader, Part};
 pub use ports::{OpenedPort, PortConnection};
 pub use prompt::{PermissionPrompt, Prompt, QuestionPrompt};
 pub use request::{ExecuteRequest, Input, OnDisconnect, RevertRequest};
-pub use result::CallResult;
+pub use result::{CallError, CallResult};
 pub use retry::backoff;
 pub use target::DEFAULT_TARGET;
 pub use terminal::CallInput;

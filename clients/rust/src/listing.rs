@@ -25,6 +25,21 @@ impl Client {
             .collect()
     }
 
+    /// Lists the tools in the form of OpenAI's responses.
+    pub async fn openai_responses_tools(&self, request: ListToolsRequest) -> Result<Vec<Value>, Error> {
+        let tools = self.tools_for("openai", request).await?;
+        let functions = tools.iter().map(|tool| function(tool, "parameters"));
+        functions
+            .map(|function| {
+                let mut function = function?;
+                function["type"] = json!("function");
+                // Strict mode, the default there, takes only schemas that require every property.
+                function["strict"] = json!(false);
+                Ok(function)
+            })
+            .collect()
+    }
+
     /// Lists the tools in the form of Anthropic's messages.
     pub async fn anthropic_tools(&self, request: ListToolsRequest) -> Result<Vec<Value>, Error> {
         let tools = self.tools_for("anthropic", request).await?;

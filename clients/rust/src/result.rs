@@ -6,7 +6,9 @@ use serde_json::Value;
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::json::struct_to_json;
-use toolgate_contract::{Call, CallCompleted, CallEvent, CallFailed, CallOutcome, FailureReason, Truncation, call};
+use toolgate_contract::{
+    Attachment, Call, CallCompleted, CallEvent, CallFailed, CallOutcome, FailureReason, Truncation, call,
+};
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,18 @@ pub struct CallResult {
     pub call_id: String,
     /// Its result, or why it has none.
     pub ending: call::Ending,
+}
+
+/// A call that did not succeed, as an error: [`CallResult::into_completed`] makes it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("call {} failed ({}): {}", .0.call_id, .0.reason().unwrap_or_default().as_str_name(), .0.text())]
+pub struct CallError(Box<CallResult>);
+
+impl CallError {
+    /// Returns how the call ended.
+    pub fn result(&self) -> &CallResult {
+        &self.0
+    }
 }
 
 impl CallResult {
@@ -42,6 +56,18 @@ impl CallResult {
     /// text for the model and still did not succeed.
     pub fn is_ok(&self) -> bool {
         self.reason().is_none()
+    }
+
+    /// Returns what the call left if it succeeded, for those who want an error if it did not.
+    ///
+    /// # Errors
+    ///
+    /// The call failed, or its tool is unknown or its JSON malformed.
+    pub fn into_completed(self) -> Result<CallCompleted, CallError> {
+        match self.ending {
+            call::Ending::Completed(completed) if completed.outcome() != CallOutcome::Invalid => Ok(completed),
+            call::Ending::Completed(_) | call::Ending::Failed(_) => Err(CallError(Box::new(self))),
+        }
     }
 
     /// Returns why the call failed, for programs.
@@ -102,6 +128,14 @@ impl CallResult {
         }
     }
 
+    /// Returns the files that belong to the result.
+    pub fn attachments(&self) -> &[Attachment] {
+        match &self.ending {
+            call::Ending::Completed(completed) => &completed.attachments,
+            call::Ending::Failed(failed) => &failed.attachments,
+        }
+    }
+
     /// Returns what the model sees of the output, and which stored output has the whole.
     pub fn truncation(&self) -> Option<&Truncation> {
         match &self.ending {
@@ -130,5 +164,40 @@ impl CallResult {
             call::Ending::Failed(failed) => Some(failed),
             call::Ending::Completed(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_succeed_is_an_error_if_wanted() {
+        let result = |ending| CallResult {
+            call_id: "c".to_owned(),
+            ending,
+        };
+        let completed = CallCompleted {
+            output: "done".to_owned(),
+            ..CallCompleted::default()
+        };
+        let done = result(call::Ending::Completed(completed.clone())).into_completed();
+        assert_eq!(done, Ok(completed.clone()));
+        let failed = CallFailed {
+            reason: FailureReason::Denied.into(),
+            error: "a rule forbids it".to_owned(),
+            ..CallFailed::default()
+        };
+        let error = result(call::Ending::Failed(failed)).into_completed().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "call c failed (FAILURE_REASON_DENIED): a rule forbids it"
+        );
+        let invalid = CallCompleted {
+            outcome: CallOutcome::Invalid.into(),
+            ..completed
+        };
+        let error = result(call::Ending::Completed(invalid)).into_completed().unwrap_err();
+        assert_eq!(error.result().reason(), Some(FailureReason::InvalidArguments));
     }
 }

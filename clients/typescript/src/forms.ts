@@ -8,14 +8,23 @@ type Carried = (attachment: Attachment) => boolean;
 
 const IMAGES: readonly string[] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/** Whether it is a picture that models can look at. */
-export function isImage({ mime }: Attachment): boolean {
+/** Whether models can look at pictures of this media type. */
+export function isImageType(mime: string): boolean {
   return IMAGES.includes(mime);
 }
 
-/** Whether it is a PDF file. */
-export function isPdf({ mime }: Attachment): boolean {
-  return mime === "application/pdf";
+/** Whether it is a picture that models can look at. One without content would have the whole request refused. */
+export function isImage(attachment: Attachment): boolean {
+  return isImageType(attachment.mime) && hasContent(attachment);
+}
+
+/** Whether it is a PDF file with content. */
+export function isPdf(attachment: Attachment): boolean {
+  return attachment.mime === "application/pdf" && hasContent(attachment);
+}
+
+function hasContent({ data, url }: Attachment): boolean {
+  return Boolean(url) || (data !== undefined && data.length > 0);
 }
 
 /** Returns the bytes in base64; undefined where they have to be fetched. */
@@ -28,13 +37,12 @@ export function base64Of({ data, url = "" }: Attachment): string | undefined {
     return btoa(text);
   }
   const [head = "", content] = url.split(";base64,", 2);
-  return head.startsWith("data:") ? content : undefined;
+  return head.startsWith("data:") && content ? content : undefined;
 }
 
-/** Returns where its content is: a data URL, or where to fetch it. */
+/** Returns where its content is: a URL, or the bytes as a data URL. */
 export function linkOf(attachment: Attachment): string {
-  const base64 = base64Of(attachment);
-  return base64 === undefined ? (attachment.url ?? "") : `data:${attachment.mime};base64,${base64}`;
+  return attachment.data ? `data:${attachment.mime};base64,${base64Of(attachment)}` : (attachment.url ?? "");
 }
 
 /** Returns the text for the model, which names the attachments that the form does not carry. */
@@ -60,7 +68,8 @@ export function openaiResponsesResult(result: CallResult, callId: string) {
         ? { type: "input_image" as const, detail: "auto" as const, image_url: linkOf(one) }
         : { type: "input_file" as const, filename: one.filename || "file.pdf", file_data: linkOf(one) },
     );
-  const output = files.length > 0 ? [{ type: "input_text" as const, text }, ...files] : text;
+  const words = text === "" ? [] : [{ type: "input_text" as const, text }];
+  const output = files.length > 0 ? [...words, ...files] : text;
   return { type: "function_call_output" as const, call_id: callId, output };
 }
 
@@ -90,7 +99,7 @@ export function geminiResult(result: CallResult, name: string, callId?: string) 
   return {
     functionResponse: {
       name,
-      ...(callId === undefined ? {} : { id: callId }),
+      ...(callId ? { id: callId } : {}),
       response,
       ...(parts.length > 0 ? { parts } : {}),
     },

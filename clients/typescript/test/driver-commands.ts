@@ -12,11 +12,16 @@ import { SearchOutputRequestSchema, SearchOutputResponseSchema } from "../src/ge
 import { WatchEventsRequestSchema, WatchEventsResponseSchema } from "../src/gen/toolgate/v1/session_service_pb.js";
 import { ExecuteToolRequestSchema, ListToolsRequestSchema } from "../src/gen/toolgate/v1/tool_service_pb.js";
 import {
+  anthropicResult,
   type CallDefaults,
   type Client,
   defineTool,
   type ExecuteOptions,
+  geminiResult,
   type HostReady,
+  openaiResponsesResult,
+  openaiResult,
+  resultOf,
   saveOutput,
 } from "../src/node.js";
 import { milliseconds } from "../src/time.js";
@@ -54,7 +59,25 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
   formats: async (session, command) => {
     const tools = listing(session, command);
-    return { openai: await tools.openai(), anthropic: await tools.anthropic(), gemini: await tools.gemini() };
+    return {
+      openai: await tools.openai(),
+      openai_responses: await tools.openaiResponses(),
+      anthropic: await tools.anthropic(),
+      gemini: await tools.gemini(),
+    };
+  },
+  forms: async (_session, command) => {
+    const result = resultOf(decode(CallSchema, command["call"]));
+    if (!result) {
+      throw new InvalidCommand("the call has not ended");
+    }
+    const id = text(command, "model_call");
+    return {
+      openai: openaiResult(result, id),
+      openai_responses: openaiResponsesResult(result, id),
+      anthropic: anthropicResult(result, id),
+      gemini: geminiResult(result, text(command, "tool"), id),
+    };
   },
   execute,
   cancel: async (session, command) => {

@@ -2,15 +2,14 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { create } from "@bufbuild/protobuf";
+import { create, fromJson } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { z } from "zod";
 import { ErrorInfoSchema, RetryInfoSchema } from "../src/gen/google/rpc/error_details_pb.js";
-import { CallCompletedSchema, CallFailedSchema } from "../src/gen/toolgate/v1/call_pb.js";
+import { CallSchema } from "../src/gen/toolgate/v1/call_pb.js";
 import { FileService } from "../src/gen/toolgate/v1/file_service_pb.js";
 import { InfoService } from "../src/gen/toolgate/v1/info_service_pb.js";
 import { PromptDecision, PromptSchema } from "../src/gen/toolgate/v1/prompt_pb.js";
-import { CallOutcome } from "../src/gen/toolgate/v1/result_pb.js";
 import { ToolService } from "../src/gen/toolgate/v1/tool_service_pb.js";
 import { uuidv7 } from "../src/ids.js";
 import {
@@ -25,10 +24,10 @@ import {
   openaiResult,
   promptOf,
   reject,
+  resultOf,
   ToolgateError,
 } from "../src/index.js";
 import { replyMessage } from "../src/prompts.js";
-import { completedResult, failedResult } from "../src/results.js";
 import { schemaJson, validate } from "../src/schema.js";
 import { parseTarget } from "../src/target.js";
 import { PACKAGE } from "./snippets.js";
@@ -244,55 +243,16 @@ test("tools are listed for the provider whose form is wanted", async () => {
   );
 });
 
-test("results take the forms of model APIs", () => {
-  const data = new Uint8Array([1, 2, 3]);
-  const attachments = [
-    { mime: "image/png", filename: "dot.png", content: { case: "data" as const, value: data } },
-    { mime: "application/pdf", filename: "a.pdf", content: { case: "url" as const, value: "https://x.example/a.pdf" } },
-    { mime: "audio/wav", filename: "a.wav", content: { case: "data" as const, value: data } },
-  ];
-  const message = create(CallCompletedSchema, { output: "seen", outcome: CallOutcome.OK, attachments });
-  const result = completedResult("c", message);
-  const png = "data:image/png;base64,AQID";
-  const unheard = "[a.wav (audio/wav) is not shown here]";
-  const unread = `[a.pdf (application/pdf) is not shown here]\n${unheard}`;
-  assert.deepEqual(openaiResult(result, "t"), {
-    role: "tool",
-    tool_call_id: "t",
-    content: `seen\n[dot.png (image/png) is not shown here]\n${unread}`,
-  });
-  assert.deepEqual(openaiResponsesResult(result, "t"), {
-    type: "function_call_output",
-    call_id: "t",
-    output: [
-      { type: "input_text", text: `seen\n${unread}` },
-      { type: "input_image", detail: "auto", image_url: png },
-    ],
-  });
-  assert.deepEqual(anthropicResult(result, "t"), {
-    type: "tool_result",
-    tool_use_id: "t",
-    is_error: false,
-    content: [
-      { type: "text", text: `seen\n${unheard}` },
-      { type: "image", source: { type: "base64", media_type: "image/png", data: "AQID" } },
-      { type: "document", source: { type: "url", url: "https://x.example/a.pdf" } },
-    ],
-  });
-  assert.deepEqual(geminiResult(result, "read", "t"), {
-    functionResponse: {
-      name: "read",
-      id: "t",
-      response: { output: `seen\n${unread}` },
-      parts: [{ inlineData: { mimeType: "image/png", data: "AQID", displayName: "dot.png" } }],
-    },
-  });
-  const failed = failedResult("c", create(CallFailedSchema, { error: "no such file" }));
-  assert.deepEqual(geminiResult(failed, "read"), {
-    functionResponse: { name: "read", response: { error: "no such file" } },
-  });
-  assert.equal(anthropicResult(failed, "t").is_error, true);
-  assert.equal(openaiResponsesResult(failed, "t").output, "no such file");
+test("results take the forms of model APIs", async () => {
+  const cases = JSON.parse(await readFile(join(PACKAGE, "../forms.json"), "utf8"));
+  for (const { what, call, tool, model_call: id, ...forms } of cases) {
+    const result = resultOf(fromJson(CallSchema, call));
+    assert.ok(result, what);
+    assert.deepEqual(openaiResult(result, id), forms.openai, what);
+    assert.deepEqual(openaiResponsesResult(result, id), forms.openai_responses, what);
+    assert.deepEqual(anthropicResult(result, id), forms.anthropic, what);
+    assert.deepEqual(geminiResult(result, tool, id), forms.gemini, what);
+  }
 });
 
 test("decisions become replies that cite what was shown", () => {

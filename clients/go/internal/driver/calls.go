@@ -17,7 +17,7 @@ var commands map[string]func(*command) (fields, error)
 
 func init() {
 	commands = map[string]func(*command) (fields, error){
-		"connect": connect, "close": closeClient, "tools": tools, "formats": formats, "execute": execute, "cancel": cancel, "interrupt": interrupt,
+		"connect": connect, "close": closeClient, "tools": tools, "formats": formats, "forms": forms, "execute": execute, "cancel": cancel, "interrupt": interrupt,
 		"approvals": approvals, "reply": reply, "host": host, "report": report, "stop": stop, "read": readOutput,
 		"search": search, "save": save, "events": events, "unary": unary, "greeter": greeter,
 	}
@@ -97,16 +97,40 @@ func formats(c *command) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	openai, err := client.OpenAITools(c.ctx, options...)
-	if err != nil {
+	done := fields{}
+	for form, list := range map[string]func() (any, error){
+		"openai":           func() (any, error) { return client.OpenAITools(c.ctx, options...) },
+		"openai_responses": func() (any, error) { return client.OpenAIResponsesTools(c.ctx, options...) },
+		"anthropic":        func() (any, error) { return client.AnthropicTools(c.ctx, options...) },
+		"gemini":           func() (any, error) { return client.GeminiTools(c.ctx, options...) },
+	} {
+		if done[form], err = list(); err != nil {
+			return nil, err
+		}
+	}
+	return done, nil
+}
+
+func forms(c *command) (fields, error) {
+	var arguments struct {
+		Call, Tool string
+		ModelCall  string `json:"model_call"`
+	}
+	if err := c.arguments(&arguments); err != nil {
 		return nil, err
 	}
-	anthropic, err := client.AnthropicTools(c.ctx, options...)
-	if err != nil {
+	message := &toolgatev1.Call{}
+	if err := decode(arguments.Call, message); err != nil {
 		return nil, err
 	}
-	gemini, err := client.GeminiTools(c.ctx, options...)
-	return fields{"openai": openai, "anthropic": anthropic, "gemini": gemini}, err
+	result, id := toolgate.CallOf(message).Result, arguments.ModelCall
+	if result == nil {
+		return nil, &toolgate.Error{Code: codes.InvalidArgument, Message: "the call has not ended"}
+	}
+	return fields{
+		"openai": result.OpenAI(id), "openai_responses": result.OpenAIResponses(id), "anthropic": result.Anthropic(id),
+		"gemini": result.Gemini(arguments.Tool, id),
+	}, nil
 }
 
 // policy is what a request says of lost clients. Who does not say gets what the library does.

@@ -4,16 +4,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/toolgate/toolgate/clients/go"
 	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
+	"github.com/toolgate/toolgate/clients/go/internal/testserver"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -21,48 +18,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a service that asks for every command, and returns its folder.
-func serve(t *testing.T) string {
-	t.Helper()
-	if os.Getenv("TOOLGATE_BIN") == "" {
-		t.Skip("TOOLGATE_BIN names no service")
-	}
-	folder, err := os.MkdirTemp("", "toolgate-go-")
-	check(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	check(t, os.Mkdir(filepath.Join(folder, "work"), 0o755))
-	rules := `{"permission": {"bash": "ask", "secret": "deny"}}`
-	check(t, os.WriteFile(filepath.Join(folder, "work", "opencode.json"), []byte(rules), 0o644))
-	run := exec.Command(os.Getenv("TOOLGATE_BIN"), "serve", "--no-tcp", "--socket", filepath.Join(folder, "s"),
-		"--data-dir", filepath.Join(folder, "data"), "--workspace", "default="+filepath.Join(folder, "work"))
-	run.Env = append(os.Environ(), "HOME="+folder, "XDG_CONFIG_HOME="+folder)
-	check(t, run.Start())
-	t.Cleanup(func() {
-		_ = run.Process.Signal(syscall.SIGTERM)
-		timer := time.AfterFunc(20*time.Second, func() { _ = run.Process.Kill() })
-		defer timer.Stop()
-		_ = run.Wait()
-	})
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		conn, err := net.Dial("unix", filepath.Join(folder, "s"))
-		if err == nil {
-			check(t, conn.Close())
-			return folder
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
+// rules ask for every command.
+const rules = `{"permission": {"bash": "ask", "secret": "deny"}}`
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	check  = testserver.Check
+	expect = testserver.Expect[any]
+)
 
 // talk is the other side of a driver.
 type talk struct {
@@ -160,13 +122,6 @@ func read[M proto.Message](t *testing.T, text any, message M) M {
 	return message
 }
 
-func expect(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
 func bash(command string) *toolgatev1.ExecuteToolRequest {
 	input, _ := json.Marshal(map[string]string{"command": command, "description": "Tests"})
 	return &toolgatev1.ExecuteToolRequest{
@@ -175,10 +130,10 @@ func bash(command string) *toolgatev1.ExecuteToolRequest {
 }
 
 func TestCallsAndPrompts(t *testing.T) {
-	folder, talk := serve(t), start(t)
-	talk.done("connect", fields{"target": "unix:" + filepath.Join(folder, "s")})
+	server, talk := testserver.New(t, rules), start(t)
+	talk.done("connect", fields{"target": server.Target()})
 	expect(t, "tools", len(talk.done("tools", nil)["tools"].([]any)) > 5, true)
-	expect(t, "forms", len(talk.done("formats", nil)), 3)
+	expect(t, "formats", len(talk.done("formats", nil)), 4)
 	events := talk.send("events", fields{"request": &toolgatev1.WatchEventsRequest{}})
 	talk.until(events, "ready")
 
@@ -205,7 +160,7 @@ func TestCallsAndPrompts(t *testing.T) {
 	search := &toolgatev1.SearchOutputRequest{OutputId: output, Pattern: "3"}
 	found := read(t, talk.done("search", fields{"request": search})["response"], &toolgatev1.SearchOutputResponse{})
 	expect(t, "found", found.GetMatches(), int32(1))
-	saved := talk.done("save", fields{"output": output, "path": filepath.Join(folder, "saved")})
+	saved := talk.done("save", fields{"output": output, "path": filepath.Join(server.Folder, "saved")})
 	expect(t, "saved", saved["bytes"], 6.0)
 	response := talk.done("unary", fields{
 		"method":  "toolgate.v1.ToolService/GetCall",
@@ -229,8 +184,8 @@ func TestCallsAndPrompts(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
-	folder, talk := serve(t), start(t)
-	talk.done("connect", fields{"target": "unix:" + filepath.Join(folder, "s")})
+	server, talk := testserver.New(t, rules), start(t)
+	talk.done("connect", fields{"target": server.Target()})
 	greeter := talk.send("greeter", nil)
 	talk.until(greeter, "ready")
 	input, err := structpb.NewStruct(map[string]any{"name": "you", "times": 2})

@@ -13,17 +13,22 @@ if TYPE_CHECKING:
     from toolgate._json import JsonObject
     from toolgate.results import Attachment, Result
 
+_IMAGES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 _PDF = "application/pdf"
 
 
 def is_image(attachment: Attachment) -> bool:
-    """Whether it is a picture that models can look at."""
-    return attachment.mime in {"image/png", "image/jpeg", "image/gif", "image/webp"}
+    """Whether it is a picture that models can look at. One without content would have the whole request refused."""
+    return attachment.mime in _IMAGES and _has_content(attachment)
 
 
 def is_pdf(attachment: Attachment) -> bool:
-    """Whether it is a PDF file."""
-    return attachment.mime == _PDF
+    """Whether it is a PDF file with content."""
+    return attachment.mime == _PDF and _has_content(attachment)
+
+
+def _has_content(attachment: Attachment) -> bool:
+    return bool(attachment.data or attachment.url)
 
 
 def name_of(attachment: Attachment) -> str:
@@ -48,14 +53,15 @@ def openai_responses(result: Result, call_id: str) -> JsonObject:
     def carried(one: Attachment) -> bool:
         return is_image(one) or (is_pdf(one) and one.base64 is not None)
 
-    output: list[JsonObject] = [{"type": "input_text", "text": text_of(result, carried)}]
+    text = text_of(result, carried)
+    files: list[JsonObject] = []
     for one in filter(carried, result.attachments):
         if is_image(one):
-            output.append({"type": "input_image", "detail": "auto", "image_url": one.link})
+            files.append({"type": "input_image", "detail": "auto", "image_url": one.link})
         else:
-            output.append({"type": "input_file", "filename": one.filename or "file.pdf", "file_data": one.link})
-    text = output[0]["text"]
-    return {"type": "function_call_output", "call_id": call_id, "output": output if len(output) > 1 else text}
+            files.append({"type": "input_file", "filename": one.filename or "file.pdf", "file_data": one.link})
+    words: list[JsonObject] = [{"type": "input_text", "text": text}] if text else []
+    return {"type": "function_call_output", "call_id": call_id, "output": [*words, *files] if files else text}
 
 
 def anthropic(result: Result, tool_use_id: str) -> JsonObject:

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tonic::Code;
-use toolgate_client::{Client, Credentials, Part, v1};
+use toolgate_client::{CallResult, Client, Credentials, Part, v1};
 
 use crate::{Command, Failure, decode, encode, lock};
 
@@ -41,8 +41,21 @@ pub(crate) async fn formats(command: &Command) -> Result<Value, Failure> {
     let request: v1::ListToolsRequest = decode(&command.line["request"])?;
     Ok(json!({
         "openai": client.openai_tools(request.clone()).await?,
+        "openai_responses": client.openai_responses_tools(request.clone()).await?,
         "anthropic": client.anthropic_tools(request.clone()).await?,
         "gemini": client.gemini_tools(request).await?,
+    }))
+}
+
+pub(crate) fn forms(command: &Command) -> Result<Value, Failure> {
+    let call: v1::Call = decode(&command.line["call"])?;
+    let result = CallResult::from_call(&call).ok_or_else(|| Failure::invalid("the call has not ended"))?;
+    let id = command.text("model_call");
+    Ok(json!({
+        "openai": result.openai(&id),
+        "openai_responses": result.openai_responses(&id),
+        "anthropic": result.anthropic(&id),
+        "gemini": result.gemini(&command.text("tool"), &id),
     }))
 }
 

@@ -206,6 +206,7 @@ impl Command {
             "close" => calls::close(self).await,
             "tools" => calls::tools(self).await,
             "formats" => calls::formats(self).await,
+            "forms" => calls::forms(self),
             "execute" => calls::execute(self).await,
             "cancel" => calls::cancel(self).await,
             "interrupt" => calls::interrupt(self).await,

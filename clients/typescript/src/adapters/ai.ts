@@ -9,7 +9,7 @@
  */
 import { dynamicTool, jsonSchema, type ModelMessage, type ToolModelMessage, type ToolSet } from "ai";
 import type { Client } from "../client.js";
-import { base64Of, isImage, textOf } from "../forms.js";
+import { base64Of, isImageType, textOf } from "../forms.js";
 import { uuidv7 } from "../ids.js";
 import { once, type Prompt, reject } from "../prompts.js";
 import type { CallResult } from "../results.js";
@@ -308,7 +308,7 @@ function modelOutput({ text, files = [] }: ToolgateOutput) {
     return { type: "text" as const, value: text };
   }
   const parts = files.map(({ mediaType, filename, base64, url }) => {
-    const image = isImage({ id: "", mime: mediaType, filename });
+    const image = isImageType(mediaType);
     if (base64 !== undefined) {
       return image
         ? { type: "image-data" as const, data: base64, mediaType }

@@ -9,7 +9,7 @@
  */
 import { createTool } from "@mastra/core/tools";
 import type { Client } from "../client.js";
-import { base64Of, isImage, textOf } from "../forms.js";
+import { base64Of, isImageType, textOf } from "../forms.js";
 import { uuidv7 } from "../ids.js";
 import type { CallResult } from "../results.js";
 import type { Tool } from "../tools.js";
@@ -115,7 +115,7 @@ function modelOutput({ text, files = [] }: ToolgateOutput) {
     return { type: "text", value: text };
   }
   const parts = files.map(({ mediaType, base64, url }) =>
-    isImage({ id: "", mime: mediaType, filename: "" })
+    isImageType(mediaType)
       ? { type: "media", data: base64 ?? url ?? "", mediaType }
       : { type: "file", data: base64 ?? url ?? "", mediaType },
   );

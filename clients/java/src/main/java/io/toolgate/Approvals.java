@@ -20,6 +20,7 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Answers prompts with a handler until it is closed, over as many connections as it takes.
@@ -38,17 +39,17 @@ public final class Approvals implements AutoCloseable {
     /** The prompts that are open as far as is known, and those whose reply has not been heard. */
     private final Map<String, Handling> handlings = new LinkedHashMap<>();
     /** Those that the service has named since the stream was opened; null once it has named all. */
-    private Set<String> snapshot;
+    private @Nullable Set<String> snapshot;
 
-    private RpcStream<ChannelRequest, ChannelResponse> stream;
+    private @Nullable RpcStream<ChannelRequest, ChannelResponse> stream;
 
     /** One prompt; guarded by the approvals. */
     private static final class Handling {
         /** As the handler was given it last. */
         private Prompt prompt;
 
-        private FutureTask<Void> task;
-        private PromptReply unheard;
+        private @Nullable FutureTask<Void> task;
+        private @Nullable PromptReply unheard;
         /** How many replies were not taken. */
         private int refused;
         /** It ended while its reply was under way. */
@@ -56,6 +57,15 @@ public final class Approvals implements AutoCloseable {
 
         Handling(Prompt prompt) {
             this.prompt = prompt;
+        }
+
+        /** Interrupts the handler; false if it had ended. */
+        boolean cancel() {
+            return task != null && task.cancel(true);
+        }
+
+        boolean isCancelled() {
+            return task != null && task.isCancelled();
         }
     }
 
@@ -87,7 +97,7 @@ public final class Approvals implements AutoCloseable {
             left = List.copyOf(handlings.values());
             handlings.clear();
         }
-        left.forEach(handling -> handling.task.cancel(true));
+        left.forEach(Handling::cancel);
     }
 
     private final class ChannelSession implements StreamLoop.Session<ChannelRequest, ChannelResponse> {
@@ -127,6 +137,7 @@ public final class Approvals implements AutoCloseable {
 
     private void added(io.toolgate.v1.Prompt proto) {
         Handling handling = new Handling(Prompt.of(proto));
+        FutureTask<Void> task = task(handling);
         synchronized (this) {
             if (snapshot != null) {
                 snapshot.add(proto.getPromptId());
@@ -134,9 +145,9 @@ public final class Approvals implements AutoCloseable {
             if (handlings.putIfAbsent(proto.getPromptId(), handling) != null) {
                 return;
             }
-            handling.task = task(handling);
+            handling.task = task;
         }
-        executor.execute(handling.task);
+        executor.execute(task);
     }
 
     private FutureTask<Void> task(Handling handling) {
@@ -154,7 +165,7 @@ public final class Approvals implements AutoCloseable {
             // Nobody waits for the decision any more.
             Thread.currentThread().interrupt();
         } catch (Exception failure) {
-            if (!handling.task.isCancelled()) {
+            if (!handling.isCancelled()) {
                 options.listener().failed(prompt, failure);
             }
         }
@@ -170,7 +181,7 @@ public final class Approvals implements AutoCloseable {
     }
 
     /** What does not get through here is sent again when the next stream has told its snapshot. */
-    private static void send(RpcStream<ChannelRequest, ChannelResponse> stream, PromptReply reply)
+    private static void send(@Nullable RpcStream<ChannelRequest, ChannelResponse> stream, PromptReply reply)
             throws InterruptedException {
         if (stream != null) {
             stream.send(ChannelRequest.newBuilder().setReply(reply).build());
@@ -182,11 +193,12 @@ public final class Approvals implements AutoCloseable {
         List<PromptReply> unheard = new ArrayList<>();
         RpcStream<ChannelRequest, ChannelResponse> current;
         synchronized (this) {
+            Set<String> open = snapshot == null ? Set.of() : snapshot;
             for (Handling handling : List.copyOf(handlings.values())) {
                 if (handling.unheard != null) {
-                    handling.ended = !snapshot.contains(handling.prompt.id());
+                    handling.ended = !open.contains(handling.prompt.id());
                     unheard.add(handling.unheard);
-                } else if (!snapshot.contains(handling.prompt.id())) {
+                } else if (!open.contains(handling.prompt.id())) {
                     handlings.remove(handling.prompt.id());
                     gone.add(handling);
                 }
@@ -223,7 +235,7 @@ public final class Approvals implements AutoCloseable {
     }
 
     private void end(Handling handling) {
-        if (handling.task.cancel(true)) {
+        if (handling.cancel()) {
             options.listener().gone(handling.prompt);
         }
     }
@@ -261,6 +273,7 @@ public final class Approvals implements AutoCloseable {
 
     private void askAgain(Handling handling, PromptReplyResult result) {
         String problem = result.getMessage().isEmpty() ? "the reply was not taken" : result.getMessage();
+        FutureTask<Void> again = null;
         synchronized (this) {
             if (handlings.get(result.getPromptId()) != handling) {
                 return;
@@ -269,14 +282,15 @@ public final class Approvals implements AutoCloseable {
                     Prompt.of(result.hasPrompt() ? result.getPrompt() : handling.prompt.proto(), Optional.of(problem));
             handling.refused++;
             if (handling.refused <= MAX_AGAIN) {
-                handling.task = task(handling);
+                again = task(handling);
+                handling.task = again;
             }
         }
-        if (handling.refused > MAX_AGAIN) {
+        if (again == null) {
             String text = handling.refused + " replies were not taken: " + problem;
             options.listener().failed(handling.prompt, ToolgateException.of(Status.Code.INVALID_ARGUMENT, text));
             return;
         }
-        executor.execute(handling.task);
+        executor.execute(again);
     }
 }

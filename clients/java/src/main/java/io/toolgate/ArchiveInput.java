@@ -6,13 +6,14 @@ import io.toolgate.v1.ArchiveEnd;
 import io.toolgate.v1.DownloadArchiveRequest;
 import io.toolgate.v1.DownloadArchiveResponse;
 import io.toolgate.v1.FileServiceGrpc;
+import org.jspecify.annotations.Nullable;
 
 /** The bytes of an archive, which cannot be asked for from the middle on. */
 final class ArchiveInput extends PieceInput {
     private final Rpc rpc;
     private final RpcStream<DownloadArchiveRequest, DownloadArchiveResponse> stream;
-    private DownloadArchiveResponse next;
-    private ArchiveEnd end;
+    private @Nullable DownloadArchiveResponse next;
+    private @Nullable ArchiveEnd end;
 
     private ArchiveInput(Rpc rpc, DownloadArchiveRequest request) {
         this.rpc = rpc;
@@ -29,6 +30,7 @@ final class ArchiveInput extends PieceInput {
     }
 
     @Override
+    @Nullable
     ByteString receive() {
         while (end == null) {
             DownloadArchiveResponse message = next == null ? message() : next;
@@ -55,6 +57,7 @@ final class ArchiveInput extends PieceInput {
     }
 
     /** What the service said at the end; null before. */
+    @Nullable
     ArchiveEnd end() {
         return end;
     }

@@ -2,18 +2,19 @@ package io.toolgate;
 
 import java.time.Duration;
 import java.util.concurrent.ThreadLocalRandom;
+import org.jspecify.annotations.Nullable;
 
 /** Says how long to wait before the next attempt, and when to give up. */
 final class Backoff {
     private static final long FIRST_MILLIS = 50;
     private static final long MOST_MILLIS = 5_000;
 
-    private final Duration limit;
+    private final @Nullable Duration limit;
     private int failures;
     private long lastSuccess = System.nanoTime();
 
     /** {@code limit}: how long to go on without any success; null for ever. */
-    Backoff(Duration limit) {
+    Backoff(@Nullable Duration limit) {
         this.limit = limit;
     }
 

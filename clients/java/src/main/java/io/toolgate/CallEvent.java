@@ -9,6 +9,7 @@ import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One event in the life of a call.
@@ -149,7 +150,7 @@ public sealed interface CallEvent {
          *
          * @return the patch
          */
-        public Map<String, Object> patch() {
+        public Map<String, @Nullable Object> patch() {
             return Protos.map(proto.getMetadata().getMetadata());
         }
     }

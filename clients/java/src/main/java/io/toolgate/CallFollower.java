@@ -13,6 +13,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Follows one call from event to event over as many streams as it takes, without loss or repetition.
@@ -23,7 +24,7 @@ import java.util.function.Supplier;
 final class CallFollower {
     /** A stream of messages that each carry one event. */
     record Source<R>(RpcStream<?, R> stream, Function<R, io.toolgate.v1.CallEvent> event) {
-        io.toolgate.v1.CallEvent next(Duration silence) throws InterruptedException {
+        io.toolgate.v1.@Nullable CallEvent next(Duration silence) throws InterruptedException {
             R message = stream.next(silence);
             return message == null ? null : event.apply(message);
         }
@@ -31,21 +32,21 @@ final class CallFollower {
 
     private final Rpc rpc;
     private final String callId;
-    private final Supplier<Source<?>> start;
+    private final @Nullable Supplier<Source<?>> start;
     private final OutputMode output;
     private final Backoff backoff;
     private final CountDownLatch closed = new CountDownLatch(1);
-    private volatile Source<?> source;
+    private volatile @Nullable Source<?> source;
     private volatile boolean begun;
     private volatile boolean abandoned;
     private boolean watching;
     private boolean mayStart;
     private long lastSequence;
-    private volatile CallResult result;
-    private ToolgateException failure;
+    private volatile @Nullable CallResult result;
+    private @Nullable ToolgateException failure;
 
     /** {@code start} is null for a call that is only watched, from the event after {@code after} on. */
-    CallFollower(Rpc rpc, String callId, Supplier<Source<?>> start, long after, OutputMode output) {
+    CallFollower(Rpc rpc, String callId, @Nullable Supplier<Source<?>> start, long after, OutputMode output) {
         this.rpc = rpc;
         this.callId = callId;
         this.start = start;
@@ -56,10 +57,11 @@ final class CallFollower {
     }
 
     /** Opens the first stream at once, so that the call begins before anybody waits for it. */
-    void open() {
-        if (mayStart) {
+    Source<?> open() {
+        Source<?> opened;
+        if (mayStart && start != null) {
             mayStart = false;
-            source = start.get();
+            opened = start.get();
         } else {
             watching = true;
             WatchCallRequest request = WatchCallRequest.newBuilder()
@@ -67,8 +69,10 @@ final class CallFollower {
                     .setAfterSequence(lastSequence)
                     .setOutput(output)
                     .build();
-            source = new Source<>(rpc.open(ToolServiceGrpc.getWatchCallMethod(), request), WatchCallResponse::getEvent);
+            opened = new Source<>(rpc.open(ToolServiceGrpc.getWatchCallMethod(), request), WatchCallResponse::getEvent);
         }
+        source = opened;
+        return opened;
     }
 
     /** Whether an event has shown that the service knows the call. */
@@ -82,11 +86,13 @@ final class CallFollower {
     }
 
     /** How the call ended; null while it goes on. */
+    @Nullable
     CallResult result() {
         return result;
     }
 
     /** Returns the next event, or null after the last one. */
+    @Nullable
     CallEvent next() throws InterruptedException {
         if (failure != null) {
             throw failure;
@@ -106,7 +112,7 @@ final class CallFollower {
         }
     }
 
-    private CallEvent step() throws InterruptedException {
+    private @Nullable CallEvent step() throws InterruptedException {
         try {
             io.toolgate.v1.CallEvent proto = receive();
             if (proto != null) {
@@ -125,20 +131,21 @@ final class CallFollower {
         return null;
     }
 
-    private io.toolgate.v1.CallEvent receive() throws InterruptedException {
-        if (source == null) {
+    private io.toolgate.v1.@Nullable CallEvent receive() throws InterruptedException {
+        Source<?> current = source;
+        if (current == null) {
             rpc.reconnect();
-            open();
+            current = open();
         }
         if (closed.getCount() == 0) {
-            source.stream().cancel("closed");
+            current.stream().cancel("closed");
             throw closed();
         }
-        return source.next(rpc.settings().silence());
+        return current.next(rpc.settings().silence());
     }
 
     /** Returns the event if it is the next one; null if it is none, or was delivered before. */
-    private CallEvent accept(io.toolgate.v1.CallEvent proto) {
+    private @Nullable CallEvent accept(io.toolgate.v1.CallEvent proto) {
         begun = true;
         long due = lastSequence + 1;
         if (proto.hasHeartbeat() || proto.getSequence() < due) {
@@ -160,7 +167,7 @@ final class CallFollower {
     }
 
     /** Returns the result from the call's record if the stream began behind the terminal event, else null. */
-    private CallResult recorded() {
+    private @Nullable CallResult recorded() {
         if (!watching) {
             return null;
         }
@@ -170,7 +177,10 @@ final class CallFollower {
     }
 
     private void lost(ToolgateException broken) throws InterruptedException {
-        source.stream().cancel("lost");
+        Source<?> current = source;
+        if (current != null) {
+            current.stream().cancel("lost");
+        }
         source = null;
         if (closed.getCount() == 0) {
             throw closed();

@@ -1,6 +1,7 @@
 package io.toolgate;
 
 import io.toolgate.v1.Attachment;
+import io.toolgate.v1.Call;
 import io.toolgate.v1.CallCompleted;
 import io.toolgate.v1.CallFailed;
 import io.toolgate.v1.CallOutcome;
@@ -9,10 +10,22 @@ import io.toolgate.v1.Timing;
 import io.toolgate.v1.Truncation;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalInt;
+import org.jspecify.annotations.Nullable;
 
 /** How a call ended. A failed call is a result as well: its text tells the model what to do next. */
 public sealed interface CallResult {
+    /**
+     * Returns how the call of a record ended.
+     *
+     * @param call the record
+     * @return its result; empty while it runs
+     */
+    static Optional<CallResult> of(Call call) {
+        return Optional.ofNullable(Typed.result(call));
+    }
+
     /**
      * Returns the call's id.
      *
@@ -39,7 +52,7 @@ public sealed interface CallResult {
      *
      * @return the metadata; whole numbers are {@link Long}, others {@link Double}
      */
-    Map<String, Object> metadata();
+    Map<String, @Nullable Object> metadata();
 
     /**
      * Returns the files that belong to the result.
@@ -82,6 +95,57 @@ public sealed interface CallResult {
             throw new CallFailedException(failed);
         }
         return (Completed) this;
+    }
+
+    /**
+     * Makes the message {@code tool} of OpenAI's chat completions, which take no files there: they are named.
+     *
+     * @param toolCallId the id that the model gave its call
+     * @return {@code {"role": "tool", "tool_call_id", "content"}}
+     */
+    default Map<String, Object> openai(String toolCallId) {
+        return Forms.openai(this, toolCallId);
+    }
+
+    /**
+     * Makes the item {@code function_call_output} of OpenAI's responses, with images and PDF files.
+     *
+     * @param callId the id that the model gave its call
+     * @return {@code {"type": "function_call_output", "call_id", "output"}}
+     */
+    default Map<String, Object> openaiResponses(String callId) {
+        return Forms.openaiResponses(this, callId);
+    }
+
+    /**
+     * Makes the block {@code tool_result} of Anthropic's messages, with images and PDF files.
+     *
+     * @param toolUseId the id that the model gave its call
+     * @return {@code {"type": "tool_result", "tool_use_id", "content", "is_error"}}
+     */
+    default Map<String, Object> anthropic(String toolUseId) {
+        return Forms.anthropic(this, toolUseId);
+    }
+
+    /**
+     * Makes the part {@code functionResponse} of Gemini's contents, with images and PDF files.
+     *
+     * @param name the function's name
+     * @return {@code {"functionResponse": {"name", "response", "parts"}}}
+     */
+    default Map<String, Object> gemini(String name) {
+        return gemini(name, "");
+    }
+
+    /**
+     * Makes the part {@code functionResponse} of Gemini's contents, with images and PDF files.
+     *
+     * @param name the function's name
+     * @param callId the id that the model gave its call, or empty
+     * @return {@code {"functionResponse": {"name", "response", "id", "parts"}}}
+     */
+    default Map<String, Object> gemini(String name, String callId) {
+        return Forms.gemini(this, name, callId);
     }
 
     /**
@@ -131,7 +195,7 @@ public sealed interface CallResult {
         }
 
         @Override
-        public Map<String, Object> metadata() {
+        public Map<String, @Nullable Object> metadata() {
             return Protos.map(proto.getMetadata());
         }
 
@@ -202,7 +266,7 @@ public sealed interface CallResult {
         }
 
         @Override
-        public Map<String, Object> metadata() {
+        public Map<String, @Nullable Object> metadata() {
             return Protos.map(proto.getMetadata());
         }
 

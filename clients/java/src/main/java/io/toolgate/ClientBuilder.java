@@ -20,6 +20,7 @@ import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Says how to reach a service, and in whose name.
@@ -36,17 +37,17 @@ public final class ClientBuilder {
 
     private final CallContext.Builder context = CallContext.newBuilder().setClientName(CLIENT_NAME);
     private String target;
-    private Supplier<String> token;
+    private @Nullable Supplier<String> token;
     private boolean freshTokens;
-    private Path roots;
-    private Path certificate;
-    private Path key;
-    private String serverName;
+    private @Nullable Path roots;
+    private @Nullable Path certificate;
+    private @Nullable Path key;
+    private @Nullable String serverName;
     private Duration deadline = Duration.ofSeconds(60);
     private Duration reconnectTimeout = Duration.ofMinutes(2);
     private Duration silence = Duration.ofSeconds(45);
     private int maxMessageBytes = 64 << 20;
-    private Executor executor;
+    private @Nullable Executor executor;
 
     ClientBuilder(Map<String, String> environment) {
         target = environment.getOrDefault("TOOLGATE_SERVER", DEFAULT_TARGET);
@@ -60,7 +61,7 @@ public final class ClientBuilder {
         key = path(environment.get("TOOLGATE_TLS_KEY"));
     }
 
-    private static Path path(String text) {
+    private static @Nullable Path path(@Nullable String text) {
         return text == null ? null : Path.of(text);
     }
 
@@ -82,7 +83,7 @@ public final class ClientBuilder {
      * @param token the bearer token; null for none
      * @return this
      */
-    public ClientBuilder token(String token) {
+    public ClientBuilder token(@Nullable String token) {
         this.token = token == null ? null : () -> token;
         this.freshTokens = false;
         return this;

@@ -3,6 +3,7 @@ package io.toolgate;
 import com.google.rpc.ErrorInfo;
 import io.grpc.Status;
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What happened to files since a cursor is not known any more: too much has happened, nobody has watched for five minutes, or
@@ -13,7 +14,7 @@ public final class CursorTooOldException extends ToolgateException {
 
     private static final long serialVersionUID = 1L;
 
-    CursorTooOldException(Status status, String message, ErrorInfo info, Duration retryDelay) {
+    CursorTooOldException(Status status, String message, ErrorInfo info, @Nullable Duration retryDelay) {
         super(status, message, info, retryDelay);
     }
 }

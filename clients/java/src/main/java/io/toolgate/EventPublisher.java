@@ -4,6 +4,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.Flow;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
 
 /** Gives the events of an execution to a subscriber, as fast as it asks for them. */
 final class EventPublisher implements Flow.Publisher<CallEvent> {
@@ -31,7 +32,7 @@ final class EventPublisher implements Flow.Publisher<CallEvent> {
     private final class Feed implements Flow.Subscription, Runnable {
         private final Flow.Subscriber<? super CallEvent> subscriber;
         private final Semaphore demand = new Semaphore(0);
-        private volatile IllegalArgumentException misuse;
+        private volatile @Nullable IllegalArgumentException misuse;
         private volatile boolean cancelled;
 
         Feed(Flow.Subscriber<? super CallEvent> subscriber) {

@@ -5,8 +5,8 @@ import io.toolgate.v1.SessionServiceGrpc;
 import io.toolgate.v1.WatchEventsRequest;
 import io.toolgate.v1.WatchEventsResponse;
 import java.util.Iterator;
-import java.util.NoSuchElementException;
 import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What happens in a workspace, as it happens.
@@ -40,7 +40,7 @@ public final class EventStream implements AutoCloseable, Iterable<Event> {
      */
     @Override
     public Iterator<Event> iterator() {
-        return new Events();
+        return new Pulled<>(this::receive, "the stream was closed");
     }
 
     /** Ends the stream, also for a thread that waits for the next event. */
@@ -50,7 +50,7 @@ public final class EventStream implements AutoCloseable, Iterable<Event> {
         stream.cancel("closed");
     }
 
-    private Event receive() {
+    private @Nullable Event receive() {
         try {
             WatchEventsResponse response = stream.next(rpc.settings().silence());
             while (response != null && response.getEvent().hasHeartbeat()) {
@@ -64,28 +64,6 @@ public final class EventStream implements AutoCloseable, Iterable<Event> {
             throw failure;
         } catch (InterruptedException interrupted) {
             throw Rpc.interrupted("interrupted while watching events");
-        }
-    }
-
-    private final class Events implements Iterator<Event> {
-        private Event next;
-
-        @Override
-        public boolean hasNext() {
-            if (next == null) {
-                next = receive();
-            }
-            return next != null;
-        }
-
-        @Override
-        public Event next() {
-            if (!hasNext()) {
-                throw new NoSuchElementException("the stream was closed");
-            }
-            Event event = next;
-            next = null;
-            return event;
         }
     }
 }

@@ -7,7 +7,7 @@ import io.toolgate.v1.ToolServiceGrpc;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Iterator;
-import java.util.NoSuchElementException;
+import java.util.Objects;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -18,6 +18,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A call that is being executed, or watched.
@@ -80,7 +81,7 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     @Override
     public Iterator<CallEvent> iterator() {
         iterate();
-        return new Events();
+        return new Pulled<>(this::take, "call " + callId + " has ended");
     }
 
     /**
@@ -104,7 +105,7 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     public CallResult result() {
         while (true) {
             if (read(iterated) == null) {
-                return follower.result();
+                return Objects.requireNonNull(follower.result(), "a call without further events has a result");
             }
         }
     }
@@ -217,7 +218,7 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     }
 
     /** Returns the next event, or null after the last; {@code keep}: the event is left for who iterates. */
-    private CallEvent read(boolean keep) {
+    private @Nullable CallEvent read(boolean keep) {
         try {
             reading.lockInterruptibly();
             try {
@@ -242,29 +243,8 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     }
 
     /** Returns the next event, or null after the last. */
+    @Nullable
     CallEvent take() {
         return read(false);
-    }
-
-    private final class Events implements Iterator<CallEvent> {
-        private CallEvent next;
-
-        @Override
-        public boolean hasNext() {
-            if (next == null) {
-                next = take();
-            }
-            return next != null;
-        }
-
-        @Override
-        public CallEvent next() {
-            if (!hasNext()) {
-                throw new NoSuchElementException("call " + callId + " has ended");
-            }
-            CallEvent event = next;
-            next = null;
-            return event;
-        }
     }
 }

@@ -6,6 +6,7 @@ import io.toolgate.v1.FileInfo;
 import io.toolgate.v1.FileServiceGrpc;
 import io.toolgate.v1.ReadFileRequest;
 import io.toolgate.v1.ReadFileResponse;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The bytes of a file.
@@ -14,7 +15,7 @@ import io.toolgate.v1.ReadFileResponse;
  */
 final class FileInput extends ResumedInput<ReadFileResponse> {
     private final ReadFileRequest request;
-    private FileInfo info;
+    private @Nullable FileInfo info;
 
     FileInput(Rpc rpc, ReadFileRequest request) {
         super(rpc, request.getPath());
@@ -22,6 +23,7 @@ final class FileInput extends ResumedInput<ReadFileResponse> {
     }
 
     /** The file as it was when its first byte was read; null until something is read. */
+    @Nullable
     FileInfo info() {
         return info;
     }

@@ -5,10 +5,10 @@ import io.toolgate.v1.FileServiceGrpc;
 import io.toolgate.v1.WatchFilesRequest;
 import io.toolgate.v1.WatchFilesResponse;
 import java.util.Iterator;
-import java.util.NoSuchElementException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What happens to the files of a folder, as it happens, until it is closed.
@@ -47,7 +47,7 @@ public final class FileWatch implements AutoCloseable, Iterable<FileEvent> {
      */
     @Override
     public Iterator<FileEvent> iterator() {
-        return new Events();
+        return new Pulled<>(this::receive, "the watch was closed");
     }
 
     /** Ends the watch, also for a thread that waits for the next event. */
@@ -58,7 +58,7 @@ public final class FileWatch implements AutoCloseable, Iterable<FileEvent> {
         onEnd.accept(this);
     }
 
-    private FileEvent receive() {
+    private @Nullable FileEvent receive() {
         try {
             while (closed.getCount() > 0) {
                 FileEvent event = step();
@@ -73,7 +73,7 @@ public final class FileWatch implements AutoCloseable, Iterable<FileEvent> {
     }
 
     /** Returns what a message tells; null for none, and when the connection was lost. */
-    private FileEvent step() throws InterruptedException {
+    private @Nullable FileEvent step() throws InterruptedException {
         try {
             WatchFilesResponse response = stream.next(rpc.settings().silence());
             if (response == null) {
@@ -88,7 +88,7 @@ public final class FileWatch implements AutoCloseable, Iterable<FileEvent> {
         }
     }
 
-    private FileEvent event(WatchFilesResponse response) {
+    private @Nullable FileEvent event(WatchFilesResponse response) {
         return switch (response.getNewsCase()) {
             case WATCHED -> {
                 // A stream that goes on where another one was begins as any; nothing was missed.
@@ -118,28 +118,6 @@ public final class FileWatch implements AutoCloseable, Iterable<FileEvent> {
         stream = open();
         if (closed.getCount() == 0) {
             stream.cancel("closed");
-        }
-    }
-
-    private final class Events implements Iterator<FileEvent> {
-        private FileEvent next;
-
-        @Override
-        public boolean hasNext() {
-            if (next == null) {
-                next = receive();
-            }
-            return next != null;
-        }
-
-        @Override
-        public FileEvent next() {
-            if (!hasNext()) {
-                throw new NoSuchElementException("the watch was closed");
-            }
-            FileEvent event = next;
-            next = null;
-            return event;
         }
     }
 }

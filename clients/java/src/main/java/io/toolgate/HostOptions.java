@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Says what is lent, and as whom. */
 public final class HostOptions {
@@ -11,7 +12,7 @@ public final class HostOptions {
     private final List<HostedTool> tools = new ArrayList<>();
     private final Map<String, Hook> hooks = new LinkedHashMap<>();
     private String workspace = "";
-    private SubagentRunner subagentRunner;
+    private @Nullable SubagentRunner subagentRunner;
     private List<String> subagents = List.of();
     private HostListener listener = new HostListener() {};
 
@@ -114,6 +115,7 @@ public final class HostOptions {
         return Map.copyOf(hooks);
     }
 
+    @Nullable
     SubagentRunner subagentRunner() {
         return subagentRunner;
     }

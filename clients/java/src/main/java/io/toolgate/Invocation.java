@@ -16,6 +16,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import org.jspecify.annotations.Nullable;
 
 /** One call of a lent tool or a subagent, seen from the function that does it. */
 public final class Invocation {
@@ -23,7 +24,7 @@ public final class Invocation {
     private final Reports reports;
     private final Map<String, Question> questions = new ConcurrentHashMap<>();
     private HostProgress progress = HostProgress.getDefaultInstance();
-    private volatile FutureTask<Void> task;
+    private volatile @Nullable FutureTask<Void> task;
 
     /** Where reports go; waits while there is no connection. */
     interface Reports {
@@ -89,7 +90,8 @@ public final class Invocation {
      * @param metadata a patch: absent keys stay, null clears one
      * @throws InterruptedException if the call was cancelled
      */
-    public void progress(String title, Map<String, ?> metadata) throws InterruptedException {
+    public void progress(@Nullable String title, Map<String, ? extends @Nullable Object> metadata)
+            throws InterruptedException {
         HostProgress.Builder changes = HostProgress.newBuilder().setMetadata(Protos.struct(metadata));
         if (title != null) {
             changes.setTitle(title);
@@ -206,6 +208,7 @@ public final class Invocation {
 
     /** Interrupts the function; false if it had ended. */
     boolean cancel() {
-        return task.cancel(true);
+        FutureTask<Void> work = task;
+        return work != null && work.cancel(true);
     }
 }

@@ -1,6 +1,7 @@
 package io.toolgate;
 
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.DeserializationFeature;
 import tools.jackson.databind.JsonNode;
@@ -29,7 +30,7 @@ final class Json {
     }
 
     @SuppressWarnings("unchecked") // Jackson makes maps with text keys of JSON objects.
-    static Map<String, Object> map(String json) {
+    static Map<String, @Nullable Object> map(String json) {
         return MAPPER.readValue(json, Map.class);
     }
 

@@ -4,6 +4,7 @@ import io.toolgate.v1.PermissionPart;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A tool needs a permission.
@@ -62,7 +63,7 @@ public record PermissionPrompt(io.toolgate.v1.Prompt proto, Optional<String> pro
      *
      * @return the metadata
      */
-    public Map<String, Object> metadata() {
+    public Map<String, @Nullable Object> metadata() {
         return Protos.map(proto.getPermission().getMetadata());
     }
 

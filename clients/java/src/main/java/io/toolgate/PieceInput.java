@@ -3,6 +3,7 @@ package io.toolgate;
 import com.google.protobuf.ByteString;
 import java.io.InputStream;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** Bytes that come in pieces. */
 abstract class PieceInput extends InputStream {
@@ -10,7 +11,7 @@ abstract class PieceInput extends InputStream {
     private int taken;
 
     /** Waits for the next piece, which may be empty; null at the end. */
-    abstract ByteString receive();
+    abstract @Nullable ByteString receive();
 
     @Override
     public int read() {

@@ -8,6 +8,7 @@ import io.toolgate.v1.PortServiceGrpc;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One connection to a port. Bytes wait at the sender while the other side does not read.
@@ -71,7 +72,7 @@ public final class PortConnection implements AutoCloseable {
         stream.cancel("closed");
     }
 
-    private ByteString receive() {
+    private @Nullable ByteString receive() {
         try {
             ConnectPortResponse response = stream.next(Rpc.ANY_SILENCE);
             return response == null ? null : response.getData();
@@ -99,6 +100,7 @@ public final class PortConnection implements AutoCloseable {
 
     private final class Input extends PieceInput {
         @Override
+        @Nullable
         ByteString receive() {
             return PortConnection.this.receive();
         }

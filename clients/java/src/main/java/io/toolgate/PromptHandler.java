@@ -1,5 +1,7 @@
 package io.toolgate;
 
+import org.jspecify.annotations.Nullable;
+
 /** Decides about prompts. Handlers of several prompts run at the same time. */
 @FunctionalInterface
 public interface PromptHandler {
@@ -14,5 +16,6 @@ public interface PromptHandler {
      * @return the decision; null or {@link Decision#leave()} leaves the prompt to others
      * @throws Exception to leave the prompt open; {@link ApprovalListener#failed} is told
      */
+    @Nullable
     Decision decide(Prompt prompt) throws Exception;
 }

@@ -12,6 +12,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Conversions between the well-known types of protobuf and those of Java. */
 final class Protos {
@@ -34,20 +35,20 @@ final class Protos {
         return Instant.ofEpochSecond(timestamp.getSeconds(), timestamp.getNanos());
     }
 
-    static Map<String, Object> map(Struct struct) {
-        Map<String, Object> map = new LinkedHashMap<>();
+    static Map<String, @Nullable Object> map(Struct struct) {
+        Map<String, @Nullable Object> map = new LinkedHashMap<>();
         struct.getFieldsMap().forEach((key, value) -> map.put(key, plain(value)));
         return Collections.unmodifiableMap(map);
     }
 
-    private static Object plain(Value value) {
+    private static @Nullable Object plain(Value value) {
         return switch (value.getKindCase()) {
             case STRING_VALUE -> value.getStringValue();
             case BOOL_VALUE -> value.getBoolValue();
             case NUMBER_VALUE -> number(value.getNumberValue());
             case STRUCT_VALUE -> map(value.getStructValue());
             case LIST_VALUE -> {
-                List<Object> list = new ArrayList<>();
+                List<@Nullable Object> list = new ArrayList<>();
                 value.getListValue().getValuesList().forEach(item -> list.add(plain(item)));
                 yield Collections.unmodifiableList(list);
             }
@@ -63,7 +64,7 @@ final class Protos {
         return number;
     }
 
-    static Struct struct(Map<String, ?> map) {
+    static Struct struct(Map<String, ? extends @Nullable Object> map) {
         Struct.Builder struct = Struct.newBuilder();
         map.forEach((key, value) -> struct.putFields(key, value(value)));
         return struct.build();

@@ -3,6 +3,7 @@ package io.toolgate;
 import com.google.protobuf.ByteString;
 import io.grpc.Status;
 import io.toolgate.v1.ByteRange;
+import org.jspecify.annotations.Nullable;
 
 /** Bytes of a stream that is opened again after a lost connection, for what was not received yet. */
 abstract class ResumedInput<R> extends PieceInput {
@@ -13,7 +14,7 @@ abstract class ResumedInput<R> extends PieceInput {
     private final String name;
 
     private final Backoff backoff;
-    private RpcStream<?, R> stream;
+    private @Nullable RpcStream<?, R> stream;
     /** The absolute offset behind the last byte received. */
     private long reached = UNKNOWN;
 
@@ -32,6 +33,7 @@ abstract class ResumedInput<R> extends PieceInput {
     abstract ByteString accept(R message);
 
     @Override
+    @Nullable
     ByteString receive() {
         if (ended) {
             return null;

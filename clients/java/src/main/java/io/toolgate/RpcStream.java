@@ -11,6 +11,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One streaming RPC, read by a thread that waits for messages.
@@ -20,7 +21,7 @@ import java.util.concurrent.TimeUnit;
 final class RpcStream<Q, R> extends ClientCall.Listener<R> {
     private static final int PREFETCH = 16;
 
-    private record Item<T>(T message, ToolgateException failure) {}
+    private record Item<T>(@Nullable T message, @Nullable ToolgateException failure) {}
 
     private final ClientCall<Q, R> call;
     private final BlockingQueue<Item<R>> inbox = new LinkedBlockingQueue<>();
@@ -30,7 +31,7 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
     /** Nothing more is to be sent. */
     private boolean halfClosed;
 
-    private ToolgateException failure;
+    private @Nullable ToolgateException failure;
 
     private RpcStream(ClientCall<Q, R> call) {
         this.call = call;
@@ -71,6 +72,7 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
     }
 
     /** Why the stream is over; null if it goes on, ended in order or was cancelled here. */
+    @Nullable
     ToolgateException failure() {
         synchronized (writing) {
             return failure;
@@ -92,6 +94,7 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
      *
      * @throws ToolgateException if the stream failed, or was silent for so long that its connection must be lost
      */
+    @Nullable
     R next(Duration silence) throws InterruptedException {
         Item<R> item = inbox.poll(silence.toMillis(), TimeUnit.MILLISECONDS);
         if (item == null) {

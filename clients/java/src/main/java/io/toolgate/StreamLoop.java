@@ -8,6 +8,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /** Keeps a stream in both directions open until it is closed or refused, however often its connection breaks. */
 final class StreamLoop<Q, R> implements AutoCloseable {
@@ -37,7 +38,7 @@ final class StreamLoop<Q, R> implements AutoCloseable {
     private final Session<Q, R> session;
     private final CountDownLatch closed = new CountDownLatch(1);
     private final CompletableFuture<Void> done = new CompletableFuture<>();
-    private volatile RpcStream<Q, R> stream;
+    private volatile @Nullable RpcStream<Q, R> stream;
 
     StreamLoop(Rpc rpc, MethodDescriptor<Q, R> method, Session<Q, R> session) {
         this.rpc = rpc;

@@ -3,6 +3,7 @@ package io.toolgate;
 import java.net.URI;
 import java.util.Locale;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Where a service listens.
@@ -11,7 +12,7 @@ import java.util.Set;
  * @param authority what requests name as the host; null for that of the address
  * @param encrypted whether TLS is spoken
  */
-record Target(String address, String authority, boolean encrypted) {
+record Target(String address, @Nullable String authority, boolean encrypted) {
     private static final Set<String> LOOPBACK = Set.of("localhost", "::1", "[::1]");
 
     static Target parse(String text) {

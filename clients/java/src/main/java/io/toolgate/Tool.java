@@ -5,6 +5,7 @@ import io.toolgate.v1.ToolEffect;
 import io.toolgate.v1.ToolSource;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What a model and a front end are told about a tool.
@@ -12,7 +13,7 @@ import java.util.Map;
  * @param proto the message
  * @param inputSchema the JSON Schema of the input, parsed
  */
-public record Tool(ToolDefinition proto, Map<String, Object> inputSchema) {
+public record Tool(ToolDefinition proto, Map<String, @Nullable Object> inputSchema) {
     Tool(ToolDefinition proto) {
         this(proto, Json.map(proto.getInputSchemaJson()));
     }

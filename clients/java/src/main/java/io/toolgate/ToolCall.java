@@ -9,6 +9,7 @@ import io.toolgate.v1.OutputMode;
 import java.time.Duration;
 import java.util.Map;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What to execute, and in whose name. Immutable: each method returns another one.
@@ -26,7 +27,7 @@ public final class ToolCall {
      * Calls a tool.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean; a text is taken as the JSON that a model wrote, as {@link #ofJson} does
      * @return the call
      */
     public static ToolCall of(String tool, Object input) {
@@ -170,7 +171,7 @@ public final class ToolCall {
      * @param extra the data
      * @return the call
      */
-    public ToolCall extra(Map<String, ?> extra) {
+    public ToolCall extra(Map<String, ? extends @Nullable Object> extra) {
         return withContext(context -> context.setExtra(Protos.struct(extra)));
     }
 

@@ -21,6 +21,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
@@ -29,6 +30,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Lends tools until it is closed, over as many connections as it takes.
@@ -58,13 +60,13 @@ public final class ToolHost implements AutoCloseable {
     };
 
     /** The invocations that ran when the stream was opened and have not been sent again; null once that is over. */
-    private Set<String> missing;
+    private @Nullable Set<String> missing;
 
     /** What the thread of the loop reads from. */
-    private RpcStream<HostRequest, HostResponse> opening;
+    private @Nullable RpcStream<HostRequest, HostResponse> opening;
 
     /** The same, once the service has welcomed this host; null before. */
-    private RpcStream<HostRequest, HostResponse> stream;
+    private @Nullable RpcStream<HostRequest, HostResponse> stream;
 
     private String token = "";
 
@@ -169,7 +171,7 @@ public final class ToolHost implements AutoCloseable {
         }
     }
 
-    private synchronized void disconnected(RpcStream<HostRequest, HostResponse> broken) {
+    private synchronized void disconnected(@Nullable RpcStream<HostRequest, HostResponse> broken) {
         if (stream == broken) {
             stream = null;
         }
@@ -209,7 +211,9 @@ public final class ToolHost implements AutoCloseable {
     private void invoked(HostInvoke invoke) {
         HostedTool tool = tools.get(invoke.getTool());
         Invocation invocation = new Invocation(invoke, this::report);
-        start(invocation, () -> completed(invocation, tool.run(invoke.getInputJson(), invocation)));
+        start(
+                invocation,
+                () -> completed(invocation, lent(tool, invoke.getTool()).run(invoke.getInputJson(), invocation)));
     }
 
     private void invoked(HostRunSubagent task) {
@@ -221,7 +225,10 @@ public final class ToolHost implements AutoCloseable {
                 .setResent(task.getResent())
                 .build();
         Invocation invocation = new Invocation(invoke, this::report);
-        start(invocation, () -> completed(invocation, options.subagentRunner().run(task, invocation)));
+        start(
+                invocation,
+                () -> completed(
+                        invocation, lent(options.subagentRunner(), "task").run(task, invocation)));
     }
 
     private void invoked(HostHook hook) {
@@ -229,7 +236,8 @@ public final class ToolHost implements AutoCloseable {
                 HostInvoke.newBuilder().setInvocationId(hook.getInvocationId()).build();
         Invocation invocation = new Invocation(invoke, this::report);
         start(invocation, () -> {
-            String output = options.hooks().get(hook.getPoint()).run(hook.getInputJson(), hook.getOutputJson());
+            Hook lent = lent(options.hooks().get(hook.getPoint()), hook.getPoint());
+            String output = lent.run(hook.getInputJson(), hook.getOutputJson());
             return invocation
                     .report()
                     .setHookResult(HostHookResult.newBuilder().setOutputJson(output))
@@ -237,7 +245,11 @@ public final class ToolHost implements AutoCloseable {
         });
     }
 
-    private static HostReport completed(Invocation invocation, ToolOutput output) {
+    private static <T> T lent(@Nullable T function, String name) {
+        return Objects.requireNonNull(function, () -> "this host does not lend " + name);
+    }
+
+    private static HostReport completed(Invocation invocation, @Nullable ToolOutput output) {
         HostCompleted completed = output == null ? HostCompleted.getDefaultInstance() : output.proto();
         return invocation.report().setCompleted(completed).build();
     }
@@ -328,7 +340,7 @@ public final class ToolHost implements AutoCloseable {
     }
 
     /** Sends what the service asks for again if it does not get through. */
-    private static void sendAll(RpcStream<HostRequest, HostResponse> stream, List<HostReport> reports) {
+    private static void sendAll(@Nullable RpcStream<HostRequest, HostResponse> stream, List<HostReport> reports) {
         try {
             for (HostReport report : reports) {
                 if (stream == null || !send(stream, report)) {

@@ -6,7 +6,6 @@ import io.toolgate.v1.ModelRef;
 import io.toolgate.v1.ToolServiceGrpc;
 import java.util.AbstractList;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -15,9 +14,9 @@ import java.util.function.Function;
 /**
  * The tools that an agent may use, in the order in which a model should be told of them.
  *
- * <p>{@link #openai()}, {@link #anthropic()} and {@link #gemini()} give the list in the form that a model API takes. The
- * schemas depend on the model: if the list was asked for without one, these methods ask the service again, for a model of
- * that provider.
+ * <p>{@link #openai()}, {@link #openaiResponses()}, {@link #anthropic()} and {@link #gemini()} give the list in the form that
+ * a model API takes; the methods of {@link CallResult} with the same names give the results. The schemas depend on the model:
+ * if the list was asked for without one, these methods ask the service again, for a model of that provider.
  */
 public final class ToolList extends AbstractList<Tool> {
     private final Rpc rpc;
@@ -81,7 +80,22 @@ public final class ToolList extends AbstractList<Tool> {
      * @return {@code [{"type": "function", "function": {"name", "description", "parameters"}}]}
      */
     public List<Map<String, Object>> openai() {
-        return each("openai", tool -> object("type", "function", "function", function(tool)));
+        return each("openai", tool -> Forms.object("type", "function", "function", function(tool)));
+    }
+
+    /**
+     * Returns the tools as OpenAI's responses take them.
+     *
+     * @return {@code [{"type": "function", "name", "description", "parameters", "strict": false}]}: strict mode, the default
+     *     there, takes only schemas that require every property
+     */
+    public List<Map<String, Object>> openaiResponses() {
+        return each("openai", tool -> {
+            Map<String, Object> form = Forms.object("type", "function");
+            form.putAll(function(tool));
+            form.put("strict", false);
+            return form;
+        });
     }
 
     /**
@@ -92,7 +106,7 @@ public final class ToolList extends AbstractList<Tool> {
     public List<Map<String, Object>> anthropic() {
         return each(
                 "anthropic",
-                tool -> object(
+                tool -> Forms.object(
                         "name", tool.name(), "description", tool.description(), "input_schema", tool.inputSchema()));
     }
 
@@ -102,7 +116,7 @@ public final class ToolList extends AbstractList<Tool> {
      * @return {@code [{"functionDeclarations": [{"name", "description", "parameters"}]}]}
      */
     public List<Map<String, Object>> gemini() {
-        return List.of(object("functionDeclarations", each("google", ToolList::function)));
+        return List.of(Forms.object("functionDeclarations", each("google", ToolList::function)));
     }
 
     private List<Map<String, Object>> each(String provider, Function<Tool, Map<String, Object>> form) {
@@ -119,14 +133,6 @@ public final class ToolList extends AbstractList<Tool> {
     }
 
     private static Map<String, Object> function(Tool tool) {
-        return object("name", tool.name(), "description", tool.description(), "parameters", tool.inputSchema());
-    }
-
-    private static Map<String, Object> object(Object... pairs) {
-        Map<String, Object> object = new LinkedHashMap<>();
-        for (int index = 0; index < pairs.length; index += 2) {
-            object.put((String) pairs[index], pairs[index + 1]);
-        }
-        return object;
+        return Forms.object("name", tool.name(), "description", tool.description(), "parameters", tool.inputSchema());
     }
 }

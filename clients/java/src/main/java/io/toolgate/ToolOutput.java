@@ -4,6 +4,7 @@ import com.google.protobuf.ByteString;
 import io.toolgate.v1.Attachment;
 import io.toolgate.v1.HostCompleted;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The result of a lent tool or a subagent. Immutable: each method returns another one.
@@ -46,7 +47,7 @@ public record ToolOutput(HostCompleted proto) {
      * @param metadata the metadata
      * @return the result
      */
-    public ToolOutput metadata(Map<String, ?> metadata) {
+    public ToolOutput metadata(Map<String, ? extends @Nullable Object> metadata) {
         return new ToolOutput(
                 proto.toBuilder().setMetadata(Protos.struct(metadata)).build());
     }

@@ -44,6 +44,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A client of a Toolgate service. Safe for use by many threads; one is enough for a program.
@@ -61,20 +62,32 @@ public final class ToolgateClient implements AutoCloseable {
     private final String clientId;
 
     private final CallContext context;
-    private final ExecutorService threads;
+    /** Null if the program has others. */
+    private final @Nullable ExecutorService threads;
+
     private final Executor executor;
     /** What ends with the client. */
     private final Set<AutoCloseable> open = ConcurrentHashMap.newKeySet();
 
     ToolgateClient(
-            ManagedChannel connection, Bearer bearer, Rpc.Settings settings, CallContext context, Executor executor) {
+            ManagedChannel connection,
+            @Nullable Bearer bearer,
+            Rpc.Settings settings,
+            CallContext context,
+            @Nullable Executor executor) {
         this.connection = connection;
         this.channel = bearer == null ? connection : ClientInterceptors.intercept(connection, bearer);
         this.rpc = new Rpc(channel, connection::resetConnectBackoff, settings);
         this.clientId = Uuid7.next();
         this.context = context.toBuilder().addClientIds(clientId).build();
-        this.threads = executor == null ? Executors.newCachedThreadPool(ToolgateClient::thread) : null;
-        this.executor = executor == null ? threads : executor;
+        if (executor == null) {
+            ExecutorService own = Executors.newCachedThreadPool(ToolgateClient::thread);
+            this.threads = own;
+            this.executor = own;
+        } else {
+            this.threads = null;
+            this.executor = executor;
+        }
     }
 
     private static Thread thread(Runnable task) {
@@ -143,7 +156,7 @@ public final class ToolgateClient implements AutoCloseable {
      * Executes a tool.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean, or the JSON text as a model wrote it
      * @return the execution, which has begun; close it
      */
     public Execution execute(String tool, Object input) {
@@ -178,7 +191,7 @@ public final class ToolgateClient implements AutoCloseable {
      * Executes a tool and waits for the end of the call. Interrupting the thread cancels the call.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean, or the JSON text as a model wrote it
      * @return how the call ended
      */
     public CallResult run(String tool, Object input) {
@@ -201,7 +214,7 @@ public final class ToolgateClient implements AutoCloseable {
      * Says what a call would ask before it does anything, and what rules and standing approvals say to that.
      *
      * @param tool the tool's name
-     * @param input a map, a record or a bean
+     * @param input a map, a record or a bean, or the JSON text as a model wrote it
      * @return the verdict, and each question with its own; nothing is run, and nobody is asked
      */
     public CallEvaluation evaluate(String tool, Object input) {
@@ -283,7 +296,11 @@ public final class ToolgateClient implements AutoCloseable {
     }
 
     private Execution follow(
-            String callId, Supplier<CallFollower.Source<?>> start, long after, OutputMode output, boolean owned) {
+            String callId,
+            @Nullable Supplier<CallFollower.Source<?>> start,
+            long after,
+            OutputMode output,
+            boolean owned) {
         CallFollower follower = new CallFollower(rpc, callId, start, after, output);
         Execution execution = new Execution(rpc, executor, callId, follower, owned, open::remove);
         open.add(execution);

@@ -14,6 +14,7 @@ import java.util.EnumSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An RPC failed, or no call came of it.
@@ -30,9 +31,9 @@ public sealed class ToolgateException extends RuntimeException permits CursorToo
     private final Status.Code code;
     private final String reason;
     private final transient Map<String, String> metadata;
-    private final Duration retryDelay;
+    private final @Nullable Duration retryDelay;
 
-    ToolgateException(Status status, String message, ErrorInfo info, Duration retryDelay) {
+    ToolgateException(Status status, String message, ErrorInfo info, @Nullable Duration retryDelay) {
         super(message, status.getCause());
         this.code = status.getCode();
         this.reason = info.getReason();

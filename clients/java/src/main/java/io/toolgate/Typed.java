@@ -2,13 +2,14 @@ package io.toolgate;
 
 import io.toolgate.v1.CallCompleted;
 import io.toolgate.v1.CallOutcome;
+import org.jspecify.annotations.Nullable;
 
 /** Makes typed views of messages. */
 final class Typed {
     private Typed() {}
 
     /** Makes the typed event of a message; null for what is none: heartbeats, and kinds of a later version. */
-    static CallEvent event(io.toolgate.v1.CallEvent proto) {
+    static @Nullable CallEvent event(io.toolgate.v1.CallEvent proto) {
         return switch (proto.getEventCase()) {
             case PENDING -> new CallEvent.Pending(proto);
             case RUNNING -> new CallEvent.Running(proto);
@@ -32,7 +33,7 @@ final class Typed {
     }
 
     /** Makes the result of a terminal event; null for others. */
-    static CallResult result(CallEvent event) {
+    static @Nullable CallResult result(CallEvent event) {
         if (event instanceof CallEvent.Completed completed) {
             return completed.result();
         }
@@ -40,7 +41,7 @@ final class Typed {
     }
 
     /** Makes the result of a record; null while the call runs. */
-    static CallResult result(io.toolgate.v1.Call call) {
+    static @Nullable CallResult result(io.toolgate.v1.Call call) {
         return switch (call.getEndingCase()) {
             case COMPLETED ->
                 isInvalid(call.getCompleted())

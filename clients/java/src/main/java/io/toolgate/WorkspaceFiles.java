@@ -1,6 +1,7 @@
 package io.toolgate;
 
 import com.google.protobuf.ByteString;
+import io.grpc.Status;
 import io.toolgate.v1.ArchiveEnd;
 import io.toolgate.v1.ArchiveTarget;
 import io.toolgate.v1.ByteRange;
@@ -37,6 +38,7 @@ import java.time.Duration;
 import java.util.Set;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The files of a workspace, for front ends that show and change them. Immutable: {@link #workspace} and the other methods that
@@ -233,10 +235,19 @@ public final class WorkspaceFiles {
         return read(reading(path).setRange(range(offset, limit)).build());
     }
 
+    /** Returns what the service says of something that was read to its end. */
+    private static <T> T whole(@Nullable T said, String path) {
+        if (said == null) {
+            throw ToolgateException.of(
+                    Status.Code.UNAVAILABLE, "the service ended the stream of " + path + "; read it again");
+        }
+        return said;
+    }
+
     private FileContent read(ReadFileRequest request) {
         try (FileInput input = new FileInput(rpc, request)) {
             ByteString bytes = ByteString.readFrom(input);
-            return new FileContent(input.info(), bytes);
+            return new FileContent(whole(input.info(), request.getPath()), bytes);
         } catch (IOException impossible) {
             throw new IllegalStateException("a file that is read throws no checked exceptions", impossible);
         }
@@ -491,7 +502,7 @@ public final class WorkspaceFiles {
                 request.toBuilder().setContext(context(request.getContext())).build();
         try (ArchiveInput input = ArchiveInput.begin(rpc, sent)) {
             input.transferTo(target);
-            return input.end();
+            return whole(input.end(), request.getPath());
         }
     }
 

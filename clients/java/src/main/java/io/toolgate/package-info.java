@@ -6,4 +6,7 @@
  * that they wait for. What the service says is given as small typed views; the message of the contract behind each of
  * them is its {@code proto()}, from the generated package {@code io.toolgate.v1}.
  */
+@NullMarked
 package io.toolgate;
+
+import org.jspecify.annotations.NullMarked;

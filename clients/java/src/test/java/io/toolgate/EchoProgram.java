@@ -1,5 +1,6 @@
 package io.toolgate;
 
+import io.toolgate.testing.TestServer;
 import io.toolgate.v1.ListeningPort;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.testing.TestServer;
 import io.toolgate.v1.ArchiveEnd;
 import io.toolgate.v1.ArchiveTarget;
 import io.toolgate.v1.CallStart;
@@ -60,7 +61,7 @@ class FilesTest {
 
     @BeforeAll
     static void start() throws Exception {
-        server = new TestServer();
+        server = new TestServer(Rules.JSON);
         client = server.client();
         files = client.files();
     }
@@ -469,7 +470,7 @@ class FilesTest {
 
     @Test
     void aCursorThatIsTooOldIsAnExceptionOfItsOwn() throws Exception {
-        try (TestServer mortal = new TestServer();
+        try (TestServer mortal = new TestServer(Rules.JSON);
                 ToolgateClient survivor = mortal.client();
                 FileWatch watch = survivor.files().watch("")) {
             Iterator<FileEvent> events = watch.iterator();

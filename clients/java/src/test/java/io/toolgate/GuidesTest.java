@@ -3,6 +3,7 @@ package io.toolgate;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.toolgate.testing.TestServer;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -41,7 +42,7 @@ class GuidesTest {
         }
         assertTrue(printed.size() >= 8, "there are programs");
         ReadmeTest.compile(folder, sources);
-        try (TestServer server = new TestServer()) {
+        try (TestServer server = new TestServer(Rules.JSON)) {
             for (Map.Entry<String, String> each : printed.entrySet()) {
                 assertEquals(each.getValue(), ReadmeTest.run(folder, each.getKey(), server.target()), each.getKey());
             }

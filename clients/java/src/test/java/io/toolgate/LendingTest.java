@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.toolgate.testing.TestServer;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -23,7 +24,7 @@ class LendingTest {
 
     @BeforeAll
     static void start() throws Exception {
-        server = new TestServer();
+        server = new TestServer(Rules.JSON);
         client = server.client();
     }
 

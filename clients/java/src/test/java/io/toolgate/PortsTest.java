@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.testing.TestServer;
 import io.toolgate.v1.CallContext;
 import io.toolgate.v1.CallStart;
 import io.toolgate.v1.CallState;
@@ -39,7 +40,7 @@ class PortsTest {
 
     @BeforeAll
     static void start() throws Exception {
-        server = new TestServer();
+        server = new TestServer(Rules.JSON);
         client = server.client();
         call = EchoProgram.begin(server, client);
         port = EchoProgram.listening(client, call).getPort();

@@ -3,6 +3,7 @@ package io.toolgate;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.toolgate.testing.TestServer;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -31,7 +32,7 @@ class ReadmeTest {
     void whatIsShownWorks(@TempDir Path folder) throws Exception {
         List<String> blocks = blocks();
         assertTrue(blocks.get(0).lines().count() <= FIRST_PROGRAM_LINES, "the first program is short");
-        try (TestServer server = new TestServer();
+        try (TestServer server = new TestServer(Rules.JSON);
                 CuttingProxy proxy = new CuttingProxy(server.socket(), Long.MAX_VALUE);
                 ToolgateClient client = server.client()) {
             String call = EchoProgram.begin(server, client);

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.testing.TestServer;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.testing.TestServer;
 import io.toolgate.v1.CallEvaluation;
 import io.toolgate.v1.FailureReason;
 import io.toolgate.v1.GetSessionRequest;
@@ -49,7 +50,7 @@ class ServerTest {
 
     @BeforeAll
     static void start() throws Exception {
-        server = new TestServer();
+        server = new TestServer(Rules.JSON);
         client = server.client();
     }
 
@@ -453,7 +454,7 @@ class ServerTest {
 
     @Test
     void aCallWhoseServiceWasKilledIsLost() throws Exception {
-        try (TestServer mortal = new TestServer();
+        try (TestServer mortal = new TestServer(Rules.JSON);
                 ToolgateClient survivor = mortal.client();
                 Execution execution = survivor.execute("bash", bash("echo up; exec sleep 1000"))) {
             for (CallEvent event : execution) {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.testing.TestServer;
 import io.toolgate.v1.GetTerminalResponse;
 import io.toolgate.v1.SendInputResponse;
 import io.toolgate.v1.Signal;
@@ -28,7 +29,7 @@ class TerminalsTest {
 
     @BeforeAll
     static void start() throws Exception {
-        server = new TestServer();
+        server = new TestServer(Rules.JSON);
         client = server.client();
     }
 

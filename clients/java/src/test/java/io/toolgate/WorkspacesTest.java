@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.toolgate.testing.TestServer;
 import io.toolgate.v1.ListWorkspacesRequest;
 import io.toolgate.v1.OpenWorkspaceRequest;
 import io.toolgate.v1.WorkspaceInfo;
@@ -30,7 +31,7 @@ class WorkspacesTest {
 
     @BeforeAll
     static void start() throws Exception {
-        server = new TestServer();
+        server = new TestServer(Rules.JSON);
         client = server.client();
         workspaces = client.workspaces();
     }

@@ -99,6 +99,7 @@ public final class Driver {
                 clients.close(command);
                 command.done();
             }
+            case "forms" -> Queries.forms(command);
             case "cancel" -> {
                 find(command.number("execution"), Executing.class).cancel();
                 command.done();

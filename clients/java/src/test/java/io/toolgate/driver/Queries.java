@@ -5,10 +5,12 @@ import io.grpc.CallOptions;
 import io.grpc.MethodDescriptor;
 import io.grpc.ServiceDescriptor;
 import io.grpc.stub.ClientCalls;
+import io.toolgate.CallResult;
 import io.toolgate.Tool;
 import io.toolgate.ToolList;
 import io.toolgate.ToolgateClient;
 import io.toolgate.v1.AuditServiceGrpc;
+import io.toolgate.v1.Call;
 import io.toolgate.v1.FileServiceGrpc;
 import io.toolgate.v1.HostServiceGrpc;
 import io.toolgate.v1.InfoServiceGrpc;
@@ -56,8 +58,15 @@ final class Queries {
                                 .toList()));
             case "formats" -> {
                 ToolList tools = tools(command, client);
-                command.done(
-                        Map.of("openai", tools.openai(), "anthropic", tools.anthropic(), "gemini", tools.gemini()));
+                command.done(Map.of(
+                        "openai",
+                        tools.openai(),
+                        "openai_responses",
+                        tools.openaiResponses(),
+                        "anthropic",
+                        tools.anthropic(),
+                        "gemini",
+                        tools.gemini()));
             }
             case "read" -> read(command, client);
             case "search" -> {
@@ -69,6 +78,22 @@ final class Queries {
             case "unary" -> unary(command, client);
             default -> throw new IllegalArgumentException("unknown command " + command.verb());
         }
+    }
+
+    /** What the result of a call is for models, which needs no client. */
+    static void forms(Command command) {
+        CallResult result = CallResult.of(command.message("call", Call.parser()))
+                .orElseThrow(() -> new IllegalArgumentException("the call has not ended"));
+        String id = command.text("model_call");
+        command.done(Map.of(
+                "openai",
+                result.openai(id),
+                "openai_responses",
+                result.openaiResponses(id),
+                "anthropic",
+                result.anthropic(id),
+                "gemini",
+                result.gemini(command.text("tool"), id)));
     }
 
     private static ToolList tools(Command command, ToolgateClient client) {

@@ -10,8 +10,6 @@ import dev.langchain4j.invocation.InvocationContext;
 import dev.langchain4j.service.tool.ToolExecutionResult;
 import dev.langchain4j.service.tool.ToolExecutor;
 import io.toolgate.CallResult;
-import io.toolgate.ToolCall;
-import io.toolgate.ToolgateClient;
 import io.toolgate.v1.Attachment;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -20,19 +18,13 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.BiFunction;
 
-/**
- * Makes the calls of one tool.
- *
- * <p>A call is made on the thread that LangChain4j calls on; interrupting it cancels the call.
- */
+/** Gives LangChain4j the results of calls in its form. */
 final class ToolgateExecutor implements ToolExecutor {
-    private final ToolgateClient client;
-    private final BiFunction<ToolCall, InvocationContext, ToolCall> inName;
+    private final BiFunction<ToolExecutionRequest, InvocationContext, CallResult> run;
     private final boolean files;
 
-    ToolgateExecutor(ToolgateClient client, BiFunction<ToolCall, InvocationContext, ToolCall> inName, boolean files) {
-        this.client = client;
-        this.inName = inName;
+    ToolgateExecutor(BiFunction<ToolExecutionRequest, InvocationContext, CallResult> run, boolean files) {
+        this.run = run;
         this.files = files;
     }
 
@@ -40,12 +32,12 @@ final class ToolgateExecutor implements ToolExecutor {
     public String execute(ToolExecutionRequest request, Object memoryId) {
         InvocationContext context =
                 InvocationContext.builder().chatMemoryId(memoryId).build();
-        return run(request, context).text();
+        return run.apply(request, context).text();
     }
 
     @Override
     public ToolExecutionResult executeWithContext(ToolExecutionRequest request, InvocationContext context) {
-        CallResult result = run(request, context);
+        CallResult result = run.apply(request, context);
         return ToolExecutionResult.builder()
                 .isError(!result.ok())
                 .result(result)
@@ -53,11 +45,6 @@ final class ToolgateExecutor implements ToolExecutor {
                 // Kept with the message, and not sent to the model.
                 .attributes(Map.of("toolgate.callId", result.callId()))
                 .build();
-    }
-
-    private CallResult run(ToolExecutionRequest request, InvocationContext context) {
-        // The text as the model wrote it: what is malformed is answered to the model.
-        return client.run(inName.apply(ToolCall.ofJson(request.name(), request.arguments()), context));
     }
 
     private List<Content> contents(CallResult result) {

@@ -16,11 +16,8 @@ import dev.langchain4j.model.chat.response.ChatResponse;
 import dev.langchain4j.service.AiServices;
 import io.toolgate.Decision;
 import io.toolgate.Tool;
-import io.toolgate.ToolgateClient;
-import io.toolgate.v1.Call;
+import io.toolgate.adapters.AdapterCase;
 import io.toolgate.v1.CallState;
-import io.toolgate.v1.FailureReason;
-import io.toolgate.v1.ListCallsRequest;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -29,33 +26,12 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** The tools with the real LangChain4j and a model that follows a script. */
 @Timeout(120)
-class ToolgateToolsTest {
-    /** A picture of one pixel. */
-    private static final String PIXEL =
-            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-
-    private TestService service;
-    private ToolgateClient client;
-
-    @BeforeEach
-    void start() throws IOException, InterruptedException {
-        service = new TestService();
-        client = service.client();
-    }
-
-    @AfterEach
-    void stop() throws IOException {
-        client.close();
-        service.close();
-    }
-
+class ToolgateToolsTest extends AdapterCase {
     /** Asks for the tools of its script, one after another, and then says that it is done. */
     private static final class Scripted implements ChatModel {
         private final List<ToolExecutionRequest> script;
@@ -201,9 +177,7 @@ class ToolgateToolsTest {
             conversation.interrupt();
             conversation.join();
         }
-        Call cancelled = client.get(awaitState(CallState.CALL_STATE_FAILED).getCallId());
-        assertEquals(
-                FailureReason.FAILURE_REASON_CANCELLED, cancelled.getFailed().getReason());
+        assertCancelled();
     }
 
     @Test
@@ -219,28 +193,6 @@ class ToolgateToolsTest {
 
     @Test
     void theReadmeShowsTheExample() throws IOException {
-        String example = Files.readString(Path.of("src/test/java/io/toolgate/langchain4j/Example.java"));
-        String shown = example.substring(
-                example.indexOf("begins here.\n") + 13, example.indexOf("    // The README ends here."));
-        assertTrue(Files.readString(Path.of("README.md"))
-                .contains("```java\n" + shown.stripTrailing().stripIndent() + "\n```"));
-    }
-
-    private Call only() {
-        List<Call> calls = client.calls(ListCallsRequest.getDefaultInstance()).toList();
-        assertEquals(1, calls.size());
-        return calls.get(0);
-    }
-
-    private Call awaitState(CallState state) throws InterruptedException {
-        for (int left = 30_000 / 20; left > 0; left--) {
-            List<Call> calls =
-                    client.calls(ListCallsRequest.getDefaultInstance()).toList();
-            if (!calls.isEmpty() && calls.get(0).getState() == state) {
-                return calls.get(0);
-            }
-            Thread.sleep(20);
-        }
-        throw new AssertionError("no call is " + state);
+        assertShownInReadme(Path.of("src/test/java/io/toolgate/langchain4j/Example.java"));
     }
 }

@@ -1,19 +1,12 @@
 package io.toolgate.springai;
 
-import io.toolgate.ApprovalOptions;
-import io.toolgate.Approvals;
 import io.toolgate.CallResult;
-import io.toolgate.PromptHandler;
-import io.toolgate.Tool;
-import io.toolgate.ToolCall;
 import io.toolgate.ToolgateClient;
+import io.toolgate.adapters.FrameworkTools;
 import io.toolgate.v1.Attachment;
-import io.toolgate.v1.ListToolsRequest;
 import java.net.URI;
 import java.util.List;
-import java.util.function.BiFunction;
 import java.util.function.Consumer;
-import java.util.function.Predicate;
 import org.springframework.ai.chat.model.ToolContext;
 import org.springframework.ai.content.Media;
 import org.springframework.ai.tool.ToolCallback;
@@ -24,27 +17,18 @@ import org.springframework.util.MimeType;
  * The tools of a service, for {@code ChatClient.Builder.defaultToolCallbacks} and everything else that takes a {@link
  * ToolCallbackProvider}.
  *
- * <p>Spring AI knows no questions to a person, so a call waits in its thread while a {@linkplain Builder#prompts handler}
- * decides, or somebody else does. Nothing is decided here. A failed call is a {@code ToolExecutionException}, whose message
- * Spring AI gives the model. That the service cannot be reached, or that the thread was interrupted, is a {@link
+ * <p>Spring AI knows no questions to a person, so a call waits in its thread while a {@linkplain
+ * io.toolgate.adapters.FrameworkTools.Builder#prompts handler} decides, or somebody else does. Cancelling the stream of a
+ * {@code ChatClient} interrupts the thread, and so cancels the call. A failed call is a {@code ToolExecutionException}, whose
+ * message Spring AI gives the model. That the service cannot be reached, or that the thread was interrupted, is a {@link
  * io.toolgate.ToolgateException}, which ends the conversation.
  */
-public final class ToolgateTools implements ToolCallbackProvider, AutoCloseable {
-    private final ToolgateClient client;
-    private final ListToolsRequest request;
-    private final Predicate<Tool> only;
-    private final BiFunction<ToolCall, ToolContext, ToolCall> inName;
+public final class ToolgateTools extends FrameworkTools<ToolContext> implements ToolCallbackProvider {
     private final Consumer<CallResult> onResult;
-    /** Null if others answer prompts. */
-    private final Approvals approvals;
 
     private ToolgateTools(Builder builder) {
-        this.client = builder.client;
-        this.request = builder.request;
-        this.only = builder.only;
-        this.inName = builder.inName;
+        super(builder);
         this.onResult = builder.onResult;
-        this.approvals = builder.handler == null ? null : client.approvals(builder.options, builder.handler);
     }
 
     /**
@@ -60,9 +44,8 @@ public final class ToolgateTools implements ToolCallbackProvider, AutoCloseable 
     /** Lists the tools as they are now. */
     @Override
     public ToolCallback[] getToolCallbacks() {
-        return client.tools(request).stream()
-                .filter(only)
-                .map(tool -> new ToolgateToolCallback(client, tool, inName, onResult))
+        return list().stream()
+                .map(tool -> new ToolgateToolCallback(tool, this::run, onResult))
                 .toArray(ToolCallback[]::new);
     }
 
@@ -87,59 +70,12 @@ public final class ToolgateTools implements ToolCallbackProvider, AutoCloseable 
                 : media.data(attachment.getData().toByteArray()).build();
     }
 
-    /** Ends the approvals; the prompts that are open are left to others. The client stays open. */
-    @Override
-    public void close() {
-        if (approvals != null) {
-            approvals.close();
-        }
-    }
-
     /** Says which tools there are, in whose name they are called, and who answers their prompts. */
-    public static final class Builder {
-        private final ToolgateClient client;
-        private ListToolsRequest request = ListToolsRequest.getDefaultInstance();
-        private Predicate<Tool> only = tool -> true;
-        private BiFunction<ToolCall, ToolContext, ToolCall> inName = (call, context) -> call;
+    public static final class Builder extends FrameworkTools.Builder<ToolContext, Builder> {
         private Consumer<CallResult> onResult = result -> {};
-        private ApprovalOptions options;
-        private PromptHandler handler;
 
         private Builder(ToolgateClient client) {
-            this.client = client;
-        }
-
-        /**
-         * Lists the tools for another agent or model than the client's.
-         *
-         * @param request for whom
-         * @return this
-         */
-        public Builder list(ListToolsRequest request) {
-            this.request = request;
-            return this;
-        }
-
-        /**
-         * Picks the tools.
-         *
-         * @param only whether a tool is one of them
-         * @return this
-         */
-        public Builder only(Predicate<Tool> only) {
-            this.only = only;
-            return this;
-        }
-
-        /**
-         * Says in whose name calls are made: in which session, for instance.
-         *
-         * @param inName changes a call by the tool context of its conversation
-         * @return this
-         */
-        public Builder inName(BiFunction<ToolCall, ToolContext, ToolCall> inName) {
-            this.inName = inName;
-            return this;
+            super(client, "spring-ai");
         }
 
         /**
@@ -153,26 +89,8 @@ public final class ToolgateTools implements ToolCallbackProvider, AutoCloseable 
             return this;
         }
 
-        /**
-         * Answers the prompts of the client's calls until the tools are closed.
-         *
-         * @param handler decides; may wait for a person as long as it likes
-         * @return this
-         */
-        public Builder prompts(PromptHandler handler) {
-            return prompts(ApprovalOptions.named("spring-ai"), handler);
-        }
-
-        /**
-         * Answers prompts until the tools are closed.
-         *
-         * @param options which prompts to answer, and as whom
-         * @param handler decides; may wait for a person as long as it likes
-         * @return this
-         */
-        public Builder prompts(ApprovalOptions options, PromptHandler handler) {
-            this.options = options;
-            this.handler = handler;
+        @Override
+        protected Builder self() {
             return this;
         }
 

@@ -10,7 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.toolgate.CallResult;
 import io.toolgate.Decision;
 import io.toolgate.Tool;
-import io.toolgate.ToolgateClient;
+import io.toolgate.adapters.AdapterCase;
 import io.toolgate.v1.Call;
 import io.toolgate.v1.CallState;
 import io.toolgate.v1.FailureReason;
@@ -23,8 +23,6 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.springframework.ai.chat.client.ChatClient;
@@ -44,26 +42,7 @@ import reactor.core.publisher.Flux;
 
 /** The tools with the real Spring AI and a model that follows a script. */
 @Timeout(120)
-class ToolgateToolsTest {
-    /** A picture of one pixel. */
-    private static final String PIXEL =
-            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-
-    private TestService service;
-    private ToolgateClient client;
-
-    @BeforeEach
-    void start() throws IOException, InterruptedException {
-        service = new TestService();
-        client = service.client();
-    }
-
-    @AfterEach
-    void stop() throws IOException {
-        client.close();
-        service.close();
-    }
-
+class ToolgateToolsTest extends AdapterCase {
     /** Asks for the tools of its script, one after another, and then says that it is done. */
     private static final class Scripted implements ChatModel {
         private final List<AssistantMessage.ToolCall> script;
@@ -256,28 +235,6 @@ class ToolgateToolsTest {
 
     @Test
     void theReadmeShowsTheExample() throws IOException {
-        String example = Files.readString(Path.of("src/test/java/io/toolgate/springai/Example.java"));
-        String shown = example.substring(
-                example.indexOf("begins here.\n") + 13, example.indexOf("    // The README ends here."));
-        assertTrue(Files.readString(Path.of("README.md"))
-                .contains("```java\n" + shown.stripTrailing().stripIndent() + "\n```"));
-    }
-
-    private void assertCancelled() throws InterruptedException {
-        Call cancelled = client.get(awaitState(CallState.CALL_STATE_FAILED).getCallId());
-        assertEquals(
-                FailureReason.FAILURE_REASON_CANCELLED, cancelled.getFailed().getReason());
-    }
-
-    private Call awaitState(CallState state) throws InterruptedException {
-        for (int left = 30_000 / 20; left > 0; left--) {
-            List<Call> calls =
-                    client.calls(ListCallsRequest.getDefaultInstance()).toList();
-            if (!calls.isEmpty() && calls.get(0).getState() == state) {
-                return calls.get(0);
-            }
-            Thread.sleep(20);
-        }
-        throw new AssertionError("no call is " + state);
+        assertShownInReadme(Path.of("src/test/java/io/toolgate/springai/Example.java"));
     }
 }

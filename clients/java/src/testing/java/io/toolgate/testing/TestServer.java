@@ -1,5 +1,6 @@
-package io.toolgate;
+package io.toolgate.testing;
 
+import io.toolgate.ToolgateClient;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.StandardProtocolFamily;
@@ -11,31 +12,27 @@ import java.util.Comparator;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
-/** The real program ({@code TOOLGATE_BIN}) in folders of its own. */
-final class TestServer implements AutoCloseable {
-    private static final String CONFIG = """
-            {"permission": {
-              "bash": {"*": "allow", "touch *": "ask", "* Echo.java": "ask", "rm *": "deny"},
-              "edit": {"*": "ask", "notes/*": "allow", "sealed/*": "deny"},
-              "read": {"*": "allow", "sealed/*": "deny", "asked/*": "ask"}},
-             "agent": {
-               "reader": {"permission": {"edit": "deny", "port": "deny"}},
-               "careful": {"permission": {"port": "ask"}}}}
-            """;
-
+/** The real program ({@code TOOLGATE_BIN}) in folders of its own, for the tests of the library and of its adapters. */
+public final class TestServer implements AutoCloseable {
     private final Path folder;
     private Process process;
 
-    TestServer() throws IOException, InterruptedException {
+    /**
+     * Starts it.
+     *
+     * @param rules an {@code opencode.json}
+     */
+    public TestServer(String rules) throws IOException, InterruptedException {
         folder = Files.createTempDirectory("toolgate-java");
         Files.createDirectories(work());
         Files.createDirectories(roots());
         Path config = Files.createDirectories(folder.resolve("home/.config/opencode"));
-        Files.writeString(config.resolve("opencode.json"), CONFIG);
+        Files.writeString(config.resolve("opencode.json"), rules);
         start();
     }
 
-    static String program() {
+    /** Names the program. */
+    public static String program() {
         String program = System.getenv("TOOLGATE_BIN");
         if (program == null) {
             throw new IllegalStateException("set TOOLGATE_BIN to the program of the service");
@@ -43,7 +40,8 @@ final class TestServer implements AutoCloseable {
         return program;
     }
 
-    void start() throws IOException, InterruptedException {
+    /** Starts it again after {@link #kill}. */
+    public void start() throws IOException, InterruptedException {
         ProcessBuilder builder = new ProcessBuilder(
                 program(),
                 "serve",
@@ -77,28 +75,32 @@ final class TestServer implements AutoCloseable {
     }
 
     /** Ends the service as a crash would. */
-    void kill() throws InterruptedException {
+    public void kill() throws InterruptedException {
         process.destroyForcibly().waitFor(10, TimeUnit.SECONDS);
     }
 
-    Path work() {
+    /** The folder of the workspace {@code default}. */
+    public Path work() {
         return folder.resolve("work");
     }
 
     /** The folder below which workspaces may be opened. */
-    Path roots() {
+    public Path roots() {
         return folder.resolve("roots");
     }
 
-    Path socket() {
+    /** Where it listens. */
+    public Path socket() {
         return folder.resolve("s");
     }
 
-    String target() {
+    /** Where a client finds it. */
+    public String target() {
         return "unix:" + socket();
     }
 
-    ToolgateClient client() {
+    /** Makes a client; close it. */
+    public ToolgateClient client() {
         return ToolgateClient.connect(target());
     }
 
