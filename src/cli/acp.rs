@@ -32,7 +32,7 @@ use toolgate_process::{Companion, Exit as Ended};
 
 use self::asking::Desk;
 use self::lines::{Line, Lines, Message};
-use self::sessions::{Passed, SERVER};
+use self::sessions::{Passed, SERVER, Sessions};
 use self::shown::Version;
 use super::connection;
 use super::exit::{Exit, Failure};
@@ -192,7 +192,7 @@ impl Proxy<'_> {
             return Err(Failure::Usage("the agent has no standard streams".to_owned()));
         };
         let (to_editor, said) = mpsc::channel(BEHIND);
-        let mut listening = pin!(self.from_editor(Lines::new(tokio::io::stdin()), input));
+        let mut listening = Box::pin(self.from_editor(Lines::new(tokio::io::stdin()), input));
         let mut speaking = pin!(async {
             let (_, written) = tokio::join!(self.from_agent(Lines::new(output), to_editor), write(said, told));
             written
@@ -208,6 +208,8 @@ impl Proxy<'_> {
             () = &mut attending => Over::Editor,
             () = interrupts.next() => Over::Interrupted,
         };
+        // The end of its input tells the agent to end.
+        drop(listening);
         Ok(match over {
             Over::Interrupted => {
                 agent.stop(PATIENCE).await;
@@ -225,19 +227,17 @@ impl Proxy<'_> {
                     Err(_) => exit_of(agent.stop(PATIENCE).await),
                 }
             }
-            // The end of its input tells it to end.
             Over::Editor => {
-                let ended = tokio::time::timeout(FAREWELL, async {
-                    tokio::select! {
-                        ended = agent.ended() => ended,
-                        // It must not be held up by what it still has to say.
-                        _ = async { let _ = (&mut speaking).await; std::future::pending::<()>().await } => unreachable!("it is pending"),
-                    }
-                })
-                .await;
+                let ended = tokio::select! {
+                    ended = agent.ended() => Some(ended),
+                    // It must not be held up by what it still has to say.
+                    () = async { let _ = (&mut speaking).await; std::future::pending().await } => None,
+                    () = tokio::time::sleep(FAREWELL) => None,
+                    () = interrupts.next() => None,
+                };
                 match ended {
-                    Ok(ended) => exit_of(ended.ok()),
-                    Err(_) => {
+                    Some(ended) => exit_of(ended.ok()),
+                    None => {
                         agent.stop(PATIENCE).await;
                         Exit::Completed
                     }
@@ -279,6 +279,9 @@ impl Proxy<'_> {
 
     /// Looks at a request of the editor; returns it with what is added.
     fn asked(&self, id: &Value, method: &str, line: &[u8]) -> Option<Vec<u8>> {
+        if !Sessions::is_about(method) {
+            return None;
+        }
         let passed = self.desk.sessions(|sessions| {
             let version = sessions.version;
             let message = || serde_json::from_slice(line).ok();

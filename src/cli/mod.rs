@@ -223,6 +223,8 @@ impl Cli {
             (0, Command::Mcp(_) | Command::Call(_) | Command::Files(_) | Command::Tools(_) | Command::Revert(_)) => {
                 "warn"
             }
+            // Services of its sessions come and go.
+            (0, Command::Acp(_)) => "error",
             // Why a command waits.
             (0, _) => "error,toolgate_client::retry=warn",
             (1, Command::Serve(_) | Command::Gateway(_)) => "toolgate=debug,info",

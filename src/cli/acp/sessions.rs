@@ -26,6 +26,15 @@ pub(super) const SERVER: &str = "toolgate";
 /// The longest id that is part of a name.
 const LONGEST_ID: usize = 100;
 
+/// What matters of what an editor asks.
+const INITIALIZE: &str = "initialize";
+const NEW: &str = "session/new";
+const LOAD: &str = "session/load";
+const RESUME: &str = "session/resume";
+const FORK: &str = "session/fork";
+const CLOSE: &str = "session/close";
+const DELETE: &str = "session/delete";
+
 /// A session that is bound.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
@@ -71,6 +80,11 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
+    /// Says whether a request of the editor matters.
+    pub(super) fn is_about(method: &str) -> bool {
+        [INITIALIZE, NEW, LOAD, RESUME, FORK, CLOSE, DELETE].contains(&method)
+    }
+
     /// Says whether the answer to this request is of interest.
     pub(super) fn waits_for(&self, id: &Value) -> bool {
         self.pending.contains_key(&id.to_string())
@@ -100,17 +114,17 @@ impl Sessions {
     ) -> Passed {
         let text = |message: &Value, field: &str| message["params"][field].as_str().map(str::to_owned);
         match method {
-            "initialize" => {
+            INITIALIZE => {
                 self.expect(id, Pending::Initialized);
                 Passed::AsItIs
             }
-            "session/close" | "session/delete" => {
+            CLOSE | DELETE => {
                 if let Some(session) = message().and_then(|message| text(&message, "sessionId")) {
                     self.expect(id, Pending::Closed(session));
                 }
                 Passed::AsItIs
             }
-            "session/new" | "session/load" | "session/resume" | "session/fork" => {
+            NEW | LOAD | RESUME | FORK => {
                 let Some(mut message) = message() else { return Passed::AsItIs };
                 let Some(folder) = text(&message, "cwd") else {
                     // The agent says what is wrong with it.
@@ -123,7 +137,7 @@ impl Sessions {
                     return Passed::Unbound("the agent has too many requests to answer");
                 }
                 // A fork is a session of its own.
-                let known = text(&message, "sessionId").filter(|_| method != "session/fork");
+                let known = text(&message, "sessionId").filter(|_| method != FORK);
                 let name = self.bind(known.as_deref(), &folder);
                 if !add_server(&mut message, server(&name, &folder)) {
                     self.let_go(|bound| bound.name == name);
