@@ -24,6 +24,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
@@ -104,7 +105,10 @@ impl AcpArgs {
             return Err(Failure::Usage("name the agent after `--`".to_owned()));
         };
         let agent = Companion::start(program, arguments).map_err(|error| {
-            Failure::Usage(format!("cannot start the agent {}: {error}", Path::new(program).display()))
+            Failure::Usage(format!(
+                "cannot start the agent {}: {error}",
+                Path::new(program).display()
+            ))
         })?;
         let (own, told) = mpsc::channel(OWN_BEHIND);
         let workspace = server.workspace.clone();
@@ -135,21 +139,32 @@ impl Server {
             let text = path.to_str().map(str::to_owned);
             text.ok_or_else(|| Failure::Usage(format!("{} is not UTF-8", path.display())))
         };
-        let workspace = viewpoint.workspace.as_deref().map(|named| match connection::directory(named) {
-            Some(folder) => text(&folder),
-            None => Ok(named.to_owned()),
-        });
+        let workspace = viewpoint
+            .workspace
+            .as_deref()
+            .map(|named| match connection::directory(named) {
+                Some(folder) => text(&folder),
+                None => Ok(named.to_owned()),
+            });
         let mut options = globals.for_others()?;
         let agent = viewpoint.agent.iter().map(|agent| ("--agent", agent.clone()));
         let model = viewpoint.model.iter();
         let model = model.map(|model| ("--model", format!("{}/{}", model.provider_id, model.model_id)));
-        options.extend(agent.chain(model).flat_map(|(option, value)| [option.to_owned(), value]));
-        let variables = VARIABLES.iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
+        options.extend(
+            agent
+                .chain(model)
+                .flat_map(|(option, value)| [option.to_owned(), value]),
+        );
+        let variables = VARIABLES
+            .iter()
+            .filter_map(|name| Some((name, std::env::var(name).ok()?)));
         Ok(Self {
             program: text(&program)?,
             workspace: workspace.transpose()?,
             options,
-            variables: variables.map(|(name, value)| json!({"name": name, "value": value})).collect(),
+            variables: variables
+                .map(|(name, value)| json!({"name": name, "value": value}))
+                .collect(),
         })
     }
 
@@ -157,7 +172,10 @@ impl Server {
     fn entry(&self, name: &str, folder: &str, version: Version) -> Value {
         let workspace = self.workspace.as_deref().unwrap_or(folder);
         let fixed = ["mcp", "--no-forms", "--session", name, "--workspace", workspace];
-        let arguments: Vec<&str> = fixed.into_iter().chain(self.options.iter().map(String::as_str)).collect();
+        let arguments: Vec<&str> = fixed
+            .into_iter()
+            .chain(self.options.iter().map(String::as_str))
+            .collect();
         let mut entry = json!({"name": SERVER, "command": self.program, "args": arguments, "env": self.variables});
         if version == Version::V2 {
             entry["type"] = "stdio".into();
@@ -193,10 +211,17 @@ impl Proxy<'_> {
         };
         let (to_editor, said) = mpsc::channel(BEHIND);
         let mut listening = Box::pin(self.from_editor(Lines::new(tokio::io::stdin()), input));
-        let mut speaking = pin!(async {
-            let (_, written) = tokio::join!(self.from_agent(Lines::new(output), to_editor), write(said, told));
-            written
-        });
+        let mut speaking = pin!(
+            async {
+                let handing_on = async {
+                    self.from_agent(Lines::new(output), to_editor).await;
+                    Ok(())
+                };
+                // An editor that reads no more ends it at once.
+                tokio::try_join!(handing_on, write(said, told)).map(|((), ())| ())
+            }
+            .fuse()
+        );
         let mut attending = pin!(self.desk.attend());
         let over = tokio::select! {
             () = &mut listening => Over::Editor,
@@ -292,7 +317,8 @@ impl Proxy<'_> {
             Passed::AsItIs => None,
             Passed::Changed(message) => Some(message.to_string().into_bytes()),
             Passed::Unbound(why) => {
-                self.terminal.inform(&format!("a session has none of Toolgate's tools: {why}"));
+                self.terminal
+                    .inform(&format!("a session has none of Toolgate's tools: {why}"));
                 None
             }
         }
@@ -373,6 +399,8 @@ fn exit_of(ended: Option<Ended>) -> Exit {
     match ended {
         Some(Ended::Code(0)) | None => Exit::Completed,
         Some(Ended::Code(code)) => Exit::Command(u8::try_from(code).unwrap_or(1)),
-        Some(Ended::Signal(signal)) => Exit::Command(u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128))),
+        Some(Ended::Signal(signal)) => {
+            Exit::Command(u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128)))
+        }
     }
 }

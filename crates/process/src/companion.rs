@@ -124,7 +124,9 @@ mod tests {
         let mut deaf = shell("trap '' TERM; sleep 1000 & echo $!; wait; wait");
         let mut said = String::new();
         let mut output = tokio::io::BufReader::new(deaf.take_output().unwrap());
-        tokio::io::AsyncBufReadExt::read_line(&mut output, &mut said).await.unwrap();
+        tokio::io::AsyncBufReadExt::read_line(&mut output, &mut said)
+            .await
+            .unwrap();
         let child: i32 = said.trim().parse().unwrap();
         assert_eq!(deaf.stop(Duration::from_millis(50)).await, Some(Exit::Signal(9)));
         // Its output is closed when the last one that holds it is gone.

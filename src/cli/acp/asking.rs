@@ -28,6 +28,9 @@ use crate::cli::words;
 /// How often services are looked for that the agent has started meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// How long it takes until a service that could not be reached is tried again.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// What the ids of our own requests begin with.
 const OWN: &str = "toolgate-asks-";
 
@@ -127,6 +130,7 @@ impl Desk {
     pub(super) async fn attend(&self) {
         let mut attending = FuturesUnordered::new();
         let mut known: HashMap<Place, CancellationToken> = HashMap::new();
+        let mut told: HashSet<Place> = HashSet::new();
         let mut changed = self.changed.subscribe();
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -137,7 +141,9 @@ impl Desk {
                 _ = look.tick() => None,
             };
             if let Some((place, failure)) = ended {
-                self.has_ended(&mut known, place, failure);
+                if let Some(failure) = failure {
+                    self.has_failed(&mut known, told.insert(place.clone()), place, &failure);
+                }
                 continue;
             }
             let found = self.places();
@@ -156,8 +162,14 @@ impl Desk {
                 let gone = bound.over.child_token();
                 known.insert(place.clone(), gone.clone());
                 attending.push(async move {
-                    let ended = gone.run_until_cancelled(self.attend_to(&bound, &url)).await;
-                    (place, ended.and_then(Result::err))
+                    let attended = gone.run_until_cancelled(async {
+                        let ended = self.attend_to(&bound, &url).await;
+                        if ended.is_err() {
+                            tokio::time::sleep(PAUSE).await;
+                        }
+                        ended
+                    });
+                    (place, attended.await.and_then(Result::err))
                 });
             }
         }
@@ -181,13 +193,19 @@ impl Desk {
         found
     }
 
-    fn has_ended(&self, known: &mut HashMap<Place, CancellationToken>, place: Place, failure: Option<Failure>) {
-        let Some(failure) = failure else { return };
-        if let Failure::Client(Error::Unreachable { .. } | Error::Lost { .. }) = &failure {
+    /// Notes why a place is not attended to any more, and says so the first time.
+    fn has_failed(
+        &self,
+        known: &mut HashMap<Place, CancellationToken>,
+        is_news: bool,
+        place: Place,
+        failure: &Failure,
+    ) {
+        if let Failure::Client(Error::Unreachable { .. } | Error::Lost { .. }) = failure {
             // It is tried again, if it is still there.
             known.remove(&place);
         }
-        if place.0.is_empty() {
+        if place.0.is_empty() && is_news {
             let text = failure.describe(false);
             self.terminal.inform(&format!("prompts cannot be shown: {text}"));
         } else {
@@ -339,12 +357,18 @@ fn notification(method: &str, params: Value) -> Value {
 /// Cancels what runs in a session whenever the editor cancels its work: an agent may not do that.
 async fn cancel_calls(client: &Client, workspace: &str, bound: &Bound) -> Failure {
     let mut cancelled = bound.cancelled.subscribe();
-    let workspace = if workspace.is_empty() { connection::ALL_WORKSPACES } else { workspace };
+    let workspace = if workspace.is_empty() {
+        connection::ALL_WORKSPACES
+    } else {
+        workspace
+    };
     while cancelled.changed().await.is_ok() {
         let request = ListCallsRequest {
             workspace: workspace.to_owned(),
             session_id: bound.name.clone(),
-            states: [CallState::Pending, CallState::Running, CallState::Waiting].map(Into::into).to_vec(),
+            states: [CallState::Pending, CallState::Running, CallState::Waiting]
+                .map(Into::into)
+                .to_vec(),
             ..ListCallsRequest::default()
         };
         let calls = match client.list_calls(request).await {

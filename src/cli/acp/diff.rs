@@ -105,7 +105,10 @@ mod tests {
         let gone = parse("--- /w/c\n+++ /w/c\n@@ -1,1 +0,0 @@\n-x\n").unwrap();
         assert_eq!((gone[0].old.as_deref(), gone[0].new.as_str()), (Some("x\n"), ""));
         let returns = parse("--- /w/d\n+++ /w/d\n@@ -1,1 +1,1 @@\n-x\r\n+x\n").unwrap();
-        assert_eq!((returns[0].old.as_deref(), returns[0].new.as_str()), (Some("x\r\n"), "x\n"));
+        assert_eq!(
+            (returns[0].old.as_deref(), returns[0].new.as_str()),
+            (Some("x\r\n"), "x\n")
+        );
     }
 
     #[test]

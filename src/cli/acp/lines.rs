@@ -132,11 +132,20 @@ mod tests {
     fn messages_are_told_apart() {
         let check = |line: &str, expected: Option<Message>| assert_eq!(read(line.as_bytes()), expected, "{line}");
         let request = Message::Request(json!(1), "a/b".to_owned());
-        check(r#"  {"jsonrpc": "2.0", "id": 1, "method": "a/b", "params": {"id": 2}}"#, Some(request));
+        check(
+            r#"  {"jsonrpc": "2.0", "id": 1, "method": "a/b", "params": {"id": 2}}"#,
+            Some(request),
+        );
         check(r#"{"method": "a"}"#, Some(Message::Notification("a".to_owned())));
-        check(r#"{"id": null, "method": "a"}"#, Some(Message::Notification("a".to_owned())));
+        check(
+            r#"{"id": null, "method": "a"}"#,
+            Some(Message::Notification("a".to_owned())),
+        );
         check(r#"{"id": "x", "result": null}"#, Some(Message::Answer(json!("x"))));
-        check(r#"{"id": "x", "error": {"code": 1}}"#, Some(Message::Answer(json!("x"))));
+        check(
+            r#"{"id": "x", "error": {"code": 1}}"#,
+            Some(Message::Answer(json!("x"))),
+        );
         check(r#"{"method": 7}"#, Some(Message::Other));
         check(r#"[1, "a"]"#, Some(Message::Other));
         check("{}", Some(Message::Other));

@@ -125,7 +125,9 @@ impl Sessions {
                 Passed::AsItIs
             }
             NEW | LOAD | RESUME | FORK => {
-                let Some(mut message) = message() else { return Passed::AsItIs };
+                let Some(mut message) = message() else {
+                    return Passed::AsItIs;
+                };
                 let Some(folder) = text(&message, "cwd") else {
                     // The agent says what is wrong with it.
                     return Passed::AsItIs;
@@ -203,7 +205,7 @@ impl Sessions {
                 }
             }
             (Pending::Opened(name, _), None) => self.let_go(|bound| bound.name == name),
-            (Pending::Closed(acp), Some(_)) => self.let_go(|bound| bound.acp.as_deref() == Some(&acp)),
+            (Pending::Closed(acp), Some(_)) => self.let_go(|bound| bound.acp.as_deref() == Some(acp.as_str())),
             (Pending::Initialized | Pending::Closed(_), None) => {}
         }
     }
@@ -221,7 +223,9 @@ fn name_for(acp: Option<&str>) -> String {
     let is_fit = |id: &&str| {
         !id.is_empty()
             && id.len() <= LONGEST_ID
-            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     };
     match acp.filter(is_fit) {
         Some(id) => format!("acp-{id}"),
@@ -269,7 +273,10 @@ mod tests {
         };
         let servers = message["params"]["mcpServers"].as_array().unwrap();
         let name = servers[1]["args"][0].as_str().unwrap().to_owned();
-        assert_eq!((servers.len(), &servers[0]["name"], &servers[1]["args"][1]), (2, &json!("other"), &json!("/w")));
+        assert_eq!(
+            (servers.len(), &servers[0]["name"], &servers[1]["args"][1]),
+            (2, &json!("other"), &json!("/w"))
+        );
         assert_eq!(message["params"]["_meta"]["x"], 1.5);
         assert_eq!(sessions.id_of(&name), None);
         assert!(sessions.waits_for(&json!(1)) && !sessions.waits_for(&json!("1")));
@@ -277,10 +284,18 @@ mod tests {
         assert_eq!(sessions.id_of(&name).as_deref(), Some("s 1"));
 
         // Loaded again it is the same.
-        let loaded = open(&mut sessions, 2, "session/load", json!({"cwd": "/w", "sessionId": "s 1"}));
+        let loaded = open(
+            &mut sessions,
+            2,
+            "session/load",
+            json!({"cwd": "/w", "sessionId": "s 1"}),
+        );
         assert!(matches!(&loaded, Passed::Changed(message) if message["params"]["mcpServers"][0]["args"][0] == name));
         sessions.answer(&json!(2), &json!({"id": 2, "result": null}));
-        assert_eq!((sessions.id_of(&name).as_deref(), sessions.bound().len()), (Some("s 1"), 1));
+        assert_eq!(
+            (sessions.id_of(&name).as_deref(), sessions.bound().len()),
+            (Some("s 1"), 1)
+        );
 
         let over = sessions.by_id("s 1").unwrap().over.clone();
         open(&mut sessions, 3, "session/close", json!({"sessionId": "s 1"}));
@@ -292,19 +307,37 @@ mod tests {
     #[test]
     fn what_fails_is_not_bound() {
         let mut sessions = Sessions::default();
-        open(&mut sessions, 1, "session/load", json!({"cwd": "/w", "sessionId": "s-1", "mcpServers": []}));
+        open(
+            &mut sessions,
+            1,
+            "session/load",
+            json!({"cwd": "/w", "sessionId": "s-1", "mcpServers": []}),
+        );
         assert_eq!(sessions.bound()[0].name, "acp-s-1");
-        sessions.answer(&json!(1), &json!({"id": 1, "error": {"code": -32002, "message": "none"}}));
+        sessions.answer(
+            &json!(1),
+            &json!({"id": 1, "error": {"code": -32002, "message": "none"}}),
+        );
         assert!(sessions.bound().is_empty());
-        assert_eq!(open(&mut sessions, 2, "session/new", json!({"mcpServers": []})), Passed::AsItIs);
-        assert_eq!(open(&mut sessions, 3, "session/new", json!({"cwd": "/w", "mcpServers": 7})), Passed::AsItIs);
+        assert_eq!(
+            open(&mut sessions, 2, "session/new", json!({"mcpServers": []})),
+            Passed::AsItIs
+        );
+        assert_eq!(
+            open(&mut sessions, 3, "session/new", json!({"cwd": "/w", "mcpServers": 7})),
+            Passed::AsItIs
+        );
         assert!(sessions.bound().is_empty() && !sessions.waits_for(&json!(3)));
     }
 
     #[test]
     fn an_agent_of_the_second_version_says_whether_it_starts_programs() {
         let mut sessions = Sessions::default();
-        for (mcp, is_bound) in [(json!({"stdio": {}}), true), (json!({"http": {}}), false), (json!(null), false)] {
+        for (mcp, is_bound) in [
+            (json!({"stdio": {}}), true),
+            (json!({"http": {}}), false),
+            (json!(null), false),
+        ] {
             open(&mut sessions, 1, "initialize", json!({"protocolVersion": 2}));
             let result = json!({"protocolVersion": 2, "capabilities": {"session": {"mcp": mcp}}});
             sessions.answer(&json!(1), &json!({"id": 1, "result": result}));
@@ -315,7 +348,10 @@ mod tests {
         open(&mut sessions, 3, "initialize", json!({"protocolVersion": 2}));
         sessions.answer(&json!(3), &json!({"id": 3, "result": {"protocolVersion": 1}}));
         assert_eq!(sessions.version, Version::V1);
-        assert!(matches!(open(&mut sessions, 4, "session/new", json!({"cwd": "/w"})), Passed::Changed(_)));
+        assert!(matches!(
+            open(&mut sessions, 4, "session/new", json!({"cwd": "/w"})),
+            Passed::Changed(_)
+        ));
     }
 
     #[test]

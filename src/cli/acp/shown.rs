@@ -101,7 +101,12 @@ impl Card {
             .iter()
             .filter(|one| !one.description.is_empty())
             .map(|one| format!("\n{}: {}", one.label, one.description));
-        let text = format!("{}\n{}{}", question.header, question.question, described.collect::<String>());
+        let text = format!(
+            "{}\n{}{}",
+            question.header,
+            question.question,
+            described.collect::<String>()
+        );
         Some(Self {
             id: id_of(prompt, Some(number)),
             title: short(&question.question, TITLE),
@@ -217,8 +222,16 @@ fn file(change: &diff::Change, metadata: &serde_json::Map<String, Value>, versio
         Version::V2 => {
             let operation = operation(path, metadata);
             let (before, after) = (
-                if operation == "add" { "/dev/null".to_owned() } else { format!("a{path}") },
-                if operation == "delete" { "/dev/null".to_owned() } else { format!("b{path}") },
+                if operation == "add" {
+                    "/dev/null".to_owned()
+                } else {
+                    format!("a{path}")
+                },
+                if operation == "delete" {
+                    "/dev/null".to_owned()
+                } else {
+                    format!("b{path}")
+                },
             );
             json!({
                 "type": "diff",
@@ -283,7 +296,9 @@ mod tests {
     use super::*;
 
     fn permission(always: &[&str], metadata: Value) -> PermissionPrompt {
-        let Value::Object(metadata) = metadata else { panic!("metadata are an object") };
+        let Value::Object(metadata) = metadata else {
+            panic!("metadata are an object")
+        };
         let permission = PermissionRequest {
             permission: "edit".into(),
             patterns: vec!["a.txt".into()],
@@ -313,7 +328,10 @@ mod tests {
             json!({"type": "diff", "path": "/w/a.txt", "oldText": "one\n", "newText": "two\n"})
         );
         let text = call["content"][1]["content"]["text"].as_str().unwrap();
-        assert!(text.starts_with("```text\nedit asks for permission: edit") && !text.contains("@@"), "{text}");
+        assert!(
+            text.starts_with("```text\nedit asks for permission: edit") && !text.contains("@@"),
+            "{text}"
+        );
         assert_eq!((&asked["sessionId"], &call["kind"]), (&json!("s"), &json!("edit")));
         assert_eq!(call["rawInput"]["filePath"], "/w/a.txt");
 
@@ -321,7 +339,10 @@ mod tests {
         let change = &asked["subject"]["toolCall"]["content"][0];
         assert_eq!(change["changes"], json!([{"operation": "modify", "path": "/w/a.txt"}]));
         let patch = change["patch"]["text"].as_str().unwrap();
-        assert!(patch.ends_with("--- a/w/a.txt\n+++ b/w/a.txt\n@@ -1,1 +1,1 @@\n-one\n+two\n"), "{patch}");
+        assert!(
+            patch.ends_with("--- a/w/a.txt\n+++ b/w/a.txt\n@@ -1,1 +1,1 @@\n-one\n+two\n"),
+            "{patch}"
+        );
     }
 
     #[test]
@@ -329,7 +350,10 @@ mod tests {
         let prompt = permission(&[], json!({"diff": "who knows\n```\n<!-- "}));
         let card = Card::of_permission(&prompt, Version::V1);
         let text = card.content[0]["content"]["text"].as_str().unwrap();
-        assert!(text.starts_with("````text\n") && text.ends_with("\n````") && text.contains("<!-- "), "{text}");
+        assert!(
+            text.starts_with("````text\n") && text.ends_with("\n````") && text.contains("<!-- "),
+            "{text}"
+        );
         assert_eq!(card.content.len(), 1);
     }
 
@@ -337,7 +361,10 @@ mod tests {
     fn only_what_was_offered_allows() {
         let offered = |prompt: &PermissionPrompt| {
             let card = Card::of_permission(prompt, Version::V1);
-            let ids = card.options.iter().map(|one| one["optionId"].as_str().unwrap().to_owned());
+            let ids = card
+                .options
+                .iter()
+                .map(|one| one["optionId"].as_str().unwrap().to_owned());
             ids.collect::<Vec<_>>()
         };
         let prompt = permission(&["*"], json!({}));
@@ -374,7 +401,10 @@ mod tests {
         assert_eq!((card.id.as_str(), card.options.len()), ("toolgate-que_1-0", 3));
         assert_eq!(label("1", &question), Some("b"));
         assert_eq!((label("2", &question), label("reject", &question)), (None, None));
-        let several = Question { multiple: true, ..question };
+        let several = Question {
+            multiple: true,
+            ..question
+        };
         assert!(Card::of_question(&prompt, 0, &several).is_none());
         assert!(Card::of_question(&prompt, 0, &Question::default()).is_none());
     }

@@ -95,19 +95,31 @@ fn a_client_learns_where_tokens_are_issued() {
             assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{token}");
             let challenge = response.headers()["www-authenticate"].to_str().unwrap();
             let metadata = format!("resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\"");
-            assert!(challenge.starts_with("Bearer ") && challenge.contains(&metadata), "{challenge}");
+            assert!(
+                challenge.starts_with("Bearer ") && challenge.contains(&metadata),
+                "{challenge}"
+            );
             assert_eq!(challenge.contains("error=\"invalid_token\""), error, "{challenge}");
         }
         for about in ["", "/mcp"] {
             let at = format!("{base}/.well-known/oauth-protected-resource{about}");
             let read = client.get(&at).send().await.unwrap();
-            assert_eq!((read.status(), &read.headers()["content-type"]), (StatusCode::OK, &"application/json".parse().unwrap()));
+            assert_eq!(
+                (read.status(), &read.headers()["content-type"]),
+                (StatusCode::OK, &"application/json".parse().unwrap())
+            );
             let read: Value = serde_json::from_str(&read.text().await.unwrap()).unwrap();
             assert_eq!(read["resource"], format!("{base}{about}"), "{read}");
             assert_eq!(read["authorization_servers"], json!(["https://issuer"]), "{read}");
-            assert_eq!(client.post(&at).send().await.unwrap().status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(
+                client.post(&at).send().await.unwrap().status(),
+                StatusCode::METHOD_NOT_ALLOWED
+            );
         }
-        let opened = post(&service, "", issuer.sign(json!({})), &initialize()).send().await.unwrap();
+        let opened = post(&service, "", issuer.sign(json!({})), &initialize())
+            .send()
+            .await
+            .unwrap();
         assert_eq!(opened.status(), StatusCode::OK);
         service.stop().await;
 

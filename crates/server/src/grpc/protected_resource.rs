@@ -62,7 +62,10 @@ impl ProtectedResource {
             return response;
         }
         let Some(base) = base_of(request) else {
-            return plain(StatusCode::BAD_REQUEST, "the request does not say which host it is for\n");
+            return plain(
+                StatusCode::BAD_REQUEST,
+                "the request does not say which host it is for\n",
+            );
         };
         // What is described is told by the path, and nothing but MCP clients looks for it without one.
         let about = request.uri().path().strip_prefix(WELL_KNOWN).unwrap_or_default();
@@ -186,7 +189,11 @@ mod tests {
     #[test]
     fn the_address_is_the_one_that_was_called() {
         let check = |uri: &str, headers: &[(&'static str, &str)], expected: Option<&str>| {
-            assert_eq!(base_of(&request(uri, headers)).as_deref(), expected, "{uri} {headers:?}");
+            assert_eq!(
+                base_of(&request(uri, headers)).as_deref(),
+                expected,
+                "{uri} {headers:?}"
+            );
         };
         check("/mcp", &[("host", "127.0.0.1:50551")], Some("http://127.0.0.1:50551"));
         check("http://[::1]:1/mcp", &[], Some("http://[::1]:1"));
@@ -203,7 +210,11 @@ mod tests {
     #[test]
     fn only_mcp_is_described() {
         assert!(is_for(WELL_KNOWN) && is_for("/.well-known/oauth-protected-resource/mcp"));
-        for path in ["/mcp", "/.well-known/oauth-protected-resource/x", "/.well-known/oauth-protected-resourcex"] {
+        for path in [
+            "/mcp",
+            "/.well-known/oauth-protected-resource/x",
+            "/.well-known/oauth-protected-resourcex",
+        ] {
             assert!(!is_for(path), "{path}");
         }
     }
