@@ -12,7 +12,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::support::{PROGRAM, test};
+use crate::support::test;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -135,7 +135,7 @@ impl Desk {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let ended = tokio::select! {
+            let ended: Option<(Place, Option<Failure>)> = tokio::select! {
                 Some(ended) = attending.next(), if !attending.is_empty() => Some(ended),
                 _ = changed.changed() => None,
                 _ = look.tick() => None,
@@ -399,7 +399,7 @@ fn tell(result: &PromptReplyResult, terminal: &Terminal, elsewhere: &str) {
             "the answer does not settle {}: {why}: {message}. It waits for another approver: {elsewhere}",
             result.prompt_id
         )),
-        ReplyResult::Invalid | ReplyResult::DigestMismatch | ReplyResult::Unspecified => {
+        ReplyResult::Invalid | ReplyResult::DigestMismatch | ReplyResult::OtherInstance | ReplyResult::Unspecified => {
             terminal.inform(&format!("the answer was not accepted: {why}: {message}"));
         }
     }
