@@ -11,7 +11,9 @@ export async function startModel(choose) {
     const body = parts.length ? JSON.parse(Buffer.concat(parts).toString()) : {};
     if (request.method !== "POST" || request.url.includes("count_tokens")) {
       response.setHeader("content-type", "application/json");
-      response.end(request.method === "POST" ? '{"input_tokens": 1}' : '{"data": [], "models": []}');
+      // What it is asked for besides: how long a request is, and lists of models, which OpenCode wants without anything else.
+      const list = request.url.includes("/v1/") ? '{"data": [], "models": []}' : "{}";
+      response.end(request.method === "POST" ? '{"input_tokens": 1}' : list);
       return;
     }
     const form = Object.keys(forms).find((path) => request.url.split("?")[0].endsWith(path));
@@ -69,7 +71,7 @@ const forms = {
     read({ input, tools = [] }) {
       const last = input.at(-1);
       // Tools of a server stand together under its name.
-      const named = tools.flatMap((tool) => tool.tools?.map(({ name }) => `${tool.name}${name}`) ?? [tool.name ?? ""]);
+      const named = tools.flatMap((tool) => tool.tools?.map(({ name }) => `${tool.name}__${name}`) ?? [tool.name ?? ""]);
       const isResult = last.type === "function_call_output";
       return {
         tools: named,
@@ -78,7 +80,7 @@ const forms = {
       };
     },
     write(call, words) {
-      const [, namespace, name] = call?.name.match(/^(mcp__\w+?__)?(.+)$/) ?? [];
+      const [, namespace, name] = call?.name.match(/^(?:(mcp__[a-z]+)__)?(.+)$/) ?? [];
       const item = call
         ? { type: "function_call", id: `fc_${call.id}`, call_id: call.id, name, namespace, arguments: call.input }
         : { type: "message", id: "msg", role: "assistant", content: [{ type: "output_text", text: words, annotations: [] }] };
