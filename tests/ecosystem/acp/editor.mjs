@@ -83,7 +83,7 @@ const ended = new Promise((resolve) => agent.on("exit", (code, signal) => resolv
 const asked = [];
 let withdrawn = 0;
 let answer = () => "once";
-let wake = () => {};
+let waiting = [];
 const told = [];
 
 const editor = acp
@@ -115,13 +115,16 @@ const limit = setTimeout(() => {
   process.exit(1);
 }, 150_000);
 
+/** Has all look again who wait for something. */
+function wake() {
+  const all = waiting;
+  waiting = [];
+  for (const resolve of all) resolve();
+}
+
 /** Waits until something is so. */
 async function until(check) {
-  while (!check()) {
-    await new Promise((resolve) => {
-      wake = resolve;
-    });
-  }
+  while (!check()) await new Promise((resolve) => waiting.push(resolve));
 }
 
 const about = await editor.connectWith(stream, async (context) => {
@@ -159,10 +162,10 @@ const about = await editor.connectWith(stream, async (context) => {
 
   // The work is cancelled while it waits.
   answer = () => undefined;
-  const waiting = prompt("SLEEP");
+  const turn = prompt("SLEEP");
   await until(() => asked.length === 3);
   await context.notify("session/cancel", { sessionId });
-  await waiting;
+  await turn;
   assert.equal(withdrawn, 1);
   const ends = told.filter((update) => update.toolCallId?.startsWith("toolgate-") && update.sessionUpdate === "tool_call_update");
   assert.deepEqual(ends.map(({ status }) => status), ["completed", "failed", isSecond ? "cancelled" : "failed"]);
