@@ -8,7 +8,7 @@ CODEX=0.16.0
 OPENCODE=1.18.33
 
 export MODULES="$ECOSYSTEM/node_modules"
-here=tests/ecosystem/acp
+here="$PWD/tests/ecosystem/acp"
 failed=0
 
 row() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$RESULTS"; }
