@@ -70,7 +70,8 @@ impl McpArgs {
             return refuse().await;
         }
         let mut interrupts = Interrupts::listen()?;
-        let connection = Connection::open_for(globals, self.viewpoint.workspace.as_deref(), self.session.as_deref()).await?;
+        let connection =
+            Connection::open_for(globals, self.viewpoint.workspace.as_deref(), self.session.as_deref()).await?;
         if connection.is_private() {
             // An MCP client keeps this in its log.
             terminal.inform(&format!(
@@ -107,7 +108,14 @@ impl McpArgs {
             ("workspace", workspace.to_owned()),
             ("agent", self.viewpoint.agent.clone().unwrap_or_default()),
             ("session", self.session.clone().unwrap_or_default()),
-            ("forms", if self.no_forms { "none".to_owned() } else { String::new() }),
+            (
+                "forms",
+                if self.no_forms {
+                    "none".to_owned()
+                } else {
+                    String::new()
+                },
+            ),
             (
                 "model",
                 model

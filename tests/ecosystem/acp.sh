@@ -3,6 +3,7 @@
 set -uo pipefail
 
 SDK=2.4.0
+# The newest that runs on Node 20.
 CLAUDE=0.49.0
 CODEX=0.16.0
 OPENCODE=1.18.33

@@ -1,6 +1,6 @@
 // An agent of the draft of the protocol's second version, made with its SDK: its model is the pattern of what the user says.
 //
-// No agent that is published speaks that version yet.
+// The real agents of this suite speak the first version only.
 import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
 import { join } from "node:path";
