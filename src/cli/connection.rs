@@ -248,6 +248,15 @@ impl Connection {
 
     /// Connects to the server that is named, or starts a service in this process when none is.
     pub(super) async fn open(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
+        Self::open_for(globals, workspace, None).await
+    }
+
+    /// As [`Self::open`]; a service that is started is found by the name of the session that it is for.
+    pub(super) async fn open_for(
+        globals: &Globals,
+        workspace: Option<&str>,
+        session: Option<&str>,
+    ) -> Result<Self, Failure> {
         if let Some(url) = &globals.server {
             let client = connect(globals).await?;
             let workspace = workspace_name(&client, workspace).await?;
@@ -260,7 +269,7 @@ impl Connection {
             },
             None => (String::new(), directory(".")),
         };
-        let service = PrivateService::start(globals.config.clone(), folder).await?;
+        let service = PrivateService::start(globals.config.clone(), folder, session.map(str::to_owned)).await?;
         // The owner of the socket; what is meant for another server is not shown.
         let (url, credentials) = (socket_url(service.socket()?), CredentialArgs::default());
         let client = connect_to(&url, &credentials).await?;
@@ -301,7 +310,7 @@ fn socket_url(socket: &Path) -> String {
 
 /// Returns the directory that a text names. A plain word is the name of a workspace, and so is `acme/web-17` if there is
 /// nothing of that path.
-fn directory(text: &str) -> Option<PathBuf> {
+pub(super) fn directory(text: &str) -> Option<PathBuf> {
     // With a `*` it is meant for names, and where one is needed that is said.
     let looks_like_path = text == "." || text == ".." || (text.contains('/') && !text.contains('*'));
     if !looks_like_path {

@@ -15,7 +15,7 @@ use super::terminal::Colour;
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
     /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it, `call` and `files` use the service that has the folder,
-    /// or start their own; `mcp`, `revert` and `tools` always start their own. Other commands find your running services on this
+    /// or start their own; `acp`, `mcp`, `revert` and `tools` always start their own. Other commands find your running services on this
     /// machine, or else try the configured socket, then http://127.0.0.1:50551.
     #[arg(
         long,

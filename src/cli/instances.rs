@@ -38,6 +38,9 @@ pub(super) struct Instance {
     /// The folders below which it may have opened others since.
     #[serde(default)]
     pub(super) roots: Vec<PathBuf>,
+    /// The session that it was started for, if it serves only one.
+    #[serde(default)]
+    pub(super) session: Option<String>,
 }
 
 /// Keeps a service among those that are found.
@@ -147,6 +150,7 @@ mod tests {
             data_dir: None,
             workspaces: vec![("default".to_owned(), PathBuf::from("/w"))],
             roots: Vec::new(),
+            session: None,
         }
     }
 

@@ -59,6 +59,9 @@ pub(super) struct McpArgs {
     /// The session to work in; without it, one for all connections of the same client
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+    /// Leave all prompts to approvers, also where the client can show forms
+    #[arg(long)]
+    no_forms: bool,
 }
 
 impl McpArgs {
@@ -67,7 +70,8 @@ impl McpArgs {
             return refuse().await;
         }
         let mut interrupts = Interrupts::listen()?;
-        let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
+        let connection =
+            Connection::open_for(globals, self.viewpoint.workspace.as_deref(), self.session.as_deref()).await?;
         if connection.is_private() {
             // An MCP client keeps this in its log.
             terminal.inform(&format!(
@@ -104,6 +108,14 @@ impl McpArgs {
             ("workspace", workspace.to_owned()),
             ("agent", self.viewpoint.agent.clone().unwrap_or_default()),
             ("session", self.session.clone().unwrap_or_default()),
+            (
+                "forms",
+                if self.no_forms {
+                    "none".to_owned()
+                } else {
+                    String::new()
+                },
+            ),
             (
                 "model",
                 model

@@ -15,6 +15,7 @@
 //! *Invariant:* what a command knows of a running service, it knows through the library `toolgate-client`; only `service`
 //! starts one. Nothing here ends the process: `main` does.
 
+mod acp;
 mod answers;
 mod approve;
 mod arguments;
@@ -110,6 +111,8 @@ enum Command {
     Call(Box<call::CallArgs>),
     /// Serve the tools to an MCP client on standard input and output.
     Mcp(mcp::McpArgs),
+    /// Start an agent for an editor (Agent Client Protocol), with Toolgate's tools and prompts.
+    Acp(acp::AcpArgs),
     /// Tell an MCP client of Toolgate: an entry in its own settings, or out of them.
     Setup(setup::SetupArgs),
     /// Answer the prompts of a running server in the terminal.
@@ -220,6 +223,8 @@ impl Cli {
             (0, Command::Mcp(_) | Command::Call(_) | Command::Files(_) | Command::Tools(_) | Command::Revert(_)) => {
                 "warn"
             }
+            // Services of its sessions come and go.
+            (0, Command::Acp(_)) => "error",
             // Why a command waits.
             (0, _) => "error,toolgate_client::retry=warn",
             (1, Command::Serve(_) | Command::Gateway(_)) => "toolgate=debug,info",
@@ -237,6 +242,7 @@ impl Command {
             Self::Tools(args) => args.run(globals, terminal).await,
             Self::Call(args) => args.run(globals, terminal).await,
             Self::Mcp(args) => args.run(globals, terminal).await,
+            Self::Acp(args) => args.run(globals, terminal).await,
             Self::Setup(args) => args.run(globals, terminal).await,
             Self::Approve(args) => args.run(globals, terminal).await,
             Self::Calls(args) => args.run(globals, terminal).await,

@@ -77,6 +77,7 @@ impl ServeArgs {
             admin: self.admin,
             trust: self.trust,
             console: self.console,
+            session: None,
         };
         let mut service = tokio::select! {
             started = Service::start(&flags, true) => started?,

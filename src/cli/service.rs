@@ -39,6 +39,8 @@ pub(super) struct Flags {
     pub(super) admin: Option<String>,
     pub(super) trust: bool,
     pub(super) console: bool,
+    /// The session that it is started for: others find it by that.
+    pub(super) session: Option<String>,
 }
 
 impl Flags {
@@ -190,6 +192,7 @@ impl Service {
             data_dir,
             workspaces: self.running.workspaces.clone(),
             roots: self.running.roots.clone(),
+            session: flags.session.clone(),
         };
         self.registration = instances::register(&environment.instance_folders(), &instance);
     }
@@ -372,8 +375,13 @@ pub(super) struct PrivateService {
 }
 
 impl PrivateService {
-    /// Starts one; with a directory that is its only workspace, else with the configured ones.
-    pub(super) async fn start(config: Option<PathBuf>, directory: Option<PathBuf>) -> Result<Self, Failure> {
+    /// Starts one; with a directory that is its only workspace, else with the configured ones. It is for this session, if
+    /// one is named.
+    pub(super) async fn start(
+        config: Option<PathBuf>,
+        directory: Option<PathBuf>,
+        session: Option<String>,
+    ) -> Result<Self, Failure> {
         let folder = Temporary::new();
         let folder = folder.map_err(|error| Failure::Start(format!("cannot make a temporary folder: {error}")))?;
         let flags = Flags {
@@ -384,6 +392,7 @@ impl PrivateService {
                 .into_iter()
                 .map(|directory| ("default".to_owned(), directory))
                 .collect(),
+            session,
             ..Flags::default()
         };
         Ok(Self {

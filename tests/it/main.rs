@@ -4,6 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod acp;
 mod agent_sandbox;
 mod approvals;
 mod approve;

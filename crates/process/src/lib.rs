@@ -17,6 +17,7 @@
 //! - `programs`, `running`: starting and ending programs by call; one program that runs.
 //! - `pty`: terminals that they run in, and reaching them from outside.
 //! - `input`, `output`, `stdio_child`, [`stderr_log`]: their pipes; programs that speak a protocol, and their complaints.
+//! - `companion`: a program of the user's that a command stands before, and no program of a call.
 //! - `spawn`, `sys`, `notify`: the threads that start programs, and all unsafe code.
 //! - `reaper`, `tree`, `cgroup`: ending what a call started, found by tag, by parents and by control group.
 //! - `usage`: what programs use at one moment.
@@ -28,6 +29,7 @@
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
 
 mod cgroup;
+mod companion;
 mod environment;
 mod input;
 mod launch;
@@ -55,6 +57,7 @@ mod usage;
 mod watchdog;
 mod watchdog_keeper;
 
+pub use companion::Companion;
 pub use environment::{Environment, Filter};
 pub use input::Input;
 pub use launch::{Cause, Ending, Exit, Launch, Process, Settings, StartError, Stdin, Usage};

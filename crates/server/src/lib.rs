@@ -24,7 +24,7 @@
 //!     who opens them; `ports`: opened ports by HTTP;
 //!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
 //!   - `hold`: when the client of a call counts as gone;
-//!   - `mcp`: the same tools for MCP clients;
+//!   - `mcp`: the same tools for MCP clients; `protected_resource`: where those get a token;
 //!   - `agent_sandbox`: commands and files for the SDKs of agent-sandbox, at `sandbox_paths`;
 //!   - `console`: the page for the people who approve.
 //!

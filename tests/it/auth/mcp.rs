@@ -4,6 +4,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use toolgate_contract::*;
 
+use super::jwt::{Issuer, start_with};
 use super::setup::*;
 use super::tls::{Authority, TLS, install};
 use crate::support;
@@ -74,6 +75,61 @@ fn the_gate_is_the_same() {
             let request = post(&service, "", token, &list).header("mcp-session-id", &id);
             assert_eq!(request.send().await.unwrap().status().as_u16(), expected, "{token}");
         }
+        service.stop().await;
+    });
+}
+
+#[test]
+fn a_client_learns_where_tokens_are_issued() {
+    support::test(async {
+        let (folder, issuer) = (Folder::new(), Issuer::new("one"));
+        let service = start_with(&folder, &[issuer.jwk()], "").await;
+        let base = format!("http://{}", service.address);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        for (about, token, error) in [
+            ("", "", false),
+            ("", "no-token", true),
+            ("?workspace=a", issuer.sign(json!({"iss": "https://other"})), true),
+        ] {
+            let response = post(&service, about, token, &initialize()).send().await.unwrap();
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{token}");
+            let challenge = response.headers()["www-authenticate"].to_str().unwrap();
+            let metadata = format!("resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\"");
+            assert!(
+                challenge.starts_with("Bearer ") && challenge.contains(&metadata),
+                "{challenge}"
+            );
+            assert_eq!(challenge.contains("error=\"invalid_token\""), error, "{challenge}");
+        }
+        for about in ["", "/mcp"] {
+            let at = format!("{base}/.well-known/oauth-protected-resource{about}");
+            let read = client.get(&at).send().await.unwrap();
+            assert_eq!(
+                (read.status(), &read.headers()["content-type"]),
+                (StatusCode::OK, &"application/json".parse().unwrap())
+            );
+            let read: Value = serde_json::from_str(&read.text().await.unwrap()).unwrap();
+            assert_eq!(read["resource"], format!("{base}{about}"), "{read}");
+            assert_eq!(read["authorization_servers"], json!(["https://issuer"]), "{read}");
+            assert_eq!(
+                client.post(&at).send().await.unwrap().status(),
+                StatusCode::METHOD_NOT_ALLOWED
+            );
+        }
+        let opened = post(&service, "", issuer.sign(json!({})), &initialize())
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(opened.status(), StatusCode::OK);
+        service.stop().await;
+
+        // Other tokens are issued by nobody.
+        let folder = Folder::new();
+        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        let at = format!("http://{}/.well-known/oauth-protected-resource/mcp", service.address);
+        assert_eq!(client.get(&at).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+        let refused = post(&service, "", "", &initialize()).send().await.unwrap();
+        assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"toolgate\"");
         service.stop().await;
     });
 }

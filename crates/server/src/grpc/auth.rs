@@ -95,6 +95,11 @@ impl Authenticator {
         self.jwt.is_some()
     }
 
+    /// Returns who issues the signed tokens that it accepts.
+    pub(crate) fn issuer(&self) -> Option<&str> {
+        self.jwt.as_ref().map(Jwt::issuer)
+    }
+
     /// Reads the files that the configuration names. Blocking.
     ///
     /// # Errors

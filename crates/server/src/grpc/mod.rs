@@ -34,6 +34,7 @@ mod output_service;
 mod permission_service;
 mod port_service;
 mod ports;
+mod protected_resource;
 mod reflection;
 mod rpc_call;
 mod sandbox_paths;
@@ -95,6 +96,7 @@ use self::limits::Traffic;
 use self::mcp::McpDoor;
 use self::measure::MeasureLayer;
 use self::origins::OnlyOrigins;
+use self::protected_resource::{PointerLayer, ProtectedResource};
 pub use self::session_service::EVENTS_BEGIN;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 pub use self::watches::Watches;
@@ -155,6 +157,8 @@ pub struct Services {
     agent_sandbox: Option<agent_sandbox::Doors>,
     /// None in a build without it.
     mcp: Option<DoorLayer>,
+    /// None where no signed tokens are taken.
+    protected_resource: Option<ProtectedResource>,
     ports: DoorLayer,
     /// What is behind the door for MCP clients; none where no calls are run.
     mcp_sessions: Option<McpDoor>,
@@ -203,6 +207,7 @@ impl Services {
             patience: first_message::DEFAULT,
             agent_sandbox: shared.agent_sandbox.then(|| agent_sandbox::Doors::new(&shared)),
             mcp: mcp.layer(),
+            protected_resource: ProtectedResource::of(&shared.authenticator),
             mcp_sessions: Some(mcp),
             ports: ports::layer(ports::Ports(shared.clone())),
             tunnels: shared.tunnels.clone(),
@@ -238,6 +243,7 @@ impl Services {
         let services = Self {
             origins: config.listen.origins.clone().into(),
             console: config.console,
+            protected_resource: ProtectedResource::of(&authenticator),
             authenticator,
             traffic,
             tracer: Arc::new(Untraced),
@@ -307,6 +313,11 @@ impl Services {
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let agent_sandbox = self.agent_sandbox.map(|doors| doors.waiting(self.patience));
         let agent_sandbox = agent_sandbox.map(|doors| (doors.http, doors.process)).unzip();
+        let described = self.protected_resource.filter(|_| self.mcp.is_some());
+        let (protected_resource, mcp) = match (described, self.mcp) {
+            (Some(resource), Some(door)) => (Some(resource.door()), Some(door.through(PointerLayer))),
+            (_, door) => (None, door),
+        };
         let router = server(self.traffic.limits().streams_per_connection)
             // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
             .layer(self.ports)
@@ -315,9 +326,10 @@ impl Services {
             // Before the console, which answers whatever is read without being gRPC.
             .layer(option_layer(agent_sandbox.0))
             .layer(option_layer(agent_sandbox.1))
+            .layer(option_layer(protected_resource))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
             .layer(ConsoleLayer::new(self.console))
-            .layer(option_layer(self.mcp))
+            .layer(option_layer(mcp))
             .layer(tonic_web::GrpcWebLayer::new())
             .layer(self.measure)
             .layer(GateLayer::new(self.authenticator, self.traffic))

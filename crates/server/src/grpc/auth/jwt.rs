@@ -56,6 +56,11 @@ impl Jwt {
         })
     }
 
+    /// Returns who issues the tokens.
+    pub(super) fn issuer(&self) -> &str {
+        &self.settings.issuer
+    }
+
     /// Returns whether a text has the form of a signed token.
     pub(super) fn is_for(&self, token: &str) -> bool {
         token.split('.').count() == 3 && header(token).is_some()

@@ -19,7 +19,7 @@ pub(super) fn shows_forms(client: &ClientCapabilities) -> bool {
 
 /// Says whether the user of a client may answer prompts of its calls: whoever asks does not answer, unless that is allowed.
 pub(super) fn user_may_answer(shared: &Shared, seen: &Seen, workspace: &str) -> bool {
-    if !shared.takes_replies {
+    if !shared.takes_replies || seen.context.leaves_prompts() {
         return false;
     }
     let approvals = shared.engine.inbox().approvals();

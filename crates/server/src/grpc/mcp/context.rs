@@ -24,13 +24,15 @@ pub(super) const CLIENT: &str = "mcp";
 /// The longest part of a client's name in the name of its session.
 const MAX_CLIENT: usize = 40;
 
-/// What a request says of its context: `?workspace=…&agent=…&model=provider/model&session=…`, or headers of these names.
+/// What a request says of its context: `?workspace=…&agent=…&model=provider/model&session=…&forms=none`, or headers of these names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct McpContext {
     workspace: String,
     agent: String,
     pub(super) model: Model,
     session: String,
+    /// Whether the client is shown no forms, whatever it can show.
+    leaves_prompts: bool,
 }
 
 impl McpContext {
@@ -50,11 +52,17 @@ impl McpContext {
             None if model.is_empty() => Model::default(),
             Some(_) | None => return Err("model: write PROVIDER/MODEL".to_owned()),
         };
+        let leaves_prompts = match value("forms")?.as_str() {
+            "" => false,
+            "none" => true,
+            _ => return Err("forms: write none, or leave it out".to_owned()),
+        };
         Ok(Self {
             workspace: value("workspace")?,
             agent: value("agent")?,
             model,
             session: value("session")?,
+            leaves_prompts,
         })
     }
 
@@ -70,6 +78,11 @@ impl McpContext {
     /// Says whether the client chose its session.
     pub(super) fn names_session(&self) -> bool {
         !self.session.is_empty()
+    }
+
+    /// Says whether prompts are left to approvers.
+    pub(super) fn leaves_prompts(&self) -> bool {
+        self.leaves_prompts
     }
 
     /// Finds the workspace, if the caller may see it.
@@ -172,6 +185,7 @@ mod tests {
                     ..Model::default()
                 },
                 session: String::new(),
+                leaves_prompts: false,
             });
             assert_eq!(read, expected, "{query} {headers:?}");
         };
@@ -201,6 +215,13 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("toolgate-session", "mine".parse().unwrap());
         assert!(McpContext::read("", &headers).unwrap().names_session());
+    }
+
+    #[test]
+    fn forms_may_be_refused() {
+        let leaves = |query: &str| McpContext::read(query, &HeaderMap::new()).map(|read| read.leaves_prompts());
+        assert_eq!((leaves(""), leaves("forms=none")), (Ok(false), Ok(true)));
+        assert!(leaves("forms=some").is_err());
     }
 
     #[test]
