@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use toolgate_model::JsonMap;
+use toolgate_model::{Action, JsonMap, Rule};
 use toolgate_permission::agents::AgentsConfig;
 use toolgate_permission::rules::{self, ConfigProblem};
 
@@ -53,7 +53,7 @@ impl ToolsConfig {
             let (left, problems) = understood(parts_of(&plugin.left), &given);
             next.warnings.extend(problems.into_iter().map(tell));
             let Some(mut left) = left else { continue };
-            let notes = kept_back(&self.merged, &given, &mut left);
+            let notes = kept_back(&self.merged, &self.agents.global, &given, &mut left);
             next.warnings.extend(notes.into_iter().map(tell));
             lay(&mut merged, &Value::Object(given), &Value::Object(left));
         }
@@ -133,14 +133,14 @@ fn restore(left: &mut JsonMap, given: &JsonMap, part: &str, name: &str) -> bool 
 }
 
 /// Takes back what is not a plugin's business, and says so.
-fn kept_back(written: &JsonMap, given: &JsonMap, left: &mut JsonMap) -> Vec<String> {
+fn kept_back(written: &JsonMap, global: &[Rule], given: &JsonMap, left: &mut JsonMap) -> Vec<String> {
     let mut notes = Vec::new();
     let named = |map: &JsonMap| map.get("mcp").and_then(Value::as_object).cloned().unwrap_or_default();
     let (files, shown) = (named(written), named(given));
     if let Some(Value::Object(servers)) = left.get_mut("mcp") {
         let changed: Vec<String> = servers
             .iter()
-            .filter(|(name, entry)| files.contains_key(*name) && shown.get(*name) != Some(entry))
+            .filter(|(name, entry)| files.contains_key(*name) && shown.get(*name) != Some(*entry))
             .map(|(name, _)| name.clone())
             .collect();
         for name in changed {
@@ -166,7 +166,7 @@ fn kept_back(written: &JsonMap, given: &JsonMap, left: &mut JsonMap) -> Vec<Stri
             None => skills.shift_remove("urls"),
         };
     }
-    let allowed = allowed_by(given.get("permission"), left.get("permission"));
+    let allowed = allowed_by(given.get("permission"), left.get("permission"), global);
     if !allowed.is_empty() {
         let more = allowed.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 {
@@ -182,17 +182,23 @@ fn kept_back(written: &JsonMap, given: &JsonMap, left: &mut JsonMap) -> Vec<Stri
     notes
 }
 
-/// Returns the permissions that a plugin newly allows.
-fn allowed_by(given: Option<&Value>, left: Option<&Value>) -> Vec<String> {
+/// Returns the permissions that a plugin newly allows, and that people's rules do not allow anyway.
+fn allowed_by(given: Option<&Value>, left: Option<&Value>, global: &[Rule]) -> Vec<String> {
+    let asked = ["external_directory", "doom_loop", "network"].map(|name| rules::rule(name, "*", Action::Ask));
+    let written = [&[rules::rule("*", "*", Action::Allow)][..], &asked, global].concat();
+    let is_news = |name: &str, pattern: &str| rules::evaluate(name, pattern, &[&written]).0 != Action::Allow;
     let before = |name: &str| given.and_then(|block| block.get(name));
     let entries = left.and_then(Value::as_object).into_iter().flatten();
-    let allows = |value: &Value| match value {
-        Value::String(word) => word == "allow",
-        Value::Object(patterns) => patterns.values().any(|word| word == "allow"),
+    let allows_more = |name: &str, value: &Value| match value {
+        Value::String(word) => word == "allow" && is_news(name, "*"),
+        Value::Object(patterns) => {
+            let mut allowed = patterns.iter().filter(|(_, word)| *word == "allow");
+            allowed.any(|(pattern, _)| is_news(name, pattern))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => false,
     };
     entries
-        .filter(|(name, value)| allows(value) && before(name) != Some(value))
+        .filter(|(name, value)| before(name) != Some(*value) && allows_more(name, value))
         .map(|(name, _)| name.clone())
         .collect()
 }
@@ -243,7 +249,6 @@ fn lay(base: &mut Value, given: &Value, left: &Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolgate_model::Action;
 
     use super::*;
 
@@ -296,7 +301,7 @@ mod tests {
     fn agents_rules_and_tools_count() {
         let file = json!({"permission": {"bash": "ask"}, "agent": {"build": {"description": "mine"}}});
         let left = json!({
-            "permission": {"bash": "ask", "webfetch": "allow"},
+            "permission": {"bash": "ask", "webfetch": "allow", "external_directory": "allow"},
             "tools": {"grep": false},
             "agent": {"build": {"description": "mine", "mode": "subagent"}, "own": {"maxTokens": 5, "permission": {"*": "deny"}}},
             "model": "a/b",
@@ -309,12 +314,17 @@ mod tests {
             rule("grep", Action::Deny),
             rule("bash", Action::Ask),
             rule("webfetch", Action::Allow),
+            rule("external_directory", Action::Allow),
         ];
         assert_eq!(tools.agents.global, expected);
         assert_eq!(tools.written.as_ref().map(|written| written.global.len()), Some(1));
         assert!(tools.merged.get("model").is_none());
         assert_eq!(tools.warnings.len(), 1, "{:?}", tools.warnings);
-        assert!(tools.warnings[0].contains("it allows webfetch"), "{:?}", tools.warnings);
+        assert!(
+            tools.warnings[0].contains("it allows external_directory,"),
+            "{:?}",
+            tools.warnings
+        );
     }
 
     #[test]

@@ -211,7 +211,7 @@ impl Plugins {
             "providerID": call.origin.model.provider_id,
             "modelID": call.origin.model.model_id,
             "parentID": "",
-            "path": { "cwd": call.directory, "root": self.workspace.worktree() },
+            "path": { "cwd": call.directory, "root": self.workspace.worktree().to_string_lossy() },
             "cost": 0,
             "tokens": { "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } },
             "time": { "created": call.created.millis(), "completed": call.ended.map(Timestamp::millis) },
