@@ -31,6 +31,7 @@ mod places;
 mod plugin_answers;
 #[cfg(feature = "javascript")]
 mod plugin_events;
+#[cfg_attr(not(feature = "javascript"), allow(dead_code, reason = "there are no plugins then"))]
 mod plugins;
 pub mod registration;
 mod rules;

@@ -125,9 +125,7 @@ impl Teller {
                 }
                 self.note(&key, call, *state, number);
                 let part = tool_part(&record);
-                let updated = json!({ "sessionID": session, "part": part });
-                self.extensions
-                    .tell(&event.workspace, shape(number, "message.part.updated", updated));
+                send("message.part.updated", json!({ "sessionID": session, "part": part }));
             }
             (ServiceEventKind::FileEdited { path, .. }, _) => send("file.edited", json!({ "file": path })),
             (ServiceEventKind::TodosUpdated { todos, .. }, Some(session)) => {

@@ -65,7 +65,6 @@ impl Plugins {
     }
 
     /// Hands over what plugins left: name, file and configuration of each, in their order.
-    #[cfg_attr(not(feature = "javascript"), expect(dead_code, reason = "there are no plugins then"))]
     pub(super) fn leave(&self, left: Vec<(String, PathBuf, JsonMap)>, hold: Hold) {
         let mut state = self.state.lock();
         state.generation += 1;
@@ -103,7 +102,6 @@ impl Plugins {
     }
 
     /// Returns the agents that there are.
-    #[cfg_attr(not(feature = "javascript"), expect(dead_code, reason = "there are no plugins then"))]
     pub(super) fn agents(&self) -> Arc<Agents> {
         self.state.lock().agents.clone()
     }
