@@ -147,6 +147,16 @@ impl Extensions {
         self.feeds.listening()
     }
 
+    /// Says that those who hear are told of everything that happens from now on.
+    pub fn begin_to_tell(&self) {
+        self.feeds.begin();
+    }
+
+    /// Says that nobody is told of anything.
+    pub fn never_tell(&self) {
+        self.feeds.never();
+    }
+
     /// Tells the plugins of a workspace of an event, which has the shape of OpenCode's. Waits for none.
     pub fn tell(&self, workspace: &str, event: Value) {
         self.feeds.tell(workspace, event);
@@ -229,7 +239,7 @@ impl Plugins {
         let heard = made.iter().filter(|(_, made)| made.hears);
         let modules = heard.filter_map(|(_, made)| made.module.clone()).collect();
         let workspace = settings.workspace.name();
-        if let Some(feed) = self.feeds.listen(workspace, &self.listeners, modules) {
+        if let Some(feed) = self.feeds.listen(workspace, &self.listeners, modules, catalog.hold()) {
             let running = self.group.stop.clone().run_until_cancelled_owned(feed.run());
             self.group.tasks.spawn(running);
         }

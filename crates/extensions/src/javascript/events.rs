@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
+use toolgate_tool::Hold;
+
 use super::script::Module;
 
 /// Events that wait, and those that are being taken in.
@@ -29,6 +31,8 @@ pub(super) struct Feeds {
     feeds: Mutex<HashMap<String, Feed>>,
     /// The workspaces in which somebody hears.
     listening: watch::Sender<BTreeSet<String>>,
+    /// Those who wait until everything from then on is told; none if nothing ever is.
+    waiting: Mutex<Option<Vec<Hold>>>,
 }
 
 struct Feed {
@@ -42,19 +46,28 @@ impl Default for Feeds {
         Self {
             feeds: Mutex::default(),
             listening: watch::Sender::new(BTreeSet::new()),
+            waiting: Mutex::new(Some(Vec::new())),
         }
     }
 }
 
 impl Feeds {
-    /// Says who hears of a workspace from now on. The feed of one that had none before is returned: somebody has to run it.
+    /// Says who hears of a workspace from now on. The feed of one that had none before is returned: somebody has
+    /// to run it. `hold` goes when they are told of everything.
     pub(super) fn listen(
         &self,
         workspace: &str,
         listeners: &Arc<Listeners>,
         modules: Vec<Arc<Module>>,
+        hold: Hold,
     ) -> Option<Running> {
         let is_heard = !modules.is_empty();
+        if is_heard
+            && !self.listening.borrow().contains(workspace)
+            && let Some(waiting) = &mut *self.waiting.lock()
+        {
+            waiting.push(hold);
+        }
         *listeners.0.lock() = modules;
         self.listening.send_if_modified(|listening| {
             if is_heard {
@@ -74,6 +87,18 @@ impl Feeds {
             events: waiting,
             listeners: listeners.clone(),
         })
+    }
+
+    /// Lets those go on who wait: all that happens from now on is told.
+    pub(super) fn begin(&self) {
+        if let Some(waiting) = &mut *self.waiting.lock() {
+            waiting.clear();
+        }
+    }
+
+    /// Lets everybody go on, now and later: nothing is told.
+    pub(super) fn never(&self) {
+        *self.waiting.lock() = None;
     }
 
     /// Forgets a workspace.

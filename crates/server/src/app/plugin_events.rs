@@ -45,6 +45,7 @@ pub(super) async fn tell(
     if let Some(Err(error)) = stop.run_until_cancelled(teller.run()).await {
         tracing::warn!(%error, "plugins are not told what happens");
     }
+    teller.extensions.never_tell();
     Ok(())
 }
 
@@ -75,12 +76,14 @@ impl Teller {
             let mut last = self.store.last().await?;
             let mut after = *last.borrow_and_update();
             loop {
+                let batch = self.store.since(after, BATCH).await?;
+                // Behind the look: whoever is heard of by now was there before what is told here happened.
                 let heard = listening.borrow_and_update().clone();
+                self.extensions.begin_to_tell();
                 if heard.is_empty() {
                     self.busy.clear();
                     break;
                 }
-                let batch = self.store.since(after, BATCH).await?;
                 for (number, event) in &batch {
                     after = *number;
                     if heard.contains(&event.workspace) {
@@ -105,8 +108,8 @@ impl Teller {
     /// Tells of one event of the journal, by none, one or several of OpenCode's.
     async fn tell(&mut self, number: u64, event: &ServiceEvent) -> Result<(), StoreError> {
         let session = event.session.as_ref();
-        let send =
-            |kind: &str, properties: Value| self.extensions.tell(&event.workspace, shape(number, kind, properties));
+        let extensions = self.extensions.clone();
+        let send = |kind: &str, properties: Value| extensions.tell(&event.workspace, shape(number, kind, properties));
         match (&event.kind, session) {
             (ServiceEventKind::Call { call, state, .. }, Some(session)) => {
                 let Some(record) = self.store.get(call).await? else {
