@@ -216,7 +216,8 @@ impl Watched {
     fn apply(&mut self, engine: &Engine, environment: &Environment, read: anyhow::Result<ToolsConfig>) {
         let Some(place) = self.place(engine) else { return };
         let now = place.now();
-        let name = self.workspace.name();
+        let workspace = self.workspace.clone();
+        let name = workspace.name();
         let problem = match &read {
             Ok(tools) => self.gone(tools).map(|gone| {
                 format!(
