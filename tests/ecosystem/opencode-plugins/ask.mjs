@@ -7,7 +7,7 @@ const START_MS = 60_000;
 const [, , socket, wanted] = process.argv;
 
 const call = (method, request) => {
-  const args = ["-plaintext", "-unix", "-max-msg-sz", "50000000", "-d", JSON.stringify(request), socket, `toolgate.v1.${method}`];
+  const args = ["-plaintext", "-max-msg-sz", "50000000", "-d", JSON.stringify(request), `unix://${socket}`, `toolgate.v1.${method}`];
   return JSON.parse(execFileSync("grpcurl", args, { encoding: "utf8", maxBuffer: 1 << 27 }));
 };
 
