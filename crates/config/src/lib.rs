@@ -17,6 +17,7 @@
 //!   to strong), `jsonc` and `substitute` (reading one of them), `checks` (what it may say), `markdown` (agents written as
 //!   Markdown), `merge` (one over the other), `sources` (where a value comes from), `masked` (what may be shown);
 //! - [`flags`], [`mcp`], `lsp`, `skills`: its parts that need more than a look;
+//! - [`plugins`]: what plugins make of it;
 //! - [`seen`]: which files were read, and whether one has changed since;
 //! - [`logins`]: the logins that OpenCode has stored.
 
@@ -28,6 +29,7 @@ pub mod flags;
 pub mod logins;
 pub mod mcp;
 pub mod opencode;
+pub mod plugins;
 pub mod seen;
 pub mod service;
 

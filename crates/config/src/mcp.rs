@@ -75,6 +75,16 @@ impl ToolsConfig {
     }
 }
 
+impl ToolsConfig {
+    /// Returns the servers of tools that are named here and were not before.
+    pub fn added_mcp_servers(&self, before: &Self) -> Vec<McpServerConfig> {
+        let known = before.part("mcp").and_then(Value::as_object);
+        let all = self.part("mcp").and_then(Value::as_object).into_iter().flatten();
+        let added = all.filter(|(name, _)| known.is_none_or(|known| !known.contains_key(*name)));
+        added.filter_map(|(name, entry)| server(name, entry)).collect()
+    }
+}
+
 /// What an entry may say; its values were checked layer by layer.
 #[derive(Default, Deserialize)]
 #[serde(default)]

@@ -31,6 +31,8 @@ pub struct ToolsConfig {
     pub merged: JsonMap,
     /// The global rules, and what is said about agents.
     pub agents: AgentsConfig,
+    /// The same as people have written it, where plugins have changed it.
+    pub written: Option<AgentsConfig>,
     /// The part `experimental`.
     pub experimental: Experimental,
     /// How many tasks may hang on each other.
@@ -116,6 +118,7 @@ impl ToolsConfig {
         let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
         Ok(Self {
             agents,
+            written: None,
             experimental: part(&merged, "experimental"),
             subagent_depth: part::<Option<usize>>(&merged, "subagent_depth").unwrap_or(1),
             tool_output: part(&merged, "tool_output"),
@@ -218,7 +221,7 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
 
 /// Every layer has been checked, so that a merged block can only be wrong through a merge of its own making; such a
 /// block must not loosen anything.
-fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>) -> Vec<Rule> {
+pub(super) fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>) -> Vec<Rule> {
     let Some(block) = block else { return Vec::new() };
     let made = rules::from_config(block, env.home());
     warnings.extend(made.iter().flat_map(|rules| hints::for_rules(rules)));
@@ -230,7 +233,7 @@ fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>
     })
 }
 
-fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) -> Vec<AgentConfig> {
+pub(super) fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) -> Vec<AgentConfig> {
     let Some(Value::Object(agents)) = merged.get("agent") else {
         return Vec::new();
     };

@@ -96,7 +96,7 @@ impl WorkspaceRuntime {
     pub fn rights(&self, agent: &Agent) -> Rights {
         Rights {
             rules: agent.rules.clone().into(),
-            ancestors: Vec::new(),
+            ancestors: agent.at_most.iter().map(|rules| rules.as_slice().into()).collect(),
             worktree: self.workspace.worktree().into(),
             requesters: Arc::default(),
         }
@@ -131,11 +131,11 @@ impl WorkspaceRuntime {
         }
     }
 
-    /// Returns the rules of an agent that may be run by a task.
-    fn layer(&self, agent: &str, in_task: bool) -> Option<Arc<[Rule]>> {
+    /// Returns the rulesets of an agent that may be run by a task.
+    fn layers(&self, agent: &str, in_task: bool) -> Option<Vec<Arc<[Rule]>>> {
         let now = self.now();
         let agent = now.agents.get(agent)?;
-        Some(rights::layer(&agent.rules, &now.primary_tools, in_task))
+        Some(rights::layers(agent, &now.primary_tools, in_task))
     }
 
     /// Returns what is in force at the moment.
@@ -326,7 +326,7 @@ impl Catalogs {
     pub(crate) fn rights(&self, place: &WorkspaceRuntime, caller: &Delegation, ancestors: &[Delegation]) -> Rights {
         rights::combine(caller, ancestors, place.workspace.worktree(), |delegation| {
             self.find(&delegation.workspace)?
-                .layer(&delegation.agent, delegation.in_task)
+                .layers(&delegation.agent, delegation.in_task)
         })
     }
 

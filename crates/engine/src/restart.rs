@@ -112,12 +112,13 @@ fn is_held(parts: &Parts, record: &CallRecord) -> bool {
     })
 }
 
-/// Takes a call up later if its tool comes from a source that is still being connected to; returns whether it does.
+/// Takes a call up later if its tool or its agent comes from a source that is still being loaded or connected to; returns
+/// whether it does.
 fn resume_later(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>, record: &CallRecord) -> bool {
     let waits = parts
         .catalogs
         .find(&record.origin.workspace)
-        .is_some_and(|place| place.tools.is_connecting());
+        .is_some_and(|place| place.tools.is_connecting() || place.tools.is_loading());
     if !waits || parts.catalogs.has_tool(record) {
         return false;
     }
@@ -139,6 +140,7 @@ async fn resume_or_end(
     record: CallRecord,
 ) -> Result<(), StoreError> {
     if let Some(place) = parts.catalogs.find(&record.origin.workspace) {
+        place.tools.loaded().await;
         let mut changes = place.tools.changes();
         let comes = async {
             while !parts.catalogs.has_tool(&record) && place.tools.is_connecting() {

@@ -12,12 +12,14 @@
 //! are neither read nor run.
 
 mod discovery;
+mod events;
 mod host;
 mod manifest;
 mod runtime;
 mod script;
+mod world;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,16 +27,18 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use toolgate_fs::Workspace;
-use toolgate_model::{Source, SourceState};
+use toolgate_model::{JsonMap, Source, SourceState};
 use toolgate_process::Programs;
 use toolgate_tool::{Catalog, Contribution, Hold, Offering};
 
 use self::discovery::{Found, Kind, ManifestFile, Script};
+use self::events::{Feeds, Listeners};
 use self::host::Hosts;
-use self::script::LoadError;
-use crate::groups::Groups;
+use self::script::{LoadError, Loaded, Module};
+pub use self::world::{Answer, Left, World};
+use crate::groups::{Group, Groups};
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,6 +77,10 @@ pub struct Settings {
     pub pure: bool,
     /// The merged configuration, which plugins are shown.
     pub config: Value,
+    /// Where OpenCode installs plugins that it finds in its registry.
+    pub cache: Option<PathBuf>,
+    /// What plugins may know and change.
+    pub world: Arc<dyn World>,
     /// A folder of the service for the host's own files.
     pub home: PathBuf,
     /// The runtime that the service's configuration names.
@@ -83,6 +91,7 @@ pub struct Settings {
 #[derive(Default)]
 pub struct Extensions {
     groups: Groups,
+    feeds: Arc<Feeds>,
 }
 
 impl Extensions {
@@ -103,6 +112,7 @@ impl Extensions {
                     .cloned()
                     .collect(),
                 runtime: settings.runtime.clone(),
+                world: settings.world.clone(),
             },
             group.tasks.clone(),
             group.stop.clone(),
@@ -115,6 +125,13 @@ impl Extensions {
             scripts: HashMap::new(),
             manifests: HashMap::new(),
             failed: HashMap::new(),
+            plugins: Plugins {
+                feeds: self.feeds.clone(),
+                group: group.clone(),
+                listeners: Arc::default(),
+                left: Vec::new(),
+                notes: Vec::new(),
+            },
         };
         let reloading = reloader.run(first);
         group.tasks.spawn(group.stop.run_until_cancelled_owned(reloading));
@@ -125,8 +142,29 @@ impl Extensions {
         self.groups.end_all().await;
     }
 
+    /// Returns the workspaces with plugins that hear of what happens, now and later.
+    pub fn listening(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.feeds.listening()
+    }
+
+    /// Says that those who hear are told of everything that happens from now on.
+    pub fn begin_to_tell(&self) {
+        self.feeds.begin();
+    }
+
+    /// Says that nobody is told of anything.
+    pub fn never_tell(&self) {
+        self.feeds.never();
+    }
+
+    /// Tells the plugins of a workspace of an event, which has the shape of OpenCode's. Waits for none.
+    pub fn tell(&self, workspace: &str, event: Value) {
+        self.feeds.tell(workspace, event);
+    }
+
     /// Ends the host of a workspace, and waits for that.
     pub async fn end(&self, workspace: &str) {
+        self.feeds.end(workspace);
         self.groups.end(workspace).await;
     }
 }
@@ -138,10 +176,88 @@ struct Reloader {
     catalog: Arc<Catalog>,
     found: Arc<Found>,
     /// What was made of each file as it is.
-    scripts: HashMap<PathBuf, (Script, Offering)>,
+    scripts: HashMap<PathBuf, (Script, Made)>,
     manifests: HashMap<PathBuf, (ManifestFile, Option<Offering>)>,
     /// Files that could not be loaded, perhaps for no fault of theirs: they are tried again.
     failed: HashMap<PathBuf, FailedLoad>,
+    plugins: Plugins,
+}
+
+/// What a file offers, and what it did besides when it was loaded.
+#[derive(Clone)]
+struct Made {
+    offering: Offering,
+    module: Option<Arc<Module>>,
+    left: Option<JsonMap>,
+    hears: bool,
+}
+
+impl Made {
+    fn nothing(offering: Offering) -> Self {
+        Self {
+            offering,
+            module: None,
+            left: None,
+            hears: false,
+        }
+    }
+
+    /// Returns what the file has wanted so far and is not there.
+    fn notes(&self) -> BTreeSet<String> {
+        self.module.as_ref().map(|module| module.notes()).unwrap_or_default()
+    }
+
+    /// Returns what it offers, with what people should know of it by now.
+    fn offering(&self) -> Offering {
+        let mut offering = self.offering.clone();
+        let notes: Vec<String> = self.notes().into_iter().collect();
+        if !notes.is_empty() {
+            let told = format!("it has asked for what is not there: {}", notes.join(", "));
+            if !offering.problem.is_empty() {
+                offering.problem.push_str("; ");
+            }
+            offering.problem.push_str(&told);
+        }
+        offering
+    }
+}
+
+/// What plugins are to the service besides tools and hooks of calls.
+struct Plugins {
+    feeds: Arc<Feeds>,
+    group: Group,
+    listeners: Arc<Listeners>,
+    /// What they left of the configuration, as it was taken in last.
+    left: Vec<Left>,
+    /// What was told last of what they wanted.
+    notes: Vec<BTreeSet<String>>,
+}
+
+impl Plugins {
+    /// Takes over what the plugins that are loaded now, in their order, hear and have left.
+    fn take_over(&mut self, settings: &Settings, catalog: &Catalog, made: &[(&Script, &Made)]) {
+        let heard = made.iter().filter(|(_, made)| made.hears);
+        let modules = heard.filter_map(|(_, made)| made.module.clone()).collect();
+        let workspace = settings.workspace.name();
+        if let Some(feed) = self.feeds.listen(workspace, &self.listeners, modules, catalog.hold()) {
+            let running = self.group.stop.clone().run_until_cancelled_owned(feed.run());
+            self.group.tasks.spawn(running);
+        }
+        let left: Vec<Left> = made
+            .iter()
+            .filter_map(|(script, made)| {
+                Some(Left {
+                    plugin: script.shown.clone(),
+                    path: script.path.clone(),
+                    config: made.left.clone()?,
+                })
+            })
+            .collect();
+        if left != self.left {
+            settings.world.take_config(left.clone(), catalog.hold());
+            self.left = left;
+        }
+    }
 }
 
 /// Why a file could not be loaded, and how often the host has ended meanwhile.
@@ -159,6 +275,8 @@ impl Reloader {
                 && (*found != *self.found || first.is_some() || !self.failed.is_empty())
             {
                 self.update(found, &untrusted, &mut first).await;
+            } else if self.notes() != self.plugins.notes {
+                self.offer_again(&untrusted);
             }
             first = None;
             tokio::time::sleep(LOOK_INTERVAL).await;
@@ -171,7 +289,8 @@ impl Reloader {
         tokio::task::spawn_blocking(move || {
             let mut bases: Vec<&Path> = settings.plugin_base.iter().map(PathBuf::as_path).collect();
             bases.extend(settings.directories.iter().map(PathBuf::as_path));
-            let found = discovery::look(&settings.workspace, &settings.directories, &settings.plugins, &bases);
+            let (directories, cache) = (&settings.directories, settings.cache.as_deref());
+            let found = discovery::look(&settings.workspace, directories, &settings.plugins, &bases, cache);
             found.for_mode(settings.pure)
         })
         .await
@@ -184,7 +303,7 @@ impl Reloader {
         let settings = self.settings.clone();
         let found = tokio::task::spawn_blocking(move || {
             let (directories, plugins) = (&settings.untrusted_directories, &settings.untrusted_plugins);
-            discovery::look(&settings.workspace, directories, plugins, &[]).for_mode(settings.pure)
+            discovery::look(&settings.workspace, directories, plugins, &[], None).for_mode(settings.pure)
         })
         .await
         .unwrap_or_default();
@@ -214,9 +333,9 @@ impl Reloader {
             .scripts
             .iter()
             .map(|script| {
-                let (before, offering) = known.get(&script.path)?;
+                let (before, made) = known.get(&script.path)?;
                 let is_same = environment_is_same && before == script;
-                is_same.then(|| Outcome::Final(offering.clone()))
+                is_same.then(|| Outcome::Final(made.clone()))
             })
             .collect();
         let offer = |outcomes: &[Option<Outcome>]| {
@@ -225,9 +344,9 @@ impl Reloader {
                 .iter()
                 .zip(outcomes)
                 .map(|(script, outcome)| match outcome {
-                    Some(outcome) => outcome.offering().clone(),
+                    Some(outcome) => outcome.offering(),
                     None => match known.get(&script.path) {
-                        Some((_, before)) => before.clone(),
+                        Some((_, before)) => before.offering(),
                         None => Offering::empty(script.shown.clone(), SourceState::Connecting, ""),
                     },
                 })
@@ -269,7 +388,10 @@ impl Reloader {
                     .iter()
                     .zip(&outcomes)
                     .filter(|(script, _)| script.kind == Kind::Plugin);
-                if plugins.all(|(_, outcome)| outcome.is_some()) {
+                let is_out =
+                    |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|outcome| !outcome.leaves_config());
+                // What one leaves of the configuration is taken over with all the rest.
+                if plugins.all(|(_, outcome)| is_out(outcome)) {
                     *first = None;
                 }
             }
@@ -278,10 +400,18 @@ impl Reloader {
         if has_news {
             offer(&outcomes);
         }
+        let plugins = found.scripts.iter().zip(&outcomes);
+        let plugins: Vec<(&Script, &Made)> = plugins
+            .filter_map(|(script, outcome)| match outcome {
+                Some(Outcome::Final(made)) if script.kind == Kind::Plugin => Some((script, made)),
+                Some(Outcome::Final(_) | Outcome::FailedLoad(..)) | None => None,
+            })
+            .collect();
+        self.plugins.take_over(&self.settings, &self.catalog, &plugins);
         for (script, outcome) in found.scripts.iter().zip(outcomes) {
             match outcome {
-                Some(Outcome::Final(offering)) => {
-                    self.scripts.insert(script.path.clone(), (script.clone(), offering));
+                Some(Outcome::Final(made)) => {
+                    self.scripts.insert(script.path.clone(), (script.clone(), made));
                 }
                 Some(Outcome::FailedLoad(offering, crashes)) => {
                     let problem = offering.problem;
@@ -292,6 +422,38 @@ impl Reloader {
             }
         }
         self.found = found;
+        self.plugins.notes = self.notes();
+    }
+
+    /// Returns what each file has wanted that is not there.
+    fn notes(&self) -> Vec<BTreeSet<String>> {
+        let made = self
+            .found
+            .scripts
+            .iter()
+            .filter_map(|script| self.scripts.get(&script.path));
+        made.map(|(_, made)| made.notes()).collect()
+    }
+
+    /// Offers the same again, with what is known of it by now.
+    fn offer_again(&mut self, untrusted: &[(Source, Offering)]) {
+        let made = self
+            .found
+            .scripts
+            .iter()
+            .map(|script| match self.scripts.get(&script.path) {
+                Some((_, made)) => made.offering(),
+                None => Offering::empty(script.shown.clone(), SourceState::Failed, ""),
+            });
+        let scripts: Vec<Offering> = made.collect();
+        let manifests: Vec<Offering> = self
+            .found
+            .manifests
+            .iter()
+            .filter_map(|file| self.manifests.get(&file.path)?.1.clone())
+            .collect();
+        self.plugins.notes = self.notes();
+        self.offer(&self.found, &scripts, &manifests, untrusted);
     }
 
     /// Hands on what there is, in its order.
@@ -316,11 +478,22 @@ impl Reloader {
     /// Loads a file. `before` is why it could not be loaded before.
     async fn load(&self, script: &Script, before: Option<&FailedLoad>) -> Outcome {
         let error = match script::load(&self.hosts, script, &self.settings.config).await {
-            Ok(loaded) => {
-                return Outcome::Final(Offering {
-                    problem: loaded.problem,
-                    contribution: loaded.contribution,
-                    ..Offering::empty(script.shown.clone(), SourceState::Ready, "")
+            Ok(Loaded {
+                contribution,
+                problem,
+                module,
+                left,
+                hears,
+            }) => {
+                return Outcome::Final(Made {
+                    offering: Offering {
+                        problem,
+                        contribution,
+                        ..Offering::empty(script.shown.clone(), SourceState::Ready, "")
+                    },
+                    module: (script.kind == Kind::Plugin).then_some(module),
+                    left,
+                    hears,
                 });
             }
             Err(error) => error,
@@ -337,9 +510,9 @@ impl Reloader {
         let offering = Offering::empty(script.shown.clone(), SourceState::Failed, &problem);
         let crashes = before.map_or(0, |before| before.crashes);
         match error {
-            LoadError::File(_) => Outcome::Final(offering),
+            LoadError::File(_) => Outcome::Final(Made::nothing(offering)),
             LoadError::NoHost(_) => Outcome::FailedLoad(offering, crashes),
-            LoadError::HostEnded(_) if crashes + 1 >= MAX_CRASHES => Outcome::Final(offering),
+            LoadError::HostEnded(_) if crashes + 1 >= MAX_CRASHES => Outcome::Final(Made::nothing(offering)),
             LoadError::HostEnded(_) => Outcome::FailedLoad(offering, crashes + 1),
         }
     }
@@ -376,15 +549,24 @@ impl Reloader {
 /// What became of a file that was loaded.
 enum Outcome {
     /// This is what becomes of it as it is.
-    Final(Offering),
+    Final(Made),
     /// It may not be its fault that there is nothing; how often the host has ended.
     FailedLoad(Offering, u32),
 }
 
 impl Outcome {
-    fn offering(&self) -> &Offering {
+    fn offering(&self) -> Offering {
         match self {
-            Self::Final(offering) | Self::FailedLoad(offering, _) => offering,
+            Self::Final(made) => made.offering(),
+            Self::FailedLoad(offering, _) => offering.clone(),
+        }
+    }
+
+    /// Says whether the file has changed the configuration.
+    fn leaves_config(&self) -> bool {
+        match self {
+            Self::Final(made) => made.left.is_some(),
+            Self::FailedLoad(..) => false,
         }
     }
 

@@ -9,6 +9,7 @@
 //!   talk to it, `stdio`, `http` and `sse` carry the messages, `login` and `oauth` get tokens; `mcp/attending.rs` is a call there,
 //!   with what the server says and asks meanwhile;
 //! - `javascript`: `discovery` finds files, `script` loads them, `host` and `runtime` run them, `manifest` is for executables;
+//!   `world` and `events` are what plugins want to know, and what they hear;
 //! - `groups`: what runs for each workspace;
 //! - `hosted`: tools, hooks and subagents that front ends lend.
 

@@ -2,7 +2,7 @@
 //! (`docs/spec/permission.md` §9).
 //!
 //! *Invariant:* pure. An agent's rules are, in this order: the defaults, its own built-in rules, the user's global
-//! block, its configured block, and a last pair that keeps stored output readable.
+//! block, its configured block, and a last pair that keeps stored output readable. What plugins say of rules takes away only.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,8 @@ pub struct Agent {
     pub prompt: Option<String>,
     /// All its rules, weakest first.
     pub rules: Vec<Rule>,
+    /// Rules that hold as well, where plugins have changed its own: it may at most what both allow.
+    pub at_most: Option<Vec<Rule>>,
     /// Whether commands that no person approved are held to what their judged parts need: unless somebody configured that
     /// every command is allowed, and nothing asks for or denies a command, an edit or a folder outside.
     pub has_walls: bool,
@@ -157,6 +159,27 @@ impl Agents {
         Self(agents.into_iter().map(Arc::new).collect())
     }
 
+    /// Makes the agents that a configuration leads to which plugins have changed; `written` is what people have written. An
+    /// agent may at most what it may by that alone, and one that only plugins know what a new one may: they are programs, and
+    /// nobody has read what they say of rules. One that is switched off stays so.
+    pub fn after_plugins(config: &AgentsConfig, written: &AgentsConfig, folders: Folders<'_>) -> Self {
+        let before = Self::new(written, folders);
+        let is_off = |name: &str| written.agents.iter().any(|block| block.disable && block.name == name);
+        let agents = Self::new(config, folders).0.into_iter();
+        let bounded = agents.filter(|agent| !is_off(&agent.name)).map(|agent| {
+            let (bound, has_walls) = match before.get(&agent.name) {
+                Some(known) => (known.rules.clone(), known.has_walls),
+                None => (new_rules(written, folders), has_walls(&written.global, &[])),
+            };
+            Arc::new(Agent {
+                has_walls: agent.has_walls || has_walls,
+                at_most: (bound != agent.rules).then_some(bound),
+                ..Agent::clone(&agent)
+            })
+        });
+        Self(bounded.collect())
+    }
+
     /// Returns the agent called `name`.
     pub fn get(&self, name: &str) -> Option<&Arc<Agent>> {
         self.0.iter().find(|agent| agent.name == name)
@@ -165,6 +188,13 @@ impl Agents {
     /// Returns every agent, hidden ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Agent> {
         self.0.iter().map(AsRef::as_ref)
+    }
+}
+
+impl Agent {
+    /// Returns all its rulesets. Each of them holds.
+    pub fn layers(&self) -> impl Iterator<Item = &[Rule]> {
+        std::iter::once(&*self.rules).chain(self.at_most.as_deref())
     }
 }
 
@@ -210,6 +240,16 @@ fn has_walls(configured: &[Rule], own: &[Rule]) -> bool {
                 .or_else(|| restricts(permission, own))
                 .unwrap_or(false)
         })
+}
+
+/// Returns what an agent may that only plugins know: what any new one may, and what asks people and does nothing else.
+fn new_rules(written: &AgentsConfig, folders: Folders<'_>) -> Vec<Rule> {
+    let readable = stored_output(folders.output_dir);
+    let outside = [readable.clone(), of_skills(folders.skills)].concat();
+    let asking = ["question", "plan_enter", "plan_exit"].map(|name| rule(name, "*", Allow));
+    let mut rules = [defaults(&outside), asking.to_vec(), written.global.clone()].concat();
+    keep_readable(&mut rules, &readable);
+    rules
 }
 
 fn apply(agent: &mut Agent, block: &AgentConfig) {
@@ -335,6 +375,7 @@ fn agent(name: &str, mode: Mode, description: Option<&str>, rules: Vec<Rule>) ->
         model: None,
         prompt: None,
         rules,
+        at_most: None,
         has_walls: true,
     }
 }
@@ -372,164 +413,4 @@ fn explore_rules(outside: &[Rule]) -> Vec<Rule> {
 }
 
 #[cfg(test)]
-mod tests {
-    use toolgate_model::Action;
-
-    use super::*;
-
-    fn agents(global: &[(&str, &str, Action)], blocks: Vec<AgentConfig>) -> Agents {
-        let config = AgentsConfig {
-            global: list(global),
-            agents: blocks,
-        };
-        let folders = Folders {
-            output_dir: Path::new("/data/tool-output"),
-            data_dir: Path::new("/data"),
-            skills: &[PathBuf::from("/home/s/one"), PathBuf::from("/home/*")],
-        };
-        Agents::new(&config, folders)
-    }
-
-    fn list(rows: &[(&str, &str, Action)]) -> Vec<Rule> {
-        rows.iter()
-            .map(|&(name, pattern, action)| rule(name, pattern, action))
-            .collect()
-    }
-
-    fn check(agents: &Agents, name: &str, rows: &[(&str, &str, Action)]) {
-        let agent = agents.get(name).expect("the agent exists");
-        for &(permission, pattern, expected) in rows {
-            let (action, _) = rules::evaluate_in(Path::new("/w"), permission, pattern, &[&agent.rules]);
-            assert_eq!(action, expected, "{name}: {permission} {pattern}");
-        }
-    }
-
-    #[test]
-    fn build() {
-        let agents = agents(&[], Vec::new());
-        check(
-            &agents,
-            "build",
-            &[
-                ("bash", "ls", Allow),
-                ("doom_loop", "bash", Ask),
-                ("external_directory", "/somewhere/*", Ask),
-                ("external_directory", "/data/tool-output/*", Allow),
-                ("external_directory", "/home/s/one/*", Allow),
-                ("external_directory", "/home/s/one/sub/*", Allow),
-                ("external_directory", "/home/s/*", Ask),
-                ("question", "*", Allow),
-                ("plan_enter", "*", Allow),
-                ("plan_exit", "*", Deny),
-                ("read", "a.txt", Allow),
-                ("read", ".env", Ask),
-                ("read", "/p/.env.local", Ask),
-                ("read", "/p/.env.example", Allow),
-            ],
-        );
-    }
-
-    #[test]
-    fn plan() {
-        let rows: &[(&str, &str, Action)] = &[
-            ("edit", "src/a.ts", Deny),
-            ("edit", ".opencode/plans/one.md", Allow),
-            ("edit", ".opencode/plans/one.txt", Deny),
-            ("edit", "../data/plans/one.md", Allow),
-            ("external_directory", "/data/plans/*", Allow),
-            ("plan_exit", "*", Allow),
-            ("plan_enter", "*", Deny),
-            ("bash", "rm -rf x", Allow),
-        ];
-        check(&agents(&[], Vec::new()), "plan", rows);
-        let opened = agents(&[("edit", "*", Allow)], Vec::new());
-        check(&opened, "plan", &[("edit", "src/a.ts", Allow)]);
-    }
-
-    #[test]
-    fn subagents() {
-        let agents = agents(&[], Vec::new());
-        let general: &[(&str, &str, Action)] = &[
-            ("todowrite", "*", Deny),
-            ("todoread", "*", Deny),
-            ("question", "*", Deny),
-            ("bash", "ls", Allow),
-        ];
-        check(&agents, "general", general);
-        let explore: &[(&str, &str, Action)] = &[
-            ("grep", "x", Allow),
-            ("bash", "ls", Allow),
-            ("read", "/p/.env", Allow),
-            ("edit", "a", Deny),
-            ("task", "general", Deny),
-            ("doom_loop", "bash", Deny),
-            ("external_directory", "/other/*", Deny),
-            ("external_directory", "/data/tool-output/*", Allow),
-            ("external_directory", "/home/s/one/*", Allow),
-        ];
-        check(&agents, "explore", explore);
-        check(&agents, "title", &[("bash", "ls", Deny)]);
-        assert!(agents.iter().filter(|agent| agent.hidden).count() == 3);
-    }
-
-    #[test]
-    fn stored_output_stays_readable_unless_that_folder_is_denied() {
-        let row: fn(Action) -> [(&'static str, &'static str, Action); 1] =
-            |action| [("external_directory", "/data/tool-output/*", action)];
-        let denied = agents(&[("external_directory", "*", Deny)], Vec::new());
-        check(&denied, "build", &row(Allow));
-        check(&denied, "build", &[("external_directory", "/etc/*", Deny)]);
-        check(&denied, "build", &[("external_directory", "/home/s/one/*", Deny)]);
-        let meant = agents(&[("external_directory", "/data/tool-output/*", Deny)], Vec::new());
-        check(&meant, "build", &row(Deny));
-    }
-
-    #[test]
-    fn configured_agents() {
-        let reviewer = AgentConfig {
-            name: "reviewer".to_owned(),
-            rules: list(&[("edit", "*", Deny)]),
-            ..AgentConfig::default()
-        };
-        let build = AgentConfig {
-            name: "build".to_owned(),
-            description: Some("mine".to_owned()),
-            mode: Some(Mode::All),
-            rules: list(&[("bash", "*", Ask)]),
-            ..AgentConfig::default()
-        };
-        let gone = AgentConfig {
-            name: "general".to_owned(),
-            disable: true,
-            ..AgentConfig::default()
-        };
-        let agents = agents(&[("bash", "*", Deny)], vec![reviewer, build, gone]);
-        check(&agents, "reviewer", &[("edit", "a", Deny), ("bash", "x", Deny)]);
-        check(&agents, "build", &[("bash", "x", Ask)]);
-        assert_eq!(agents.get("reviewer").map(|agent| agent.mode), Some(Mode::All));
-        assert_eq!(agents.get("build").map(|agent| agent.mode), Some(Mode::All));
-        assert_eq!(
-            agents.get("build").and_then(|agent| agent.description.as_deref()),
-            Some("mine")
-        );
-        assert_eq!(agents.get("general"), None);
-    }
-
-    #[test]
-    fn built_in_agents_have_the_names_that_are_listed() {
-        let agents = agents(&[], Vec::new());
-        assert!(agents.iter().map(|agent| agent.name.as_str()).eq(BUILT_IN));
-    }
-
-    #[test]
-    fn tasks() {
-        assert!(may_use_task(&list(&[("*", "*", Allow)])));
-        assert!(may_use_task(&[]));
-        assert!(!may_use_task(&list(&[("*", "*", Deny), ("grep", "*", Allow)])));
-        let denied = |rules: &[Rule]| rules::evaluate("task", "x", &[rules]).0 == Deny;
-        assert!(denied(&subagent_rules(&list(&[("*", "*", Allow)]), &[])));
-        assert!(!denied(&subagent_rules(&list(&[("task", "*", Allow)]), &[])));
-        let withheld = subagent_rules(&[], &["webfetch".to_owned()]);
-        assert_eq!(withheld.last(), Some(&rule("webfetch", "*", Deny)));
-    }
-}
+mod tests;

@@ -27,6 +27,12 @@ mod mcp;
 pub mod outgoing;
 mod peers;
 mod places;
+#[cfg(feature = "javascript")]
+mod plugin_answers;
+#[cfg(feature = "javascript")]
+mod plugin_events;
+#[cfg_attr(not(feature = "javascript"), allow(dead_code, reason = "there are no plugins then"))]
+mod plugins;
 pub mod registration;
 mod rules;
 mod sandbox;
@@ -209,6 +215,7 @@ impl App {
         ));
         let languages = Arc::new(ServerPool::new(programs.clone(), lsp::Limits::default()));
         let extensions = Arc::new(Extensions::default());
+        let rules = Arc::new(Rules::default());
         let opener = Opener {
             config: config.clone(),
             data_dir,
@@ -223,8 +230,9 @@ impl App {
                 programs: programs.clone(),
             },
             sandbox: sandbox.clone(),
+            news: rules.news.clone(),
         };
-        let (rules, mut places, mut remote_skills) = (Arc::new(Rules::default()), Vec::new(), Vec::new());
+        let (mut places, mut remote_skills) = (Vec::new(), Vec::new());
         for opened in opener.open_configured()? {
             let Opened {
                 place, fetch, watched, ..
@@ -380,6 +388,12 @@ impl App {
             parts.engine.clone(),
             self.environment,
             self.rules,
+            stop_servers.clone(),
+        ));
+        #[cfg(feature = "javascript")]
+        servers.spawn(plugin_events::tell(
+            parts.store.clone(),
+            parts.extensions.clone(),
             stop_servers.clone(),
         ));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));

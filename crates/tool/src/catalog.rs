@@ -198,6 +198,11 @@ impl Catalog {
         Hold(self.holds.clone())
     }
 
+    /// Returns whether somebody holds lists and calls back.
+    pub fn is_loading(&self) -> bool {
+        *self.holds.borrow() > 0
+    }
+
     /// Waits until nobody holds lists and calls back, but not for long.
     pub async fn loaded(&self) {
         let mut holds = self.holds.subscribe();

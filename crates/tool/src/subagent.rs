@@ -44,9 +44,11 @@ impl Subagents {
     /// Returns whom `caller` is told of: name, and when to use it.
     pub fn told_to(&self, caller: &str) -> Vec<(String, Option<String>)> {
         let (agents, _) = self.listed();
-        let rules = agents.get(caller).map(|agent| agent.rules.as_slice());
-        let is_denied =
-            |agent: &Agent| rules.is_some_and(|rules| rules::evaluate("task", &agent.name, &[rules]).0 == Action::Deny);
+        let caller = agents.get(caller);
+        let is_denied = |agent: &Agent| {
+            let mut layers = caller.iter().flat_map(|caller| caller.layers());
+            layers.any(|rules| rules::evaluate("task", &agent.name, &[rules]).0 == Action::Deny)
+        };
         let listed = agents.iter();
         listed
             .filter(|agent| agent.mode != Mode::Primary && !agent.hidden && !is_denied(agent))

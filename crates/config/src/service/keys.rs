@@ -147,7 +147,7 @@ keys! { |layers|
     /// Custom tools and plugins.
     pub(super) extensions: ExtensionsConfig in "extensions." {
         /// The JavaScript runtime for custom tools and plugins: a name in `PATH` or a path. By itself the service takes the
-        /// first of bun, deno and node (22.18 or later).
+        /// first of bun, deno, node (22.18 or later) and opencode.
         runtime: Option<String> = parse::runtime(), None;
     }
 

@@ -214,6 +214,8 @@ impl Admission {
             () = self.parts.calls.drain_notice().due() => return Err(AdmitError::Draining),
         };
         place.usable()?;
+        // Plugins may bring agents, and rules that take something away.
+        place.tools.loaded().await;
         let agents = place.now().agents.clone();
         if agents.get(&origin.agent).is_none() {
             return Err(AdmitError::UnknownAgent {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use toolgate_model::{CallRecord, Delegation, Rule};
 use toolgate_permission::Rights;
-use toolgate_permission::agents;
+use toolgate_permission::agents::{self, Agent};
 
 /// Returns in whose name a call runs that an agent makes, on behalf of `parent` if there is one, and who stands above it.
 pub(crate) fn descend(workspace: &str, agent: &str, parent: Option<&CallRecord>) -> (Delegation, Vec<Delegation>) {
@@ -64,17 +64,28 @@ pub(crate) fn layer(rules: &[Rule], primary_tools: &[String], in_task: bool) -> 
     [rules, &agents::subagent_rules(rules, primary_tools)].concat().into()
 }
 
-/// Returns the rights of a call. `rules_of` finds the rules of an agent where it runs, none if there is no such agent.
+/// Returns the rulesets that an agent has where it runs, its own first.
+pub(crate) fn layers(agent: &Agent, primary_tools: &[String], in_task: bool) -> Vec<Arc<[Rule]>> {
+    let at_most = agent.at_most.iter().map(|rules| Arc::from(rules.as_slice()));
+    std::iter::once(layer(&agent.rules, primary_tools, in_task))
+        .chain(at_most)
+        .collect()
+}
+
+/// Returns the rights of a call. `rules_of` finds the rulesets of an agent where it runs, none if there is no such agent.
 pub(crate) fn combine(
     own: &Delegation,
     ancestors: &[Delegation],
     worktree: &Path,
-    rules_of: impl Fn(&Delegation) -> Option<Arc<[Rule]>>,
+    rules_of: impl Fn(&Delegation) -> Option<Vec<Arc<[Rule]>>>,
 ) -> Rights {
-    let rules_of = |delegation| rules_of(delegation).unwrap_or_else(|| [agents::deny_all()].into());
+    let mut layers = std::iter::once(own).chain(ancestors).flat_map(|delegation| {
+        let found = rules_of(delegation).filter(|layers| !layers.is_empty());
+        found.unwrap_or_else(|| vec![[agents::deny_all()].into()])
+    });
     Rights {
-        rules: rules_of(own),
-        ancestors: ancestors.iter().map(rules_of).collect(),
+        rules: layers.next().unwrap_or_else(|| [agents::deny_all()].into()),
+        ancestors: layers.collect(),
         worktree: worktree.into(),
         requesters: Arc::default(),
     }
@@ -112,7 +123,7 @@ mod tests {
     fn chain(agents: &[Vec<Rule>], links: &[(usize, bool)], primary: &[String]) -> Vec<Rights> {
         let rules_of = |delegation: &Delegation| {
             let index: usize = delegation.agent.parse().ok()?;
-            Some(layer(agents.get(index)?, primary, delegation.in_task))
+            Some(vec![layer(agents.get(index)?, primary, delegation.in_task)])
         };
         let mut rights_of_all = Vec::new();
         let mut parent: Option<(Delegation, Vec<Delegation>, bool)> = None;

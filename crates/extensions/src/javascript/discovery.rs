@@ -80,8 +80,14 @@ impl Found {
 }
 
 /// Looks for everything that the folders and the configuration key `plugin` name; what that names by a relative path or as
-/// a package is looked for from `bases`. Blocking.
-pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Value], bases: &[&Path]) -> Found {
+/// a package is looked for from `bases`, and a package in OpenCode's own `cache` then. Blocking.
+pub(super) fn look(
+    workspace: &Workspace,
+    directories: &[PathBuf],
+    plugins: &[Value],
+    bases: &[&Path],
+    cache: Option<&Path>,
+) -> Found {
     let mut found = Found::default();
     for entry in plugins {
         let (spec, options) = match entry {
@@ -92,7 +98,7 @@ pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Va
             },
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => continue,
         };
-        match plugin_path(spec, bases) {
+        match plugin_path(spec, bases, cache) {
             Ok(path) => found.scripts.push(script(workspace, Kind::Plugin, path, options)),
             Err(problem) => found.missing.push((spec.to_owned(), problem)),
         }
@@ -158,7 +164,7 @@ fn name_in(workspace: &Workspace, path: &Path) -> String {
 }
 
 /// Finds what an entry of the key `plugin` names: a file URL, a path, or a package that is installed.
-fn plugin_path(spec: &str, bases: &[&Path]) -> Result<PathBuf, String> {
+fn plugin_path(spec: &str, bases: &[&Path], cache: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = spec.strip_prefix("file://") {
         let path = PathBuf::from(percent_decode_str(path).decode_utf8_lossy().into_owned());
         return path
@@ -182,11 +188,37 @@ fn plugin_path(spec: &str, bases: &[&Path]) -> Result<PathBuf, String> {
         .flat_map(|base| base.ancestors())
         .map(|folder| folder.join("node_modules").join(name))
         .find(|package| package.is_dir())
+        .or_else(|| cached(cache?, spec, name))
         .ok_or_else(|| {
             format!(
-                "the package is not installed, and is not installed by itself: run `npm install {spec}` in the project"
+                "the package is not installed, and is not installed by itself: run `npm install {spec}` in the project, or start \
+                 OpenCode there once"
             )
         })
+}
+
+/// Finds a package where OpenCode has installed it: releases up to 1.1 in one folder with all others, later ones in a folder
+/// named after what the configuration says.
+fn cached(cache: &Path, spec: &str, name: &str) -> Option<PathBuf> {
+    let packages = cache.join("packages");
+    let version = spec.strip_prefix(name).and_then(|rest| rest.strip_prefix('@'));
+    let inside = |folder: PathBuf| folder.join("node_modules").join(name);
+    let named = inside(packages.join(format!("{name}@{}", version.unwrap_or("latest"))));
+    // What is fetched from a repository has a folder with a name of OpenCode's own making.
+    let is_open = version.is_none_or(|version| version.contains([':', '/']));
+    let others = is_open.then(|| {
+        let (scope, last) = name
+            .rsplit_once('/')
+            .map_or((packages.clone(), name), |(scope, last)| (packages.join(scope), last));
+        let entries = fs::read_dir(scope).into_iter().flatten().take(MAX_ENTRIES).flatten();
+        let of_name = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{last}@")));
+        let mut folders: Vec<PathBuf> = of_name.map(|entry| inside(entry.path())).collect();
+        folders.sort();
+        folders
+    });
+    let all = std::iter::once(named).chain(others.into_iter().flatten());
+    all.chain([inside(cache.to_path_buf())])
+        .find(|package| package.is_dir())
 }
 
 /// The files of a folder, links followed, in order.
@@ -303,7 +335,7 @@ mod tests {
             (".opencode/plugin/p.js", ""),
             (".opencode/plugin/p.json", ""),
         ]);
-        let found = look(&workspace, &[workspace.directory().join(".opencode")], &[], &[]);
+        let found = look(&workspace, &[workspace.directory().join(".opencode")], &[], &[], None);
         let scripts: Vec<_> = found
             .scripts
             .iter()
@@ -328,7 +360,7 @@ mod tests {
         ]);
         let directories = [workspace.directory().join(".opencode")];
         let named = [json!("./q.js"), json!(["./gone.js", {}])];
-        let found = look(&workspace, &directories, &named, &[workspace.directory()]);
+        let found = look(&workspace, &directories, &named, &[workspace.directory()], None);
         assert_eq!((found.scripts.len(), found.missing.len()), (3, 1));
         assert_eq!(found, found.clone().for_mode(false));
         let found = found.for_mode(true);
@@ -341,7 +373,15 @@ mod tests {
     fn notices_changes() {
         let (_folder, workspace) = folder(&[(".opencode/tool/a.js", "1"), (".opencode/lib/x.ts", "1")]);
         let directories = [workspace.directory().join(".opencode")];
-        let look = || look(&workspace, &directories, &[], &[workspace.directory(), &directories[0]]);
+        let look = || {
+            look(
+                &workspace,
+                &directories,
+                &[],
+                &[workspace.directory(), &directories[0]],
+                None,
+            )
+        };
         let before = look();
         assert_eq!(before, look());
         fs::write(directories[0].join("lib/x.ts"), "22").unwrap();
@@ -363,7 +403,7 @@ mod tests {
         ]);
         let directory = workspace.directory();
         let directories = [directory.join(".opencode")];
-        let surroundings = || look(&workspace, &directories, &[], &[directory, &directories[0]]).surroundings;
+        let surroundings = || look(&workspace, &directories, &[], &[directory, &directories[0]], None).surroundings;
         let mut before = surroundings();
         let mut check = |path: &str, is_noticed: bool| {
             let path = directory.join(path);
@@ -384,6 +424,38 @@ mod tests {
     }
 
     #[test]
+    fn finds_what_opencode_has_installed() {
+        let (_folder, workspace) = folder(&[
+            ("node_modules/old/package.json", "{}"),
+            ("packages/new@latest/node_modules/new/package.json", "{}"),
+            ("packages/@me/pinned@1.2.3/node_modules/@me/pinned/package.json", "{}"),
+            ("packages/git@git+https_x/node_modules/git/package.json", "{}"),
+        ]);
+        let cache = workspace.directory();
+        let check = |spec: &str, expected: Option<&str>| {
+            assert_eq!(
+                plugin_path(spec, &[], Some(cache)).ok(),
+                expected.map(|path| cache.join(path)),
+                "{spec}"
+            );
+        };
+        check("old", Some("node_modules/old"));
+        check("old@1.0.0", Some("node_modules/old"));
+        check("new", Some("packages/new@latest/node_modules/new"));
+        check("new@1.0.0", None);
+        check(
+            "@me/pinned@1.2.3",
+            Some("packages/@me/pinned@1.2.3/node_modules/@me/pinned"),
+        );
+        check("@me/pinned@1.2.4", None);
+        check(
+            "git@git+https://x/y.git",
+            Some("packages/git@git+https_x/node_modules/git"),
+        );
+        check("absent", None);
+    }
+
+    #[test]
     fn finds_what_the_configuration_names() {
         let (_folder, workspace) = folder(&[
             ("node_modules/@me/plug/package.json", "{}"),
@@ -399,6 +471,7 @@ mod tests {
                 std::slice::from_ref(&folder),
                 std::slice::from_ref(&spec),
                 bases,
+                None,
             );
             let path = found.scripts.first().map(|script| script.path.clone());
             assert_eq!(

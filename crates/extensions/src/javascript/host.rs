@@ -8,7 +8,7 @@
 
 #![allow(clippy::disallowed_methods)] // makes and removes the folder of the socket
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use toolgate_model::JsonMap;
 use toolgate_process::{Exit, Launch, Programs, Stdin, StdioChild};
 
 use super::runtime::{self, Runtime};
+use super::world::{self, Notes, Request, World};
 
 /// How long the host may take to connect.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -69,6 +70,8 @@ pub(super) struct Settings {
     pub(super) directories: Vec<PathBuf>,
     /// The runtime that the configuration names.
     pub(super) runtime: Option<String>,
+    /// What plugins may ask.
+    pub(super) world: Arc<dyn World>,
 }
 
 /// Starts the host and keeps it.
@@ -77,6 +80,8 @@ pub(super) struct Hosts {
     tasks: TaskTracker,
     stop: CancellationToken,
     numbers: AtomicU64,
+    /// What was wanted of files and is not there.
+    notes: Arc<Notes>,
     /// The connection to the host, also to one that has ended. Never held across an await.
     link: Mutex<Option<Arc<Link>>>,
     /// Held while a host is started.
@@ -112,6 +117,9 @@ pub(super) struct Progress {
 /// The connection to a running host.
 struct Link {
     out: mpsc::UnboundedSender<String>,
+    /// Takes what plugins ask of the service.
+    wanted: mpsc::Sender<Request>,
+    notes: Arc<Notes>,
     /// The conversations, and why there can be no more. Never held across an await.
     state: Mutex<State>,
 }
@@ -166,6 +174,7 @@ impl Hosts {
             tasks,
             stop,
             numbers: AtomicU64::new(1),
+            notes: Arc::default(),
             link: Mutex::default(),
             starts: tokio::sync::Mutex::default(),
         }
@@ -212,8 +221,14 @@ impl Hosts {
         })
     }
 
+    /// Returns what was wanted of a file and is not there.
+    pub(super) fn notes(&self, module: u64) -> BTreeSet<String> {
+        self.notes.of(module)
+    }
+
     /// Forgets a file, once its last call has ended.
     pub(super) fn unload(&self, module: u64) {
+        self.notes.forget(module);
         if let Some(link) = self.live()
             && link.state().known.remove(&module)
         {
@@ -260,6 +275,7 @@ impl Hosts {
             home,
             directories,
             runtime,
+            world,
         } = &self.settings;
         let folder = home.clone();
         let installed = tokio::task::spawn_blocking(move || runtime::install(&folder)).await;
@@ -314,10 +330,19 @@ impl Hosts {
         };
         drop(folder);
         let (out, lines) = mpsc::unbounded_channel();
+        let (wanted, requests) = world::way();
         let link = Arc::new(Link {
-            out,
+            out: out.clone(),
+            wanted,
+            notes: self.notes.clone(),
             state: Mutex::default(),
         });
+        // Whatever is under way is of no use to a host that has ended.
+        let answering = world::answer_all(requests, world.clone(), move |answer| {
+            drop(out.send(format!("{answer}\n")))
+        });
+        self.tasks
+            .spawn(over.token().clone().run_until_cancelled_owned(answering));
         let run = Run {
             peer,
             printed,
@@ -460,6 +485,17 @@ impl Link {
         let id: u64 = std::str::from_utf8(id).ok()?.parse().ok()?;
         let add: Box<dyn FnOnce(&mut Inbox)> = match word {
             b"alive" => return Some(()),
+            b"client" => {
+                let wanted = serde_json::from_slice(json).ok()?;
+                if let Err(refused) = self.wanted.try_send((id, wanted)) {
+                    self.send(&world::too_many(refused.into_inner()));
+                }
+                return Some(());
+            }
+            b"note" => {
+                self.notes.add(id, serde_json::from_slice(json).ok()?);
+                return Some(());
+            }
             b"done" => {
                 let answer = serde_json::from_slice(json);
                 let answer = answer.map_err(|error| format!("What it returned cannot be read: {error}."));

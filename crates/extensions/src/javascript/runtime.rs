@@ -18,6 +18,9 @@ use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 use toolgate_process::{Environment, Launch, Programs, Stdin};
 
+/// What makes an OpenCode run files as the bun that is in it.
+const BE_BUN: (&str, &str) = ("BUN_BE_BUN", "1");
+
 /// The oldest node that runs TypeScript and lets imports be found elsewhere, and from when on the line beside it does.
 const NODE: (u32, u32) = (22, 18);
 const NODE_23: (u32, u32) = (23, 6);
@@ -25,15 +28,22 @@ const NODE_23: (u32, u32) = (23, 6);
 /// From this on node has no switch for TypeScript that is more than types.
 const NODE_WITHOUT_TRANSFORM: u32 = 26;
 
+/// The name of OpenCode's program.
+const OPENCODE: &str = "opencode";
+
+/// What bun says its version to, with its commit.
+const REVISION: &str = "--revision";
+
 /// How long a runtime may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a project's files may import without having it installed, and the part of it that has a name of its own.
 const PACKAGES: [(&str, &str); 2] = [("@opencode-ai/plugin", "tool"), ("zod", "v4")];
 
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("host.mjs", include_str!("host_js/host.mjs")),
     ("thread.mjs", include_str!("host_js/thread.mjs")),
+    ("client.mjs", include_str!("host_js/client.mjs")),
     ("packages.mjs", include_str!("host_js/packages.mjs")),
     ("schema.mjs", include_str!("host_js/schema.mjs")),
     ("answer.mjs", include_str!("host_js/answer.mjs")),
@@ -79,8 +89,12 @@ const ESCAPED: &AsciiSet = &CONTROLS
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bun,
+    /// An OpenCode, which has a bun in it.
+    OpenCode,
     Deno,
-    Node { major: u32 },
+    Node {
+        major: u32,
+    },
 }
 
 /// A runtime that can run the host.
@@ -94,8 +108,8 @@ pub(super) struct Runtime {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RuntimeError {
     #[error(
-        "no JavaScript runtime was found: install bun, deno or node {}.{} or later in the service's PATH, or name one with \
-         extensions.runtime",
+        "no JavaScript runtime was found: install bun, deno, node {}.{} or later or OpenCode in the service's PATH, or name \
+         one with extensions.runtime",
         NODE.0,
         NODE.1
     )]
@@ -104,11 +118,13 @@ pub(super) enum RuntimeError {
     Absent { name: String },
     #[error("{} is node {version}, and {}.{} or later is needed", program.display(), NODE.0, NODE.1)]
     TooOld { program: PathBuf, version: String },
+    #[error("{} does not run JavaScript as OpenCode does, whose BUN_BE_BUN makes it a runtime: its version is {version:?}", program.display())]
+    NoBun { program: PathBuf, version: String },
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Chooses the runtime: the one that is named, else bun, deno or node, whichever is there first.
+/// Chooses the runtime: the one that is named, else bun, deno, node or an OpenCode, whichever is there first.
 pub(super) async fn choose(programs: &Programs, named: Option<&str>, home: &Path) -> Result<Runtime, RuntimeError> {
     if let Some(name) = named {
         let program = programs
@@ -121,10 +137,14 @@ pub(super) async fn choose(programs: &Programs, named: Option<&str>, home: &Path
             return check(programs, program, home).await;
         }
     }
-    match programs.find(OsStr::new("node"), Path::new("/")) {
-        Some(program) => check(programs, program, home).await.map_err(|_| RuntimeError::None),
-        None => Err(RuntimeError::None),
+    for name in ["node", OPENCODE] {
+        if let Some(program) = programs.find(OsStr::new(name), Path::new("/"))
+            && let Ok(runtime) = check(programs, program, home).await
+        {
+            return Ok(runtime);
+        }
     }
+    Err(RuntimeError::None)
 }
 
 async fn check(programs: &Programs, program: PathBuf, home: &Path) -> Result<Runtime, RuntimeError> {
@@ -142,7 +162,18 @@ async fn check(programs: &Programs, program: PathBuf, home: &Path) -> Result<Run
             program,
         });
     }
-    let version = version(programs, &program, home).await.unwrap_or_default();
+    if name.starts_with(OPENCODE) {
+        let version = says(programs, &program, REVISION, home).await.unwrap_or_default();
+        // OpenCode itself has no such switch.
+        return match is_revision(&version) {
+            true => Ok(Runtime {
+                kind: Kind::OpenCode,
+                program,
+            }),
+            false => Err(RuntimeError::NoBun { program, version }),
+        };
+    }
+    let version = says(programs, &program, "--version", home).await.unwrap_or_default();
     match parse_version(&version) {
         Some(found) if is_new_enough(found) => Ok(Runtime {
             kind: Kind::Node { major: found.0 },
@@ -150,6 +181,18 @@ async fn check(programs: &Programs, program: PathBuf, home: &Path) -> Result<Run
         }),
         Some(_) | None => Err(RuntimeError::TooOld { program, version }),
     }
+}
+
+/// Says whether this is what bun says of its revision: `1.3.5+1e86cebd7`.
+fn is_revision(text: &str) -> bool {
+    let mut parts = text.trim().splitn(2, '+');
+    let is_version = parts
+        .next()
+        .is_some_and(|version| version.split('.').all(|part| part.parse::<u32>().is_ok()));
+    is_version
+        && parts
+            .next()
+            .is_some_and(|commit| !commit.is_empty() && commit.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn is_new_enough(version: (u32, u32)) -> bool {
@@ -161,14 +204,15 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-async fn version(programs: &Programs, program: &Path, home: &Path) -> Option<String> {
+/// Returns what a program says of its version.
+async fn says(programs: &Programs, program: &Path, switch: &str, home: &Path) -> Option<String> {
     let launch = Launch {
         call: "extensions".to_owned(),
         program: program.to_path_buf(),
-        arguments: vec!["--version".into()],
+        arguments: vec![switch.into()],
         directory: home.to_path_buf(),
         shown_directory: home.to_path_buf(),
-        environment: Environment::new(),
+        environment: Environment::from([(BE_BUN.0.into(), BE_BUN.1.into())]),
         stdin: Stdin::Null,
         sandbox: None,
     };
@@ -193,7 +237,10 @@ impl Runtime {
         let host: OsString = home.join("host.mjs").into();
         let mut environment = Environment::new();
         let arguments: Vec<OsString> = match self.kind {
-            Kind::Bun => {
+            Kind::Bun | Kind::OpenCode => {
+                if self.kind == Kind::OpenCode {
+                    environment.insert(BE_BUN.0.into(), BE_BUN.1.into());
+                }
                 environment.insert("NODE_PATH".into(), home.join("node_modules").into());
                 // Bun would read `.env` of the workspace, which may not be trusted, for the programs that tools start.
                 ["--no-install", "--env-file=/dev/null"]
@@ -296,6 +343,16 @@ mod tests {
         check("22.18.0", None);
         check("", None);
         check("vx.1", None);
+    }
+
+    #[test]
+    fn knows_the_bun_in_an_opencode() {
+        let check = |text: &str, expected: bool| assert_eq!(is_revision(text), expected, "{text:?}");
+        check("1.3.5+1e86cebd7\n", true);
+        check("1.18.33", false);
+        check("1.3.5+", false);
+        check("opencode+1", false);
+        check("", false);
     }
 
     #[test]

@@ -21,6 +21,10 @@ use toolgate_tool::{Contribution, Hook, HookError, HookPoint, Offer, Tool, ToolC
 use super::discovery::{Kind, Script};
 use super::host::{Conversation, Event, Hosts, Progress};
 
+/// The hooks that are no points of calls.
+const OTHER_HOOKS: [&str; 4] = [EVENT, "config", "dispose", "tool"];
+const EVENT: &str = "event";
+
 /// How long a file may take to load.
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
 
@@ -39,7 +43,18 @@ pub(super) struct Module {
 }
 
 impl Module {
-    async fn request(&self, request: Value) -> Result<Conversation, String> {
+    /// Returns the path of the file as people know it.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Returns what the file has wanted that is not there.
+    pub(super) fn notes(&self) -> BTreeSet<String> {
+        self.hosts.notes(self.id)
+    }
+
+    /// Sends a request about the file.
+    pub(super) async fn request(&self, request: Value) -> Result<Conversation, String> {
         self.hosts.request(self.id, &self.spec, request).await
     }
 }
@@ -55,6 +70,12 @@ pub(super) struct Loaded {
     pub(super) contribution: Contribution,
     /// What is wrong with some of it; empty if nothing.
     pub(super) problem: String,
+    /// The file itself.
+    pub(super) module: Arc<Module>,
+    /// The configuration as a plugin left it, if it has changed anything.
+    pub(super) left: Option<JsonMap>,
+    /// Whether it hears of what happens.
+    pub(super) hears: bool,
 }
 
 /// Why a file offers nothing.
@@ -80,6 +101,8 @@ struct About {
     hooks: Vec<String>,
     #[serde(default)]
     problem: Option<String>,
+    #[serde(default)]
+    config: Option<JsonMap>,
 }
 
 #[derive(Deserialize)]
@@ -167,13 +190,17 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
     if let Some(failure) = about.error {
         return Err(LoadError::File(failure.message));
     }
-    let tools = about.tools.into_iter().map(|about| {
-        Arc::new(ScriptTool {
-            about,
-            kind: script.kind,
-            module: module.clone(),
-        }) as Arc<dyn Tool>
-    });
+    let tools: Vec<Arc<dyn Tool>> = about
+        .tools
+        .into_iter()
+        .map(|about| {
+            Arc::new(ScriptTool {
+                about,
+                kind: script.kind,
+                module: module.clone(),
+            }) as Arc<dyn Tool>
+        })
+        .collect();
     let points: Vec<HookPoint> = about
         .hooks
         .iter()
@@ -185,13 +212,35 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
             module: module.clone(),
         }) as Arc<dyn Hook>
     });
+    let problems = [about.problem.unwrap_or_default(), never_called(&about.hooks)];
+    let problems: Vec<String> = problems.into_iter().filter(|text| !text.is_empty()).collect();
     Ok(Loaded {
         contribution: Contribution {
-            tools: tools.collect(),
+            tools,
             hooks: hook.into_iter().collect(),
         },
-        problem: about.problem.unwrap_or_default(),
+        problem: problems.join("; "),
+        module,
+        left: about.config,
+        hears: about.hooks.iter().any(|name| name == EVENT),
     })
+}
+
+/// Says which hooks of a plugin nobody calls here.
+fn never_called(hooks: &[String]) -> String {
+    let is_called = |name: &&String| HookPoint::from_name(name).is_some() || OTHER_HOOKS.contains(&name.as_str());
+    let others: Vec<&str> = hooks
+        .iter()
+        .filter(|name| !is_called(name))
+        .map(String::as_str)
+        .collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    format!(
+        "not called here, because they belong to whoever talks to the model: {}",
+        others.join(", ")
+    )
 }
 
 struct ScriptTool {

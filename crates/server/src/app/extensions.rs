@@ -3,6 +3,7 @@
 //! *Invariant:* wiring only.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_config::{Config, ToolsConfig};
@@ -11,6 +12,8 @@ pub(super) use toolgate_extensions::javascript::Extensions;
 use toolgate_extensions::javascript::Settings;
 use toolgate_process::Programs;
 
+use super::plugins::Plugins;
+
 /// Says what of a workspace's configuration is code, and what of that is run.
 pub(super) fn settings(
     config: &Config,
@@ -18,6 +21,7 @@ pub(super) fn settings(
     tools: &ToolsConfig,
     programs: &Programs,
     data_dir: &Path,
+    (world, cache): (Arc<Plugins>, Option<&Path>),
 ) -> Settings {
     let (workspace, trusted) = (&place.workspace, place.trusted);
     let plugins = |trusted: bool| match tools.code("plugin", trusted) {
@@ -46,6 +50,8 @@ pub(super) fn settings(
         plugins: may_run,
         pure: tools.flags.pure,
         config: Value::Object(tools.merged.clone()),
+        cache: cache.map(|cache| cache.join("opencode")),
+        world,
         home: data_dir.join("javascript"),
         runtime: config.javascript_runtime.clone(),
     }

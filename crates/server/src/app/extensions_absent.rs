@@ -8,6 +8,8 @@ use toolgate_engine::WorkspaceRuntime;
 use toolgate_process::Programs;
 use toolgate_tool::Catalog;
 
+use super::plugins::Plugins;
+
 /// What none is made from.
 pub(super) struct Settings(());
 
@@ -29,6 +31,7 @@ pub(super) fn settings(
     tools: &ToolsConfig,
     _programs: &Programs,
     _data_dir: &Path,
+    _plugins: (Arc<Plugins>, Option<&Path>),
 ) -> Settings {
     if tools.code("plugin", true).is_some() || !tools.code_directories(true).is_empty() {
         tracing::warn!(

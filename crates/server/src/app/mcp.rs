@@ -22,10 +22,21 @@ pub(super) fn start(
     (named, call_limit): (Vec<McpServerConfig>, Option<Duration>),
     logins: Option<&Arc<LoginFile>>,
 ) {
+    let names = named.iter().map(|server| server.name.clone()).collect();
+    start_more(servers, place, names, (named, call_limit), logins);
+}
+
+/// As [`start`], beside those that were started; `names` are all of them, weak to strong.
+pub(super) fn start_more(
+    servers: &Servers,
+    place: &WorkspaceRuntime,
+    names: Vec<String>,
+    (new, call_limit): (Vec<McpServerConfig>, Option<Duration>),
+    logins: Option<&Arc<LoginFile>>,
+) {
     let catalog = &place.tools;
-    let names = named.iter().map(|server| server.name.clone());
     catalog.arrange(Source::Mcp, names);
-    for server in named {
+    for server in new {
         let kind = match server.kind {
             McpKind::Disabled => {
                 catalog.report(Source::Mcp, &server.name, SourceState::Disabled, "");

@@ -26,14 +26,24 @@ impl Servers {
 }
 
 pub(super) fn start(
-    _servers: &Servers,
+    servers: &Servers,
     place: &WorkspaceRuntime,
     (named, _call_limit): (Vec<McpServerConfig>, Option<Duration>),
     _logins: Option<&Arc<LoginFile>>,
 ) {
-    let names = named.iter().map(|server| server.name.clone());
+    let names = named.iter().map(|server| server.name.clone()).collect();
+    start_more(servers, place, names, (named, None), None);
+}
+
+pub(super) fn start_more(
+    _servers: &Servers,
+    place: &WorkspaceRuntime,
+    names: Vec<String>,
+    (new, _call_limit): (Vec<McpServerConfig>, Option<Duration>),
+    _logins: Option<&Arc<LoginFile>>,
+) {
     place.tools.arrange(Source::Mcp, names);
-    for server in named {
+    for server in new {
         place
             .tools
             .report(Source::Mcp, &server.name, SourceState::Failed, NOT_BUILT);

@@ -2,12 +2,14 @@
 //!
 //! *Invariant:* wiring only.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::sync::Notify;
 use toolgate_config::logins::LoginFile;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
@@ -56,7 +58,8 @@ use toolgate_tools::write::Write;
 use toolgate_web::Network;
 
 use super::extensions::Extensions;
-use super::rules::{OwnFolders, Watched};
+use super::plugins::Plugins;
+use super::rules::{OfPlugins, OwnFolders, Watched};
 use super::{extensions, languages, mcp, sandbox};
 
 /// The directory of a workspace cannot be used.
@@ -205,6 +208,8 @@ pub(super) struct Opener {
     pub(super) common: Common,
     pub(super) sources: Sources,
     pub(super) sandbox: Arc<Sandbox>,
+    /// Notified when plugins have left something of a configuration.
+    pub(super) news: Arc<Notify>,
 }
 
 /// A folder that is to be a workspace.
@@ -296,6 +301,7 @@ impl Opener {
             outputs: output_folder(&self.data_dir, name),
             data: own_folder.clone(),
             skills: readable,
+            plugin_skills: Vec::new(),
         };
         let mut in_force = folders.in_force(&tools);
         if broken.is_some() {
@@ -312,7 +318,7 @@ impl Opener {
         let builtin = builtin(
             &self.common,
             &tools,
-            (skills, fetch.arrival()),
+            (skills.clone(), fetch.arrival()),
             (servers, feedback),
             task,
             &plans,
@@ -330,10 +336,16 @@ impl Opener {
             opened,
         };
         // What is not known of the configuration may be what forbids all code.
+        let logins = LoginFile::locate(environment).map(Arc::new);
+        let (store, news) = (self.store.clone(), self.news.clone());
+        let left = Arc::new(Plugins::new(workspace.clone(), store, tools.merged.clone(), news));
+        left.note_agents(place.now().agents.clone());
         if is_usable {
-            let settings = extensions::settings(&self.config, &place, &tools, &sources.programs, &self.data_dir);
+            let cache = environment.cache_home();
+            let of_plugins = (left.clone(), cache.as_deref());
+            let (programs, data_dir) = (&sources.programs, &self.data_dir);
+            let settings = extensions::settings(&self.config, &place, &tools, programs, data_dir, of_plugins);
             sources.extensions.watch(settings, place.tools.clone());
-            let logins = LoginFile::locate(environment).map(Arc::new);
             mcp::start(&sources.mcp, &place, named, logins.as_ref());
         }
         let watched = is_there.then(|| Watched {
@@ -345,6 +357,14 @@ impl Opener {
             seen,
             // It may have changed since.
             stamps: None,
+            plugins: OfPlugins {
+                left,
+                generation: 0,
+                skills,
+                servers: sources.mcp.clone(),
+                logins,
+                started: BTreeSet::new(),
+            },
         });
         Ok(Opened {
             place,

@@ -7,22 +7,28 @@
 //!
 //! *Invariant:* wiring only. What is in force is replaced as a whole.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use toolgate_config::logins::LoginFile;
 use toolgate_config::seen::Stamps;
 use toolgate_config::{Environment, Seen, ToolsConfig};
 use toolgate_engine::{Engine, InForce, WorkspaceRuntime};
 use toolgate_fs::Workspace;
 use toolgate_model::{JsonMap, WorkspaceChange};
 use toolgate_permission::agents::{Agents, Folders};
-use toolgate_tool::Subagents;
+use toolgate_tool::{Hold, Subagents};
+use toolgate_tools::skills;
 
+use super::mcp;
 use super::places::truncation;
+use super::plugins::{Plugins, Taken};
 use crate::grpc::ServeError;
 
 /// How often the files are looked at.
@@ -43,18 +49,25 @@ pub(super) struct OwnFolders {
     pub(super) outputs: PathBuf,
     pub(super) data: PathBuf,
     pub(super) skills: Vec<PathBuf>,
+    /// The folders of skills that plugins bring in their own packages.
+    pub(super) plugin_skills: Vec<PathBuf>,
 }
 
 impl OwnFolders {
     /// Makes what is in force of what the configuration says.
     pub(super) fn in_force(&self, tools: &ToolsConfig) -> InForce {
+        let skills = [&self.skills[..], &self.plugin_skills].concat();
         let folders = Folders {
             output_dir: &self.outputs,
             data_dir: &self.data,
-            skills: &self.skills,
+            skills: &skills,
+        };
+        let agents = match &tools.written {
+            Some(written) => Agents::after_plugins(&tools.agents, written, folders),
+            None => Agents::new(&tools.agents, folders),
         };
         InForce {
-            agents: Arc::new(Agents::new(&tools.agents, folders)),
+            agents: Arc::new(agents),
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
             packages: tools.packages.clone(),
@@ -78,13 +91,28 @@ pub(super) struct Watched {
     pub(super) seen: Seen,
     /// How that was; none if it is to be read again in any case.
     pub(super) stamps: Option<Stamps>,
+    /// What plugins make of the configuration.
+    pub(super) plugins: OfPlugins,
+}
+
+/// What plugins make of the configuration of a workspace.
+pub(super) struct OfPlugins {
+    pub(super) left: Arc<Plugins>,
+    /// What of that is in force: how often they had left something.
+    pub(super) generation: u64,
+    pub(super) skills: Arc<skills::Catalog>,
+    pub(super) servers: Arc<mcp::Servers>,
+    pub(super) logins: Option<Arc<LoginFile>>,
+    /// The MCP servers of plugins that were started.
+    pub(super) started: BTreeSet<String>,
 }
 
 impl Watched {
     /// Reads the files again if one has changed.
     fn look(&mut self, engine: &Engine, environment: &Environment) {
         let before = self.seen.stamps();
-        if self.stamps.as_ref() == Some(&before) {
+        let has_news = self.plugins.left.has_news(self.plugins.generation);
+        if self.stamps.as_ref() == Some(&before) && !has_news {
             return;
         }
         let mut seen = Seen::default();
@@ -99,7 +127,84 @@ impl Watched {
         let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
         self.stamps = is_settled.then_some(after);
         self.seen = seen;
-        self.apply(engine, read.map_err(anyhow::Error::from));
+        self.apply(engine, environment, read.map_err(anyhow::Error::from));
+    }
+
+    /// Returns the configuration as plugins leave it, and begins what that wants begun. Those who wait for it do so until
+    /// what is returned beside it is dropped.
+    fn after_plugins(
+        &mut self,
+        tools: &ToolsConfig,
+        place: &WorkspaceRuntime,
+        environment: &Environment,
+    ) -> (ToolsConfig, Vec<Hold>) {
+        let Taken {
+            generation,
+            left,
+            packages,
+            holds,
+        } = self.plugins.left.take();
+        let is_news = self.plugins.generation != generation;
+        self.plugins.generation = generation;
+        let where_it_is = (self.workspace.directory(), self.workspace.worktree());
+        let mut after = match left.is_empty() {
+            true => tools.clone(),
+            false => tools.after_plugins(&left, where_it_is, environment),
+        };
+        if is_news {
+            self.take_skills(tools, &after, &packages);
+        }
+        let added = after.added_mcp_servers(tools);
+        let known = |name: &String| tools.part("mcp").is_some_and(|part| part.get(name).is_some());
+        let gone = self
+            .plugins
+            .started
+            .iter()
+            .filter(|name| !known(name) && !added.iter().any(|server| server.name == **name));
+        after.warnings.extend(gone.map(|name| {
+            format!(
+                "the MCP server {name:?} runs until the service is started again, though no plugin names it any more"
+            )
+        }));
+        let of_files = tools
+            .part("mcp")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(JsonMap::keys);
+        let order = of_files
+            .cloned()
+            .chain(added.iter().map(|server| server.name.clone()))
+            .collect();
+        let new: Vec<_> = added
+            .into_iter()
+            .filter(|server| self.plugins.started.insert(server.name.clone()))
+            .collect();
+        if !new.is_empty() {
+            let limit = tools.experimental.mcp_timeout;
+            let OfPlugins { servers, logins, .. } = &self.plugins;
+            mcp::start_more(servers, place, order, (new, limit), logins.as_ref());
+        }
+        (after, holds)
+    }
+
+    /// Looks for skills where plugins say as well. What lies beside those of a plugin's own package may be read, as it may
+    /// beside the skills of files.
+    fn take_skills(&mut self, before: &ToolsConfig, after: &ToolsConfig, packages: &[PathBuf]) {
+        let skills = &self.plugins.skills;
+        skills.look_in(after.skills.clone());
+        skills.refresh();
+        let added = after.skills.iter().filter(|root| !before.skills.contains(root));
+        let added: Vec<PathBuf> = added
+            .flat_map(|root| [Some(root.path.clone()), root.path.canonicalize().ok()])
+            .flatten()
+            .collect();
+        let mut folders = skills.folders_outside(self.workspace.worktree());
+        folders.retain(|folder| {
+            let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+            added.iter().any(|root| folder.starts_with(root))
+                && packages.iter().any(|package| real.starts_with(package))
+        });
+        self.folders.plugin_skills = folders;
     }
 
     /// Returns the workspace, if it is still open.
@@ -108,10 +213,11 @@ impl Watched {
         place.filter(|place| Arc::ptr_eq(&place.workspace, &self.workspace))
     }
 
-    fn apply(&mut self, engine: &Engine, read: anyhow::Result<ToolsConfig>) {
+    fn apply(&mut self, engine: &Engine, environment: &Environment, read: anyhow::Result<ToolsConfig>) {
         let Some(place) = self.place(engine) else { return };
         let now = place.now();
-        let name = self.workspace.name();
+        let workspace = self.workspace.clone();
+        let name = workspace.name();
         let problem = match &read {
             Ok(tools) => self.gone(tools).map(|gone| {
                 format!(
@@ -124,10 +230,15 @@ impl Watched {
                 None => format!("{error:#}"),
             }),
         };
+        // Until what is made of it is in force.
+        let mut waiting = Vec::new();
         let next = match (read, problem) {
             (Ok(tools), None) => {
-                let mut next = self.folders.in_force(&tools);
+                let (after, holds) = self.after_plugins(&tools, &place, environment);
+                waiting = holds;
+                let mut next = self.folders.in_force(&after);
                 next.warnings.extend(self.later(&tools));
+                self.plugins.left.note_agents(next.agents.clone());
                 self.subagents.replace(next.agents.clone(), tools.subagent_depth);
                 self.tools = Some(tools);
                 next
@@ -149,7 +260,7 @@ impl Watched {
             },
         };
         if next == *now {
-            return;
+            return drop(waiting);
         }
         // While the files are of no use, what is refused has not changed; and warnings are no rules.
         let has_changed = next.broken.is_none()
@@ -165,6 +276,7 @@ impl Watched {
         }
         let is_news = has_changed || next.broken != now.broken;
         place.in_force.put(next);
+        drop(waiting);
         if is_news {
             engine.announce_workspace(name, WorkspaceChange::Changed);
         }
@@ -202,22 +314,28 @@ impl Watched {
 
 /// The rules of all workspaces.
 #[derive(Default)]
-pub(super) struct Rules(Mutex<Vec<Watched>>);
+pub(super) struct Rules {
+    watched: Mutex<Vec<Watched>>,
+    /// Notified when plugins have left something of the configuration.
+    pub(super) news: Arc<Notify>,
+}
 
 impl Rules {
     /// Begins to look after the rules of a workspace, which is open.
     pub(super) fn add(&self, watched: Watched) {
-        self.0.lock().push(watched);
+        self.watched.lock().push(watched);
+        // Its plugins may have been faster.
+        self.news.notify_one();
     }
 
     fn look(&self, engine: &Engine, environment: &Environment) {
         // Nobody who opens a workspace waits for files to be read.
-        let mut watched = std::mem::take(&mut *self.0.lock());
+        let mut watched = std::mem::take(&mut *self.watched.lock());
         for one in &mut watched {
             one.look(engine, environment);
         }
         watched.retain(|one| one.place(engine).is_some());
-        let mut new = self.0.lock();
+        let mut new = self.watched.lock();
         watched.append(&mut new);
         *new = watched;
     }
@@ -231,11 +349,10 @@ pub(super) async fn watch(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let environment = Arc::new(environment);
-    while stop
-        .run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL))
-        .await
-        .is_some()
-    {
+    let news = rules.news.clone();
+    // Whether the interval is over or not, plugins hold everybody back.
+    let due = || tokio::time::timeout(CHECK_INTERVAL, news.notified());
+    while stop.run_until_cancelled(due()).await.is_some() {
         let (engine, environment, rules) = (engine.clone(), environment.clone(), rules.clone());
         let looking = tokio::task::spawn_blocking(move || rules.look(&engine, &environment));
         if let Err(error) = looking.await {

@@ -110,6 +110,8 @@ impl Tools {
         let place = caller.awake(&self.0.engine, &request.workspace).await?;
         let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
         place.usable().map_err(status::admit)?;
+        // Plugins may bring agents, and rules that hide tools.
+        place.tools.loaded().await;
         let now = place.now();
         let agent = now.agents.get(&agent_name).ok_or_else(|| {
             let known: Vec<&str> = now.agents.iter().map(|agent| agent.name.as_str()).collect();

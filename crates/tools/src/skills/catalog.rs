@@ -26,7 +26,7 @@ const MOST_SKILLS: usize = 1000;
 /// The skills of one workspace.
 pub struct Catalog {
     /// Weak to strong: of skills with one name the last one counts.
-    roots: Vec<SkillFolder>,
+    roots: Mutex<Arc<[SkillFolder]>>,
     /// What the last search found, sorted by name.
     known: Mutex<Arc<[Skill]>>,
     search: Mutex<Memory>,
@@ -55,10 +55,15 @@ impl Catalog {
     /// [refreshed](Self::refresh).
     pub fn new(roots: Vec<SkillFolder>) -> Self {
         Self {
-            roots,
+            roots: Mutex::new(roots.into()),
             known: Mutex::new(Arc::from([])),
             search: Mutex::default(),
         }
+    }
+
+    /// Looks in these folders from the next search on.
+    pub fn look_in(&self, roots: Vec<SkillFolder>) {
+        *self.roots.lock() = roots.into();
     }
 
     /// Returns the skills that the last search found, sorted by name.
@@ -81,13 +86,13 @@ impl Catalog {
 
     /// Returns the folders of the skills outside `worktree`: a model may read there what its skills speak of.
     pub fn folders_outside(&self, worktree: &Path) -> Vec<PathBuf> {
+        let roots = self.roots.lock().clone();
         let mut folders: Vec<PathBuf> = Vec::new();
         for skill in self.current().iter() {
             let folder = skill.folder();
             folders.push(folder.to_path_buf());
             // Where a project's links lead is for a person to say.
-            if self
-                .roots
+            if roots
                 .iter()
                 .any(|root| folder.starts_with(&root.path) && root.within.is_none())
             {
@@ -104,7 +109,8 @@ impl Catalog {
         let mut files = HashMap::new();
         let mut warnings = Vec::new();
         let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
-        for root in &self.roots {
+        let roots = self.roots.lock().clone();
+        for root in roots.iter() {
             if root.own_only && !is_own(&root.path) {
                 continue;
             }

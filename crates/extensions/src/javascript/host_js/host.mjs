@@ -39,6 +39,8 @@ const TAKEN_BACK = 2;
 
 const modules = new Map(); // id -> {spec, threads, retired}
 const requests = new Map(); // id -> request
+const wanted = new Map(); // number -> the thread that has asked the service for something
+let asked = 0;
 let socket;
 
 const tell = (word, id, json) => socket.write(`${word} ${id} ${json}\n`);
@@ -48,7 +50,7 @@ const tell = (word, id, json) => socket.write(`${word} ${id} ${json}\n`);
 function startThread(module) {
   const { port1: port, port2 } = new MessageChannel();
   // The settings that this process needs to find its own packages are no business of what the tools start.
-  const { NODE_PATH: _, ...env } = process.env;
+  const { NODE_PATH: _, BUN_BE_BUN: __, ...env } = process.env;
   const worker = new Worker(new URL("./thread.mjs", import.meta.url), {
     workerData: { spec: module.spec, port: port2 },
     transferList: [port2],
@@ -91,6 +93,11 @@ function fromThread(thread, message) {
       return (thread.size = message.bytes);
     case "disposed":
       return thread.disposed?.();
+    case "client":
+      wanted.set(++asked, thread);
+      return tell("client", asked, message.json);
+    case "note":
+      return tell("note", thread.module.spec.id, message.json);
   }
   const request = requests.get(message.id);
   if (request?.thread !== thread) return;
@@ -240,6 +247,11 @@ function receive(message) {
     case "answer": {
       const request = requests.get(message.id);
       return request && post(request.thread, message);
+    }
+    case "served": {
+      const thread = wanted.get(message.id);
+      wanted.delete(message.id);
+      return thread && post(thread, { ...message.answer, op: "served" });
     }
     case "unload": {
       const module = modules.get(message.module);

@@ -30,6 +30,12 @@ async function describeArgs(args, file) {
     schema.properties[name] = {};
     if (isZod4(type)) {
       fields[name] = type;
+      // A type that says itself what it is confuses later versions, if it asks them in turn.
+      if (typeof type._zod.toJSONSchema === "function") {
+        schema.properties[name] = type._zod.toJSONSchema();
+        if (type._zod.optin !== "optional") required.push(name);
+        continue;
+      }
       // Each version reads its own types only.
       const z = await importZod(type._zod.version, file);
       copies.set(z, { ...copies.get(z), [name]: type });

@@ -4,10 +4,12 @@ import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 import { workerData } from "node:worker_threads";
 import { Invalid, Refused, Reported, explain, isObject, metadataSender, toJson, toResult } from "./answer.mjs";
+import { client } from "./client.mjs";
 import { entryOf, resolveHelpers } from "./packages.mjs";
 import { addTool, parse } from "./schema.mjs";
 
 const MAX_OPEN_ASKS = 64;
+const MAX_WANTED = 256;
 const MAX_METADATA_BYTES = 256 * 1024;
 
 // What a request says of itself once it has begun.
@@ -18,6 +20,7 @@ const { spec, port } = workerData;
 delete workerData.port;
 const running = new Map(); // id -> {id, controller, fail, isOver}
 const asks = new Map(); // number -> {call, resolve, reject}
+const wanted = new Map(); // number -> {resolve, reject}, of what the service has been asked for
 const current = new AsyncLocalStorage();
 let asked = 0;
 
@@ -65,6 +68,8 @@ port.on("message", async (message) => {
       return running.get(message.id)?.controller.abort(new Error("Tool execution aborted"));
     case "answer":
       return answered(message);
+    case "served":
+      return served(message);
     case "size": {
       const { heapUsed, external } = process.memoryUsage();
       return port.postMessage({ op: "size", bytes: heapUsed + external });
@@ -111,7 +116,7 @@ function described(loaded) {
   if (loaded.error) return { error: loaded.error };
   const tools = [...loaded.tools.values()].map(({ name, description, schema }) => ({ name, description, schema }));
   const points = new Set(loaded.hooks.flatMap((hooks) => Object.keys(hooks)));
-  return { tools, hooks: [...points], problem: loaded.problem };
+  return { tools, hooks: [...points], problem: loaded.problem, config: loaded.config };
 }
 
 async function execute(call, { tool: name, args, context }, loaded) {
@@ -173,6 +178,24 @@ function answered({ number, refused }) {
   else question?.resolve();
 }
 
+// Asks the service for something that a plugin wants to know.
+function want(name, params) {
+  if (wanted.size >= MAX_WANTED) return Promise.reject(new Error("too many requests are open"));
+  const number = ++asked;
+  return new Promise((resolve, reject) => {
+    const json = toJson({ number, name, params }, MAX_METADATA_BYTES, "the request");
+    wanted.set(number, { resolve, reject });
+    port.postMessage({ op: "client", json });
+  });
+}
+
+function served({ number, error, ...answer }) {
+  const request = wanted.get(number);
+  wanted.delete(number);
+  if (typeof error === "string") request?.reject(new Error(error));
+  else request?.resolve(answer);
+}
+
 async function dispose() {
   for (const hooks of (await loading).hooks ?? []) {
     try {
@@ -217,9 +240,11 @@ async function loadPlugin(exports) {
   }
   const functions = typeof server === "function" ? [server] : new Set(Object.values(exports));
   const { directory, worktree, name: id } = spec.workspace;
+  const project = { id, worktree, vcs: "git", time: { created: Date.now() } };
+  const note = (name) => port.postMessage({ op: "note", json: JSON.stringify(name) });
   const input = {
-    client: client([]),
-    project: { id, worktree, vcs: "git", time: { created: Date.now() } },
+    client: client(spec, project, want, note),
+    project,
     directory,
     worktree,
     serverUrl: new URL("http://localhost:0/"),
@@ -236,21 +261,20 @@ async function loadPlugin(exports) {
       else await addTool(tools, problems, name, definition, spec.path);
     }
   }
-  for (const made of hooks) await made.config?.(spec.config);
-  return { tools, hooks, problem: problems.join("; ") };
+  const config = await configured(hooks, problems);
+  return { tools, hooks, problem: problems.join("; "), config };
 }
 
-// Stands in for the client of OpenCode's own server, which is not there.
-function client(path) {
-  const name = ["client", ...path].join(".");
-  return new Proxy(function () {}, {
-    get: (_, key) => (typeof key === "symbol" || key === "then" ? undefined : client([...path, key])),
-    apply(_, __, [request]) {
-      if (name === "client.app.log") {
-        console.error(request?.body?.message ?? request?.message ?? "");
-        return Promise.resolve({ data: true });
-      }
-      return Promise.reject(new Error(`${name} is not available: the service runs tools and has no server of OpenCode's.`));
-    },
-  });
+// Returns the configuration as the plugin leaves it, if it changes anything.
+async function configured(hooks, problems) {
+  const given = toJson(spec.config);
+  try {
+    for (const made of hooks) await made.config?.(spec.config);
+    const left = toJson(spec.config, undefined, "the configuration that it leaves");
+    return left === given ? undefined : JSON.parse(left);
+  } catch (error) {
+    // What it had changed until then may be half of something.
+    spec.config = JSON.parse(given);
+    problems.push(`its hook config failed, so what it changes does not count: ${explain(error, spec).message}`);
+  }
 }

@@ -101,6 +101,8 @@ impl McpContext {
             return Ok(());
         }
         place.usable().map_err(status::admit)?;
+        // Plugins may bring it.
+        place.tools.loaded().await;
         match place.agent(self.agent()) {
             Some(_) => Ok(()),
             None => Err(status::not_found("agent", self.agent())),
@@ -109,6 +111,7 @@ impl McpContext {
 
     /// Returns what the model is told of the tools, as far as this client can use them.
     pub(super) async fn definitions(&self, place: &WorkspaceRuntime, asks_its_user: bool) -> Vec<Definition> {
+        place.tools.loaded().await;
         let Some(agent) = place.agent(self.agent()) else {
             return Vec::new();
         };
