@@ -17,6 +17,8 @@ use toolgate_permission::agents::{Agents, Folders};
 use toolgate_server::app::{
     App, Claim, Emergency, Running, Temporary, UnusableFolder, Unwelcome, output_folder, workspace_folder,
 };
+#[cfg(feature = "mcp")]
+use toolgate_server::app::mcp_login::{LoginPlace, NotNamed};
 
 use super::exit::{Failure, with_causes};
 use super::instances::{self, Instance, Registration};
@@ -411,6 +413,32 @@ impl PrivateService {
 /// Returns the configured Unix socket, if the configuration can be read.
 pub(super) fn configured_socket(config: Option<PathBuf>) -> Option<PathBuf> {
     configured(config).ok()?.listen.unix
+}
+
+/// Finds a server of tools at which one can log in: in the folder that is named, else in the current one, else in the configured
+/// workspaces.
+#[cfg(feature = "mcp")]
+pub(super) fn login_place(
+    config: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    name: &str,
+) -> Result<LoginPlace, Failure> {
+    let environment = environment();
+    let is_named = folder.is_some();
+    let folder = environment.resolve(&text(&folder.unwrap_or_default()), environment.cwd());
+    let at_folder = Flags {
+        config: config.clone(),
+        workspaces: vec![("default".to_owned(), folder)],
+        ..Flags::default()
+    };
+    let found = LoginPlace::find(&at_folder.load(&environment)?, &environment, name);
+    let found = match found {
+        Err(error) if !is_named && error.is::<NotNamed>() => {
+            LoginPlace::find(&configured(config)?, &environment, name)
+        }
+        found => found,
+    };
+    found.map_err(|error| Failure::Configuration(format!("{error:#}")))
 }
 
 /// Returns what is in force and where it comes from: `service` and `workspaces`.

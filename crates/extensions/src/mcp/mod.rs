@@ -4,19 +4,20 @@
 //! The client is our own. That of rmcp 3.9 is left out for what the tests of `tests/it/mcp` ask of servers
 //! that are not perfect: its `CallToolResult` drops the keys that it does not know (hooks and `metadata` need them); its
 //! lines that are too long are dropped, so that the request waits for its time limit instead of failing with the reason;
-//! it has no HTTP of the first kind, and no bound for requests of a server that does not read the answers. Its `auth` tells
-//! a client that is not registered any more and a server that is down for a moment by one error, `TokenRefreshFailed`; they
-//! are two states here.
+//! it has no HTTP of the first kind, and no bound for requests of a server that does not read the answers. Its `auth` makes
+//! logins (`authorization`) and does not renew them: it tells a client that is not registered any more and a server that is
+//! down for a moment by one error, `TokenRefreshFailed`; they are two states here.
 //!
 //! In reading order: `settings`, `server` (the life of one), `shared` (the way to it), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
-//! `login` and `oauth`; `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
+//! `login` (used and renewed) with `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
 //! `forms` and `relay`; `lists` and `passed` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.
 
 mod attending;
+mod authorization;
 mod client;
 mod dispatcher;
 mod endpoint;
@@ -31,6 +32,7 @@ mod message;
 mod names;
 mod oauth;
 mod passed;
+mod probe;
 pub mod relay;
 mod remote;
 mod result;
@@ -55,8 +57,10 @@ use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
+pub use authorization::{Authorization, AuthorizationError, Wish};
 pub use lists::{Announced, Owned};
 pub use login::Logins;
+pub use probe::{Probed, probe};
 pub use result::text_of;
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
 pub use shared::List;

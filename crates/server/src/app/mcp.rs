@@ -4,14 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_config::logins::LoginFile;
-use toolgate_config::mcp::{McpKind, McpServerConfig};
+use toolgate_config::logins::LoginFiles;
+use toolgate_config::mcp::{McpKind, McpServerConfig, OAuthConfig};
 use toolgate_engine::WorkspaceRuntime;
 pub(super) use toolgate_extensions::mcp::Servers;
 use toolgate_extensions::mcp::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Logins, Remote, ServerSettings};
 use toolgate_model::{Login, OAuthClient, Source, SourceState};
 
-const UNTRUSTED: &str = "The server is named by the project, and this workspace is not trusted. If you trust it, set \
+pub(super) const UNTRUSTED: &str = "The server is named by the project, and this workspace is not trusted. If you trust it, set \
                          `trust = true` for the workspace in toolgate.toml, or start the service with `--trust` or \
                          TOOLGATE_TRUST=1.";
 
@@ -20,7 +20,7 @@ pub(super) fn start(
     servers: &Servers,
     place: &WorkspaceRuntime,
     (named, call_limit): (Vec<McpServerConfig>, Option<Duration>),
-    logins: Option<&Arc<LoginFile>>,
+    logins: Option<&Arc<LoginFiles>>,
 ) {
     let catalog = &place.tools;
     let names = named.iter().map(|server| server.name.clone());
@@ -48,17 +48,12 @@ pub(super) fn start(
                 environment,
                 directory,
             }),
-            McpKind::Remote {
-                url,
-                headers,
-                uses_login,
-                client,
-            } => {
-                let login = logins.filter(|_| uses_login).map(|file| OfFile {
-                    file: Arc::clone(file),
+            McpKind::Remote { url, headers, oauth } => {
+                let login = logins.zip(oauth).map(|(files, oauth)| OfFiles {
+                    files: Arc::clone(files),
                     name: server.name.clone(),
                     url: url.clone(),
-                    client,
+                    oauth,
                 });
                 let logins = login.map(|login| Arc::new(login) as Arc<dyn Logins>);
                 Kind::Remote(Remote { url, headers, logins })
@@ -76,24 +71,32 @@ pub(super) fn start(
     }
 }
 
-/// The login at one server, in the file where OpenCode has them.
-struct OfFile {
-    file: Arc<LoginFile>,
-    name: String,
-    url: String,
-    client: Option<OAuthClient>,
+/// The login at one server, in the files where Toolgate and OpenCode have them.
+pub(super) struct OfFiles {
+    pub(super) files: Arc<LoginFiles>,
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) oauth: OAuthConfig,
 }
 
-impl Logins for OfFile {
+impl Logins for OfFiles {
     fn load(&self) -> Option<Login> {
-        self.file.login(&self.name, &self.url)
+        self.files.login(&self.name, &self.url)
     }
 
     fn keep(&self, old: &Login, new: &Login) -> io::Result<()> {
-        self.file.renew(&self.name, &self.url, old, new)
+        self.files.renew(&self.name, &self.url, old, new)
     }
 
     fn client(&self) -> Option<OAuthClient> {
-        self.client.clone()
+        self.oauth.client.clone()
+    }
+
+    fn has_document(&self) -> bool {
+        self.oauth.document.is_some()
+    }
+
+    fn lacks(&self, scopes: &[String]) -> io::Result<()> {
+        self.files.lacks(&self.name, &self.url, scopes)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_config::logins::LoginFile;
+use toolgate_config::logins::LoginFiles;
 use toolgate_config::mcp::McpServerConfig;
 use toolgate_engine::WorkspaceRuntime;
 use toolgate_model::{InstanceId, Source, SourceState};
@@ -29,7 +29,7 @@ pub(super) fn start(
     _servers: &Servers,
     place: &WorkspaceRuntime,
     (named, _call_limit): (Vec<McpServerConfig>, Option<Duration>),
-    _logins: Option<&Arc<LoginFile>>,
+    _logins: Option<&Arc<LoginFiles>>,
 ) {
     let names = named.iter().map(|server| server.name.clone());
     place.tools.arrange(Source::Mcp, names);

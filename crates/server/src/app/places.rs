@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use toolgate_config::logins::LoginFile;
+use toolgate_config::logins::LoginFiles;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
@@ -333,7 +333,7 @@ impl Opener {
         if is_usable {
             let settings = extensions::settings(&self.config, &place, &tools, &sources.programs, &self.data_dir);
             sources.extensions.watch(settings, place.tools.clone());
-            let logins = LoginFile::locate(environment).map(Arc::new);
+            let logins = LoginFiles::locate(environment).map(Arc::new);
             mcp::start(&sources.mcp, &place, named, logins.as_ref());
         }
         let watched = is_there.then(|| Watched {
