@@ -7,6 +7,7 @@ mod login;
 mod odd;
 mod real;
 mod remote;
+mod signing_in;
 mod web;
 
 use serde_json::{Map, Value, json};

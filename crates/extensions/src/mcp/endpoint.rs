@@ -80,10 +80,20 @@ impl Endpoint {
                 .to_owned();
             match response.status() {
                 StatusCode::UNAUTHORIZED => {}
-                StatusCode::FORBIDDEN if token.is_some() => match oauth::lacking(&challenge) {
-                    Some(lacking) => return Err(self.note_lack(lacking).await),
-                    None => return Ok(response),
-                },
+                StatusCode::FORBIDDEN if token.is_some() => {
+                    let Some(lacking) = oauth::lacking(&challenge) else {
+                        return Ok(response);
+                    };
+                    let other = match (&self.credentials, is_renewed) {
+                        (Some(credentials), false) => credentials.other_than(token.as_deref()).await,
+                        (Some(_), true) | (None, _) => None,
+                    };
+                    if other.is_none() {
+                        return Err(self.note_lack(lacking).await);
+                    }
+                    (token, is_renewed) = (other, true);
+                    continue;
+                }
                 _ => return Ok(response),
             }
             if let (Some(credentials), false) = (&self.credentials, is_renewed) {

@@ -193,6 +193,13 @@ impl Credentials {
         Ok(Some(token))
     }
 
+    /// Returns the token of a login that somebody has made since.
+    pub(super) async fn other_than(&self, token: Option<&str>) -> Option<String> {
+        let _alone = self.renewing.lock().await;
+        let login = self.look().await?;
+        (is_good(&login) && token != Some(&login.token)).then_some(login.token)
+    }
+
     /// Notes what the server has said that the login lacks.
     pub(super) async fn lacks(&self, scopes: Vec<String>) {
         let logins = Arc::clone(&self.logins);
