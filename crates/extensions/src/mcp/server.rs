@@ -219,7 +219,7 @@ impl Server {
         } = connection;
         self.shared.set(Way::Open(link.clone(), offers));
         let (loss, worked) = tokio::select! {
-            () = self.env.stop.cancelled() => (Disconnect::Failed("The service stops".to_owned()), true),
+            () = self.env.stop.cancelled() => (Disconnect::Failed("The server is stopped".to_owned()), true),
             loss = link.dispatcher.lost() => (loss, true),
             () = ended(process.as_ref()) => (Disconnect::closed(), true),
             problem = self.keep_listed(&link, offers) => (Disconnect::Failed(problem), false),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use toolgate_config::logins::LoginFiles;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
@@ -330,16 +329,17 @@ impl Opener {
             opened,
         };
         // What is not known of the configuration may be what forbids all code.
-        if is_usable {
+        let servers = is_usable.then(|| {
             let settings = extensions::settings(&self.config, &place, &tools, &sources.programs, &self.data_dir);
             sources.extensions.watch(settings, place.tools.clone());
-            let logins = LoginFiles::locate(environment).map(Arc::new);
-            mcp::start(&sources.mcp, &place, named, logins.as_ref());
-        }
+            mcp::Configured::start(&sources.mcp, &place, named, environment)
+        });
         let watched = is_there.then(|| Watched {
             workspace,
             folders,
             subagents,
+            servers,
+            trusted,
             at_start: tools.merged.clone(),
             tools: is_usable.then_some(tools),
             seen,

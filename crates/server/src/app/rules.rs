@@ -1,4 +1,4 @@
-//! The rules of the workspaces, kept up to date: files that have changed are read again.
+//! The rules of the workspaces and their servers of tools, kept up to date: files that have changed are read again.
 //!
 //! A look is a few calls of the system for each workspace and second; files are read when one has changed. What cannot be
 //! used changes nothing: the rules that were in force stay, and the log, `GetServerInfo` and the console say so. A file with
@@ -22,6 +22,7 @@ use toolgate_model::{JsonMap, WorkspaceChange};
 use toolgate_permission::agents::{Agents, Folders};
 use toolgate_tool::Subagents;
 
+use super::mcp;
 use super::places::truncation;
 use crate::grpc::ServeError;
 
@@ -29,14 +30,7 @@ use crate::grpc::ServeError;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The parts of the configuration that are read at the start only.
-const AT_START: [&str; 6] = [
-    "/mcp",
-    "/plugin",
-    "/lsp",
-    "/skills",
-    "/experimental/batch_tool",
-    "/experimental/mcp_timeout",
-];
+const AT_START: [&str; 4] = ["/plugin", "/lsp", "/skills", "/experimental/batch_tool"];
 
 /// The folders that built-in rules speak of.
 pub(super) struct OwnFolders {
@@ -70,6 +64,10 @@ pub(super) struct Watched {
     pub(super) folders: OwnFolders,
     /// Told of agents that change.
     pub(super) subagents: Subagents,
+    /// The servers of tools, which come and go with the configuration; none before there was one that can be used.
+    pub(super) servers: Option<mcp::Configured>,
+    /// Whether the code counts that the project brings.
+    pub(super) trusted: bool,
     /// What the rules that are in force were read from, if any are.
     pub(super) tools: Option<ToolsConfig>,
     /// The whole configuration that the service started with.
@@ -99,6 +97,9 @@ impl Watched {
         let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
         self.stamps = is_settled.then_some(after);
         self.seen = seen;
+        if let (Ok(tools), true) = (&read, is_settled) {
+            self.apply_servers(tools);
+        }
         self.apply(engine, read.map_err(anyhow::Error::from));
     }
 
@@ -170,6 +171,16 @@ impl Watched {
         }
         if has_changed {
             tracing::info!(workspace = %name, "the rules have changed and are in force for calls from now on");
+        }
+    }
+
+    /// Has the servers of tools be those that are named now. A file that is half written names none.
+    fn apply_servers(&mut self, tools: &ToolsConfig) {
+        let Some(servers) = &mut self.servers else { return };
+        let changed = servers.apply((tools.mcp_servers(self.trusted), tools.experimental.mcp_timeout));
+        if !changed.is_empty() {
+            let (workspace, servers) = (self.workspace.name(), changed.join(", "));
+            tracing::info!(workspace, servers, "MCP servers have come, gone or changed, as the configuration has them now");
         }
     }
 
