@@ -1,5 +1,7 @@
 //! MCP servers: real ones, faulty ones, and what the service promises about them.
 
+mod claims;
+mod coming;
 mod faulty;
 mod itself;
 mod life;

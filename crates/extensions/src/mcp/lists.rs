@@ -107,7 +107,7 @@ impl Known {
         }
     }
 
-    fn of(&self, workspace: &str) -> Vec<Arc<Shared>> {
+    pub(super) fn of(&self, workspace: &str) -> Vec<Arc<Shared>> {
         self.servers.lock().get(workspace).cloned().unwrap_or_default()
     }
 

@@ -11,7 +11,7 @@
 //! In reading order: `settings`, `server` (the life of one), `shared` (the way to it), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
 //! `login` (used and renewed) with `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
-//! `forms`, `tasks` (tools that run as tasks) and `relay`; `lists` and `passed` (prompts and resources).
+//! `forms`, `tasks` (tools that run as tasks) and `relay`; `lists`, `passed` and `resources` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.
@@ -35,6 +35,7 @@ mod passed;
 mod probe;
 pub mod relay;
 mod remote;
+mod resources;
 mod result;
 mod server;
 mod settings;
@@ -63,6 +64,7 @@ pub use authorization::{Authorization, AuthorizationError, Wish};
 pub use lists::{Announced, Owned};
 pub use login::Logins;
 pub use probe::{Probed, probe};
+pub use resources::resource_tools;
 pub use result::text_of;
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
 pub use shared::List;

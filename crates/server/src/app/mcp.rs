@@ -10,7 +10,7 @@ use toolgate_config::Environment;
 use toolgate_config::logins::LoginFiles;
 use toolgate_config::mcp::{McpKind, McpServerConfig, OAuthConfig};
 use toolgate_engine::WorkspaceRuntime;
-pub(super) use toolgate_extensions::mcp::Servers;
+pub(super) use toolgate_extensions::mcp::{Servers, resource_tools};
 use toolgate_extensions::mcp::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Logins, Remote, ServerSettings};
 use toolgate_fs::Workspace;
 use toolgate_model::{Login, OAuthClient, Source, SourceState};

@@ -8,7 +8,7 @@ use toolgate_config::mcp::McpServerConfig;
 use toolgate_engine::WorkspaceRuntime;
 use toolgate_model::{InstanceId, Source, SourceState};
 use toolgate_process::Programs;
-use toolgate_tool::Catalog;
+use toolgate_tool::{Catalog, Tool};
 use toolgate_web::Network;
 
 const NOT_BUILT: &str = "this build of Toolgate does not connect to MCP servers (it lacks the Cargo feature \"mcp\")";
@@ -24,6 +24,11 @@ impl Servers {
     pub(super) async fn end(&self, _workspace: &str) {}
 
     pub(super) async fn stop(&self) {}
+}
+
+/// Makes no tools.
+pub(super) fn resource_tools(_servers: &Arc<Servers>, _workspace: &str) -> Vec<Arc<dyn Tool>> {
+    Vec::new()
 }
 
 /// The servers of one workspace that are named.

@@ -308,7 +308,7 @@ impl Opener {
         let servers = languages::servers(&sources.languages, &workspace, trusted, &tools, environment);
         let feedback = EditDiagnostics::new(servers.clone(), workspace.clone(), self.common.diagnostics_wait);
         let plans = Arc::new(Plans::new(&own_folder));
-        let builtin = builtin(
+        let mut builtin = builtin(
             &self.common,
             &tools,
             (skills, fetch.arrival()),
@@ -316,6 +316,7 @@ impl Opener {
             task,
             &plans,
         );
+        builtin.extend(mcp::resource_tools(&sources.mcp, name));
         let announce = record_tool_changes(name, self.store.clone());
         let catalog = Catalog::new(announce, Arc::new(Invalid), builtin)?;
         let named = (tools.mcp_servers(trusted), tools.experimental.mcp_timeout);

@@ -97,7 +97,8 @@ impl Watched {
         let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
         self.stamps = is_settled.then_some(after);
         self.seen = seen;
-        if let (Ok(tools), true) = (&read, is_settled) {
+        // In a workspace that is closed nothing is started any more.
+        if let (Ok(tools), true, Some(_)) = (&read, is_settled, self.place(engine)) {
             self.apply_servers(tools);
         }
         self.apply(engine, read.map_err(anyhow::Error::from));
