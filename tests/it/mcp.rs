@@ -9,6 +9,7 @@ mod login;
 mod odd;
 mod real;
 mod remote;
+mod resources;
 mod signing_in;
 mod web;
 
