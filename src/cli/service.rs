@@ -14,11 +14,11 @@ use toolgate_gateway::Gateway;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
+#[cfg(feature = "mcp")]
+use toolgate_server::app::mcp_login::{LoginPlace, NotNamed};
 use toolgate_server::app::{
     App, Claim, Emergency, Running, Temporary, UnusableFolder, Unwelcome, output_folder, workspace_folder,
 };
-#[cfg(feature = "mcp")]
-use toolgate_server::app::mcp_login::{LoginPlace, NotNamed};
 
 use super::exit::{Failure, with_causes};
 use super::instances::{self, Instance, Registration};
@@ -418,11 +418,7 @@ pub(super) fn configured_socket(config: Option<PathBuf>) -> Option<PathBuf> {
 /// Finds a server of tools at which one can log in: in the folder that is named, else in the current one, else in the configured
 /// workspaces.
 #[cfg(feature = "mcp")]
-pub(super) fn login_place(
-    config: Option<PathBuf>,
-    folder: Option<PathBuf>,
-    name: &str,
-) -> Result<LoginPlace, Failure> {
+pub(super) fn login_place(config: Option<PathBuf>, folder: Option<PathBuf>, name: &str) -> Result<LoginPlace, Failure> {
     let environment = environment();
     let is_named = folder.is_some();
     let folder = environment.resolve(&text(&folder.unwrap_or_default()), environment.cwd());
@@ -434,7 +430,9 @@ pub(super) fn login_place(
     let found = LoginPlace::find(&at_folder.load(&environment)?, &environment, name);
     let found = match found {
         Err(error) if !is_named && error.is::<NotNamed>() => {
-            LoginPlace::find(&configured(config)?, &environment, name)
+            let elsewhere = LoginPlace::find(&configured(config)?, &environment, name);
+            // What is in the folder tells a person most.
+            elsewhere.map_err(|other| if other.is::<NotNamed>() { error } else { other })
         }
         found => found,
     };

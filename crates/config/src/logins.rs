@@ -149,7 +149,11 @@ impl LoginFiles {
     pub fn lacks(&self, name: &str, url: &str, scopes: &[String]) -> io::Result<()> {
         let mut all = self.lacking(name, url);
         let known = all.len();
-        let new = scopes.iter().filter(|scope| !all.contains(scope)).cloned().collect::<Vec<_>>();
+        let new = scopes
+            .iter()
+            .filter(|scope| !all.contains(scope))
+            .cloned()
+            .collect::<Vec<_>>();
         all.extend(new);
         if all.len() == known {
             return Ok(());

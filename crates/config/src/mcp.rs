@@ -174,7 +174,10 @@ fn oauth(entry: &Value) -> Result<Option<OAuthConfig>, &'static str> {
     let is_document = client.as_ref().is_some_and(|client| client.id.starts_with("https://"));
     let mut callback = None;
     if !text("redirectUri").is_empty() {
-        callback = Some(local(text("redirectUri")).ok_or("`oauth.redirectUri` must begin with http://127.0.0.1 or http://localhost")?);
+        callback = Some(
+            local(text("redirectUri"))
+                .ok_or("`oauth.redirectUri` must begin with http://127.0.0.1 or http://localhost")?,
+        );
     }
     if let Some(port) = entry.get("callbackPort") {
         let port = port.as_u64().and_then(|port| u16::try_from(port).ok());
@@ -191,7 +194,9 @@ fn oauth(entry: &Value) -> Result<Option<OAuthConfig>, &'static str> {
 /// Reads an address of this machine.
 fn local(written: &str) -> Option<Callback> {
     let url = Url::parse(written).ok()?;
-    let host = url.host_str().filter(|host| ["127.0.0.1", "localhost", "[::1]"].contains(host))?;
+    let host = url
+        .host_str()
+        .filter(|host| ["127.0.0.1", "localhost", "[::1]"].contains(host))?;
     (url.scheme() == "http").then(|| Callback {
         host: host.to_owned(),
         port: url.port_or_known_default().unwrap_or_default(),
@@ -293,8 +298,14 @@ mod tests {
             callback,
             ..OAuthConfig::default()
         };
-        check(json!({"callbackPort": 19876}), back(at("127.0.0.1", 19876, "/mcp/oauth/callback")));
-        check(json!({"redirectUri": "http://localhost:81/x"}), back(at("localhost", 81, "/x")));
+        check(
+            json!({"callbackPort": 19876}),
+            back(at("127.0.0.1", 19876, "/mcp/oauth/callback")),
+        );
+        check(
+            json!({"redirectUri": "http://localhost:81/x"}),
+            back(at("localhost", 81, "/x")),
+        );
         check(
             json!({"redirectUri": "http://localhost/x", "callbackPort": 9}),
             back(at("localhost", 9, "/x")),

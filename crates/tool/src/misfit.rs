@@ -53,7 +53,11 @@ mod tests {
         assert!(misfit(&schema, &json!({"n": 1, "t": long})).is_some());
         let elsewhere = json!({"$ref": "http://127.0.0.1:9/schema.json"});
         assert!(misfit(&elsewhere, &json!({})).unwrap().contains("cannot be used"));
-        assert!(misfit(&json!({"type": "int"}), &json!(1)).unwrap().contains("cannot be used"));
+        assert!(
+            misfit(&json!({"type": "int"}), &json!(1))
+                .unwrap()
+                .contains("cannot be used")
+        );
         assert_eq!(misfit(&schema, &json!({"n": "x", "t": "a".repeat(MAX_SIZE)})), None);
     }
 }

@@ -83,11 +83,16 @@ impl LoginArgs {
         } else {
             terminal.line(&visible(visit.address()))?;
         }
-        terminal.inform(&format!("waiting for the browser to come back to {} …", visit.listens()));
+        terminal.inform(&format!(
+            "waiting for the browser to come back to {} …",
+            visit.listens()
+        ));
         let tools = place.complete(&visit).await.map_err(failed)?;
         let file = place.file().display();
         let tools = counted(tools, "tool");
-        terminal.inform(&format!("logged in at {name}, which has {tools}; the login is in {file}"));
+        terminal.inform(&format!(
+            "logged in at {name}, which has {tools}; the login is in {file}"
+        ));
         Ok(Exit::Completed)
     }
 }

@@ -30,7 +30,9 @@ fn with_tasks(request: &Request, tools: &Value, answer: impl FnOnce(&str, &Value
 async fn definition(server: &Server, name: &str) -> ToolDefinition {
     let listed = server.tools().list_tools(ListToolsRequest::default()).await.unwrap();
     let mut tools = listed.into_inner().tools.into_iter();
-    tools.find(|tool| tool.name == name).unwrap_or_else(|| panic!("no {name}"))
+    tools
+        .find(|tool| tool.name == name)
+        .unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[test]
@@ -120,7 +122,9 @@ fn a_tool_that_wants_it_runs_as_a_task() {
         ready(&server, "s").await;
         let methods = |name: &str| {
             let seen = web.seen("/mcp");
-            seen.iter().filter(|request| request.message()["method"] == name).count()
+            seen.iter()
+                .filter(|request| request.message()["method"] == name)
+                .count()
         };
         assert_eq!(completed(&server.run("s_either", json!({})).await).output, "at once");
         assert_eq!(methods("tasks/get"), 0);

@@ -64,9 +64,17 @@ fn models_have_tools_for_resources_as_long_as_there_are_any() {
         };
         check(TOOLS[0], json!({"server": "t"}), "does not support resources").await;
         check(TOOLS[0], json!({"server": "u"}), "is not connected").await;
-        let call = server.run(TOOLS[2], json!({"server": "s", "uri": "own://secret"})).await;
+        let call = server
+            .run(TOOLS[2], json!({"server": "s", "uri": "own://secret"}))
+            .await;
         assert_eq!(failed(&call).reason(), FailureReason::Denied);
-        assert_eq!(web.seen("/mcp").iter().filter(|request| request.body.contains("own://secret")).count(), 0);
+        assert_eq!(
+            web.seen("/mcp")
+                .iter()
+                .filter(|request| request.body.contains("own://secret"))
+                .count(),
+            0
+        );
 
         let without = service(&[("t", faulty_server("good"))]).await;
         ready(&without, "t").await;

@@ -63,7 +63,9 @@ impl Guarded {
         let is_good = request.field("grant_type").as_deref() == Some("authorization_code")
             && request.field("code").as_deref() == Some("code-1")
             && request.field("client_id").as_deref() == Some("client-1")
-            && request.field("code_verifier").is_some_and(|verifier| verifier.len() >= 43);
+            && request
+                .field("code_verifier")
+                .is_some_and(|verifier| verifier.len() >= 43);
         if !is_good {
             return Reply::status(400).text("application/json", r#"{"error": "invalid_grant"}"#);
         }
@@ -102,7 +104,11 @@ struct LoggingIn {
 impl LoggingIn {
     async fn start(server: &Server, name: &str) -> Self {
         let mut child = server.command(&["mcp", "login", name]).spawn().unwrap();
-        let line = BufReader::new(child.stdout.as_mut().unwrap()).lines().next_line().await.unwrap();
+        let line = BufReader::new(child.stdout.as_mut().unwrap())
+            .lines()
+            .next_line()
+            .await
+            .unwrap();
         let Some(line) = line else {
             panic!("no page: {:?}", child.wait_with_output().await.unwrap());
         };
@@ -195,7 +201,10 @@ fn a_person_logs_in_while_the_service_runs() {
         // What it lacks is told, and the next one has it.
         let call = server.run("s_work", json!({})).await;
         let error = &failed(&call).error;
-        assert!(error.contains("write") && error.contains("toolgate mcp login s"), "{error}");
+        assert!(
+            error.contains("write") && error.contains("toolgate mcp login s"),
+            "{error}"
+        );
         let login = LoggingIn::start(&server, "s").await;
         assert_eq!(login.asked("scope"), "basic write");
         *guarded.scope.lock().unwrap() = "basic write".to_owned();
@@ -223,7 +232,10 @@ fn a_login_that_cannot_be_had_says_why() {
         let other = Web::start(|_| Reply::status(404)).await;
         let server = service(&[
             ("s", json!({"type": "remote", "url": web.url("/mcp")})),
-            ("known", json!({"type": "remote", "url": web.url("/mcp"), "oauth": {"clientId": "client-1"}})),
+            (
+                "known",
+                json!({"type": "remote", "url": web.url("/mcp"), "oauth": {"clientId": "client-1"}}),
+            ),
             ("gone", json!({"type": "remote", "url": other.url("/mcp")})),
             ("off", json!({"type": "remote", "url": web.url("/mcp"), "oauth": false})),
             ("program", faulty_server("good")),

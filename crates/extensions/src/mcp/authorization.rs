@@ -104,7 +104,10 @@ impl Authorization {
         let issuer = found.issuer.clone();
         let registers = found.registration_endpoint.is_some();
         let document_key = "client_id_metadata_document_supported";
-        let takes_documents = found.additional_fields.get(document_key).is_some_and(|takes| *takes == true);
+        let takes_documents = found
+            .additional_fields
+            .get(document_key)
+            .is_some_and(|takes| *takes == true);
         manager.set_metadata(found);
         let scopes = match wish.scopes.is_empty() {
             true => manager.select_initial_scopes(&[]).await,
@@ -130,7 +133,9 @@ impl Authorization {
             }
         };
         let address = manager.get_authorization_url(&scopes).await?;
-        let page = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let page = Url::parse(&address)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(page) = page else {
             let text = "the server names no page of the web where people could log in";
             return Err(AuthorizationError::Failed(text.to_owned()));

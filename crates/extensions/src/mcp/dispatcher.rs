@@ -461,6 +461,7 @@ mod tests {
 
     fn dispatcher() -> (Arc<Dispatcher>, Queue) {
         let about = About {
+            server: "s".to_owned(),
             root: "file:///w".to_owned(),
             instance: InstanceId::generate(),
             is_started: false,

@@ -110,7 +110,9 @@ impl Credentials {
 
     /// Says whether a client is known to this server.
     pub(super) fn has_client(&self) -> bool {
-        self.logins.client().is_some() || self.logins.has_document() || self.state().kept.as_ref().is_some_and(|kept| kept.client.is_some())
+        self.logins.client().is_some()
+            || self.logins.has_document()
+            || self.state().kept.as_ref().is_some_and(|kept| kept.client.is_some())
     }
 
     /// Returns the token of the moment; none if there is no login.

@@ -183,7 +183,9 @@ pub(super) fn granted(body: &[u8]) -> Result<Tokens, TokenError> {
 /// Says whether the server is guarded by somebody who lets no client register.
 pub(super) async fn refuses_registration(server: &Url, challenge: &str, network: &Network) -> bool {
     let found = discover(server, challenge, network).await;
-    found.issuer.is_some_and(|issuer| issuer.registration_endpoint.is_none())
+    found
+        .issuer
+        .is_some_and(|issuer| issuer.registration_endpoint.is_none())
 }
 
 /// Says whether two addresses are one but for a slash at the end.
@@ -382,7 +384,11 @@ mod tests {
     #[test]
     fn a_challenge_names_an_address() {
         let check = |challenge: &str, expected: Option<&str>| {
-            assert_eq!(named_in(challenge, "resource_metadata").as_deref(), expected, "{challenge}");
+            assert_eq!(
+                named_in(challenge, "resource_metadata").as_deref(),
+                expected,
+                "{challenge}"
+            );
         };
         check(
             "Bearer resource_metadata=\"https://a/b,c\", scope=\"x\"",

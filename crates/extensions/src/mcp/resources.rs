@@ -84,7 +84,10 @@ impl OfResources {
 
     async fn list(&self, list: List, named: Option<&str>, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let servers = self.servers(named)?;
-        let patterns: Vec<String> = servers.iter().map(|server| pattern_of_resource(server.name(), "*")).collect();
+        let patterns: Vec<String> = servers
+            .iter()
+            .map(|server| pattern_of_resource(server.name(), "*"))
+            .collect();
         if !patterns.is_empty() {
             let ask = Ask {
                 title: self.name.to_owned(),
@@ -241,7 +244,8 @@ mod tests {
             {"uri": "a://3", "text": "three"},
         ]});
         let read = shown(&raw).unwrap();
-        let expected = "Resource: a://1\nMIME: text/plain\none\n\nResource: a://2\nMIME: image/png\n\nResource: a://3\nthree";
+        let expected =
+            "Resource: a://1\nMIME: text/plain\none\n\nResource: a://2\nMIME: image/png\n\nResource: a://3\nthree";
         assert_eq!(read.output, OutputText::Text(expected.to_owned()));
         assert_eq!(read.attachments.len(), 1);
         assert_eq!(shown(&json!({})).unwrap().output, OutputText::default());

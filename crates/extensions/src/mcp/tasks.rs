@@ -89,7 +89,9 @@ pub(super) async fn run(
     let ended = await_end(link, task, limit, cancelled, attendant).await;
     if matches!(ended, Err(RequestError::Cancelled | RequestError::TimedOut)) {
         // It may be over, or not to be stopped.
-        let _ = link.request("tasks/cancel", json!({ "taskId": id }), CANCEL_LIMIT).await;
+        let _ = link
+            .request("tasks/cancel", json!({ "taskId": id }), CANCEL_LIMIT)
+            .await;
     }
     ended
 }

@@ -65,7 +65,12 @@ impl McpTool {
         });
         if let Some(problem) = problem.await? {
             let problem = shortened_line(&problem);
-            tracing::warn!(server = self.server.name(), tool = self.name, problem, "a result does not fit its schema");
+            tracing::warn!(
+                server = self.server.name(),
+                tool = self.name,
+                problem,
+                "a result does not fit its schema"
+            );
             output.metadata.insert(PROBLEM.to_owned(), json!(problem));
         }
         Ok(())

@@ -118,7 +118,9 @@ impl Expected {
         let query = uri.query()?;
         let address = format!("http://{}{}?{query}", self.base, self.path);
         let url = Url::parse(&address).ok()?;
-        let has_state = url.query_pairs().any(|(name, value)| name == "state" && value == self.state);
+        let has_state = url
+            .query_pairs()
+            .any(|(name, value)| name == "state" && value == self.state);
         (method == Method::GET && uri.path() == self.path && has_state).then_some(address)
     }
 }
@@ -161,6 +163,9 @@ mod tests {
         check("/back?code=c", false);
         check("/back", false);
         check("/favicon.ico?state=s+1", false);
-        assert_eq!(expected.address(&Method::POST, &"/back?state=s+1".parse().unwrap()), None);
+        assert_eq!(
+            expected.address(&Method::POST, &"/back?state=s+1".parse().unwrap()),
+            None
+        );
     }
 }

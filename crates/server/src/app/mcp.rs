@@ -10,8 +10,8 @@ use toolgate_config::Environment;
 use toolgate_config::logins::LoginFiles;
 use toolgate_config::mcp::{McpKind, McpServerConfig, OAuthConfig};
 use toolgate_engine::WorkspaceRuntime;
-pub(super) use toolgate_extensions::mcp::{Servers, resource_tools};
 use toolgate_extensions::mcp::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Logins, Remote, ServerSettings};
+pub(super) use toolgate_extensions::mcp::{Servers, resource_tools};
 use toolgate_fs::Workspace;
 use toolgate_model::{Login, OAuthClient, Source, SourceState};
 use toolgate_tool::Catalog;
@@ -55,9 +55,8 @@ impl Configured {
     /// not as before are started. Returns the names of all of these.
     pub(super) fn apply(&mut self, (named, call_limit): (Vec<McpServerConfig>, Option<Duration>)) -> Vec<String> {
         let has_other_limit = call_limit != self.call_limit;
-        let is_as_before = |server: &&McpServerConfig| {
-            self.named.contains(server) && (!has_other_limit || server.timeout.is_some())
-        };
+        let is_as_before =
+            |server: &&McpServerConfig| self.named.contains(server) && (!has_other_limit || server.timeout.is_some());
         let (_, changed): (Vec<_>, Vec<_>) = named.iter().partition(is_as_before);
         let is_named = |server: &&McpServerConfig| named.iter().any(|other| other.name == server.name);
         let (_, gone): (Vec<_>, Vec<_>) = self.named.iter().partition(is_named);
@@ -66,8 +65,13 @@ impl Configured {
         for server in gone {
             self.servers.end_one(workspace, &server.name, &self.catalog);
         }
-        if named.iter().map(|server| &server.name).ne(self.named.iter().map(|server| &server.name)) {
-            self.catalog.arrange(Source::Mcp, named.iter().map(|server| server.name.clone()));
+        if named
+            .iter()
+            .map(|server| &server.name)
+            .ne(self.named.iter().map(|server| &server.name))
+        {
+            self.catalog
+                .arrange(Source::Mcp, named.iter().map(|server| server.name.clone()));
         }
         for server in changed {
             self.begin(server, call_limit);

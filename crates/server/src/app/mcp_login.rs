@@ -70,7 +70,9 @@ impl LoginPlace {
             known.extend(servers.into_iter().map(|server| server.name));
         }
         let text = match known.is_empty() {
-            true => "there are no MCP servers: run this in the folder of a workspace, or name one by --workspace".to_owned(),
+            true => {
+                "there are no MCP servers: run this in the folder of a workspace, or name one by --workspace".to_owned()
+            }
             false => format!("there is no MCP server {name:?}; there are: {}", known.join(", ")),
         };
         Err(NotNamed(text).into())
@@ -86,7 +88,8 @@ impl LoginPlace {
             McpKind::Invalid(problem) => bail!("the entry of {name} cannot be used: {problem}"),
         };
         let oauth = oauth.clone();
-        let oauth = oauth.with_context(|| format!("the entry of {name} says that no login is used (`oauth`: false)"))?;
+        let oauth =
+            oauth.with_context(|| format!("the entry of {name} says that no login is used (`oauth`: false)"))?;
         if headers.keys().any(|key| key.eq_ignore_ascii_case("authorization")) {
             bail!("the entry of {name} has `headers.Authorization`, which counts in the place of a login");
         }
@@ -202,7 +205,7 @@ impl LoginPlace {
             headers: self.headers.clone(),
             logins,
         };
-        let instance = InstanceId::new(uuid::Uuid::now_v7().to_string());
+        let instance = InstanceId::generate();
         probe(&self.name, &remote, self.limit, &self.network, &instance).await
     }
 }

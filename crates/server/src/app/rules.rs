@@ -181,7 +181,11 @@ impl Watched {
         let changed = servers.apply((tools.mcp_servers(self.trusted), tools.experimental.mcp_timeout));
         if !changed.is_empty() {
             let (workspace, servers) = (self.workspace.name(), changed.join(", "));
-            tracing::info!(workspace, servers, "MCP servers have come, gone or changed, as the configuration has them now");
+            tracing::info!(
+                workspace,
+                servers,
+                "MCP servers have come, gone or changed, as the configuration has them now"
+            );
         }
     }
 
