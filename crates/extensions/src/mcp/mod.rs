@@ -10,8 +10,9 @@
 //!
 //! In reading order: `settings`, `server` (the life of one), `shared` (the way to it), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
-//! `login` (used and renewed) with `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
-//! `forms`, `tasks` (tools that run as tasks) and `relay`; `lists`, `passed` and `resources` (prompts and resources).
+//! `login` (used and renewed) with `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked`
+//! and `result`; `attending` (what a server says and asks in the midst of a call) with `forms`, `tasks` (tools that run as tasks)
+//! and `relay`; `lists`, `passed` and `resources` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.
@@ -135,6 +136,8 @@ impl Servers {
         if let Some(before) = &before {
             before.stop.cancel();
             self.known.forget_one(workspace, &settings.name);
+            // How to log in there may have changed.
+            self.credentials.lock().retain(|(name, _), _| *name != settings.name);
         }
         catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
