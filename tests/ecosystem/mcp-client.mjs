@@ -25,14 +25,19 @@ writeFileSync(
 );
 const env = { PATH: process.env.PATH, HOME: work, TOOLGATE_TRUST: "1" };
 
-// Logs in as a person does; false if there is no login.
+// Logs in as a person does; false if there is no login. One that the server does not take is a login all the same.
 let logins = 0;
 const logIn = async () => {
   if ((logins += 1) > 3) return false;
   const login = spawn(program, ["mcp", "login", "s", "--workspace", work], {
     env,
     cwd: work,
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let told = "";
+  login.stderr.on("data", (text) => {
+    told += text;
+    process.stderr.write(text);
   });
   createInterface({ input: login.stdout }).once("line", async (page) => {
     const sent = await fetch(page, { redirect: "manual" });
@@ -40,7 +45,8 @@ const logIn = async () => {
     if (back) await fetch(back);
     else login.kill();
   });
-  return (await new Promise((ended) => login.once("exit", ended))) === 0;
+  const code = await new Promise((ended) => login.once("close", ended));
+  return code === 0 || told.includes("the login was stored");
 };
 if (logsIn && !(await logIn())) process.exit(1);
 

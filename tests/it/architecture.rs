@@ -25,8 +25,9 @@ const MAX_CIRCLE: usize = 3;
 /// PostgreSQL, the gateways that answer from it for workers that keep nothing, what bounds those workers, also over time, and tells of
 /// outages and of what is lost, workspaces that clients create, workers that wait in a pool, what gateways keep of workspaces that
 /// somebody makes for them, pods that a cluster is asked for, what SDKs of such pods speak, MCP clients without sessions, what MCP
-/// servers ask and have beside tools, and the settings of MCP clients.
-const MAX_LINES: usize = 123_000;
+/// servers ask and have beside tools, the settings of MCP clients, and logins at MCP servers, which come and go with the
+/// configuration.
+const MAX_LINES: usize = 124_500;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -83,19 +83,27 @@ impl OfResources {
     }
 
     async fn list(&self, list: List, named: Option<&str>, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let servers = self.servers(named)?;
-        let patterns: Vec<String> = servers
-            .iter()
-            .map(|server| pattern_of_resource(server.name(), "*"))
-            .collect();
-        if !patterns.is_empty() {
-            let ask = Ask {
-                title: self.name.to_owned(),
-                always: patterns.clone(),
-                ..Ask::new("read", patterns)
-            };
-            ctx.permission.ask(ask).await?;
+        let asked: Vec<String> = match named {
+            Some(named) => vec![named.to_owned()],
+            None => self
+                .servers(None)?
+                .iter()
+                .map(|server| server.name().to_owned())
+                .collect(),
+        };
+        let mut patterns: Vec<String> = asked.iter().map(|server| pattern_of_resource(server, "*")).collect();
+        if patterns.is_empty() {
+            patterns.push("mcp:*".to_owned());
         }
+        let ask = Ask {
+            title: self.name.to_owned(),
+            always: patterns.clone(),
+            ..Ask::new("read", patterns)
+        };
+        ctx.permission.ask(ask).await?;
+        let mut servers = self.servers(named)?;
+        // One may have come meanwhile that nobody was asked about.
+        servers.retain(|server| asked.iter().any(|name| name == server.name()));
         let mut all = Vec::new();
         for server in servers {
             let listed = ctx.cancelled.run_until_cancelled(server.listed(list, CALL_LIMIT)).await;
@@ -115,10 +123,6 @@ impl OfResources {
     }
 
     async fn read(&self, named: &str, uri: &str, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let servers = self.servers(Some(named))?;
-        let Some(server) = servers.first() else {
-            return Err(ToolError::failed(format!("MCP server \"{named}\" is not connected")));
-        };
         let what = pattern_of_resource(named, uri);
         let ask = Ask {
             title: what.clone(),
@@ -126,6 +130,10 @@ impl OfResources {
             ..Ask::new("read", vec![what.clone()])
         };
         ctx.permission.ask(ask).await?;
+        let servers = self.servers(Some(named))?;
+        let Some(server) = servers.first() else {
+            return Err(ToolError::failed(format!("MCP server \"{named}\" is not connected")));
+        };
         let Value::Object(params) = json!({ "uri": uri }) else {
             return Err(ToolError::failed("The arguments are not an object."));
         };

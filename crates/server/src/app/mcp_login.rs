@@ -180,7 +180,7 @@ impl LoginPlace {
         });
         match self.probe(Some(logins)).await {
             Probed::Works(tools) => Ok(tools),
-            Probed::NeedsLogin(_) => bail!("the login was stored, but the server refuses it"),
+            Probed::NeedsLogin(_) => bail!("the login was stored, but the server refuses it: log in once more"),
             Probed::Failed(problem) => bail!("the login was stored, but the server does not work: {problem}"),
         }
     }
