@@ -70,7 +70,7 @@ impl LoginFiles {
 
     /// Returns the login that `toolgate mcp login` has made. Blocking.
     pub fn own_login(&self, name: &str, url: &str) -> Option<Login> {
-        login(file(&self.own).ok()??.get(&key(name, url))?, url)
+        login(file(&self.own).ok()??.get(key(name, url))?, url)
     }
 
     /// Stores a login in the place of the one that it was made from; if that is not there any more, nothing happens.
