@@ -138,6 +138,10 @@ pub(super) enum Failure {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen { address: String, source: io::Error },
+    /// Nobody is logged in at a server of tools.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "such a build has no such servers"))]
+    #[error("{0}")]
+    Login(String),
     /// The terminal or its signals are not to be had.
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
@@ -174,7 +178,9 @@ impl Failure {
             Self::Client(_) | Self::Refused(_) => Exit::Usage,
             Self::MayNotReply(_) => Exit::Denied,
             Self::Replaced => Exit::Replaced,
-            Self::WriteFile { .. } | Self::Listen { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
+            Self::WriteFile { .. } | Self::Listen { .. } | Self::Login(_) | Self::Terminal(_) | Self::Write(_) => {
+                Exit::Failed
+            }
             Self::BrokenPipe => Exit::Completed,
         }
     }
@@ -217,6 +223,7 @@ impl Failure {
             | Self::Read { .. }
             | Self::WriteFile { .. }
             | Self::Listen { .. }
+            | Self::Login(_)
             | Self::Terminal(_)
             | Self::BrokenPipe
             | Self::Write(_) => {}

@@ -3,8 +3,12 @@
 //! It hands the messages on to `/mcp` of the server that is named, or of a service that it starts for itself, so that
 //! both ways of MCP are one.
 //!
+//! `login.rs` is about the servers of tools that the service itself uses.
+//!
 //! *Invariant:* nothing but messages of MCP goes to standard output. With the end of standard input, or a signal, the
 //! session ends, and with it its calls and a service that was started for it.
+
+mod login;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -30,6 +34,7 @@ use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::terminal::Terminal;
 use super::tools::Viewpoint;
+use login::Action;
 
 /// The largest message of a client.
 const MAX_MESSAGE: usize = 32 * 1024 * 1024;
@@ -53,7 +58,10 @@ An MCP client is configured to start this program, for instance:
   {\"mcpServers\": {\"toolgate\": {\"command\": \"toolgate\", \"args\": [\"mcp\", \"--workspace\", \"/path/to/project\"]}}}
 
 Prompts are shown by the client if it can (elicitation); otherwise they wait for `toolgate approve`.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct McpArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
     #[command(flatten)]
     viewpoint: Viewpoint,
     /// The session to work in; without it, one for all connections of the same client
@@ -66,6 +74,9 @@ pub(super) struct McpArgs {
 
 impl McpArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        if let Some(action) = self.action {
+            return action.run(globals, terminal).await;
+        }
         if std::env::var_os(STARTED_AS_SERVER).is_some() {
             return refuse().await;
         }

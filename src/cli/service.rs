@@ -14,6 +14,8 @@ use toolgate_gateway::Gateway;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
+#[cfg(feature = "mcp")]
+use toolgate_server::app::mcp_login::{LoginPlace, NotNamed};
 use toolgate_server::app::{
     App, Claim, Emergency, Running, Temporary, UnusableFolder, Unwelcome, output_folder, workspace_folder,
 };
@@ -420,6 +422,30 @@ impl PrivateService {
 /// Returns the configured Unix socket, if the configuration can be read.
 pub(super) fn configured_socket(config: Option<PathBuf>) -> Option<PathBuf> {
     configured(config).ok()?.listen.unix
+}
+
+/// Finds a server of tools at which one can log in: in the folder that is named, else in the current one, else in the configured
+/// workspaces.
+#[cfg(feature = "mcp")]
+pub(super) fn login_place(config: Option<PathBuf>, folder: Option<PathBuf>, name: &str) -> Result<LoginPlace, Failure> {
+    let environment = environment();
+    let is_named = folder.is_some();
+    let folder = environment.resolve(&text(&folder.unwrap_or_default()), environment.cwd());
+    let at_folder = Flags {
+        config: config.clone(),
+        workspaces: vec![("default".to_owned(), folder)],
+        ..Flags::default()
+    };
+    let found = LoginPlace::find(&at_folder.load(&environment)?, &environment, name);
+    let found = match found {
+        Err(error) if !is_named && error.is::<NotNamed>() => {
+            let elsewhere = LoginPlace::find(&configured(config)?, &environment, name);
+            // What is in the folder tells a person most.
+            elsewhere.map_err(|other| if other.is::<NotNamed>() { error } else { other })
+        }
+        found => found,
+    };
+    found.map_err(|error| Failure::Configuration(format!("{error:#}")))
 }
 
 /// Returns what is in force and where it comes from: `service` and `workspaces`.

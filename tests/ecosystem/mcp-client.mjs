@@ -1,5 +1,8 @@
 // Toolgate as a client, for the official conformance suite: starts `toolgate mcp` with the suite's server behind it and calls
-// every tool that this one has, with the arguments that the scenario names or some that fit. Arguments: the program, a folder to work in, and the server's address, which the suite adds.
+// every tool that this one has, with the arguments that the scenario names or some that fit. Where the scenario is about a login,
+// it does what a person would: `toolgate mcp login`, the page visited, and once more when Toolgate says so.
+//
+// Arguments: the program, a folder to work in, and the server's address, which the suite adds.
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,14 +10,46 @@ import { createInterface } from "node:readline";
 
 const [program, folder, url] = process.argv.slice(2);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
-const { toolCalls } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+const { toolCalls } = context;
+const logsIn = scenario.startsWith("auth/");
 mkdirSync(folder, { recursive: true });
 const work = mkdtempSync(join(folder, "client-"));
+const oauth = {};
+if (context.client_id) Object.assign(oauth, { clientId: context.client_id, clientSecret: context.client_secret });
+// The document that the suite expects to be named; nothing is there.
+if (scenario === "auth/basic-cimd") oauth.clientId = "https://conformance-test.local/client-metadata.json";
 writeFileSync(
   join(work, "opencode.json"),
-  JSON.stringify({ permission: "allow", mcp: { s: { type: "remote", url, timeout: 8000 } } }),
+  JSON.stringify({ permission: "allow", mcp: { s: { type: "remote", url, timeout: 8000, oauth } } }),
 );
 const env = { PATH: process.env.PATH, HOME: work, TOOLGATE_TRUST: "1" };
+
+// Logs in as a person does; false if there is no login. One that the server does not take is a login all the same.
+let logins = 0;
+const logIn = async () => {
+  if ((logins += 1) > 3) return false;
+  const login = spawn(program, ["mcp", "login", "s", "--workspace", work], {
+    env,
+    cwd: work,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let told = "";
+  login.stderr.on("data", (text) => {
+    told += text;
+    process.stderr.write(text);
+  });
+  createInterface({ input: login.stdout }).once("line", async (page) => {
+    const sent = await fetch(page, { redirect: "manual" });
+    const back = sent.headers.get("location");
+    if (back) await fetch(back);
+    else login.kill();
+  });
+  const code = await new Promise((ended) => login.once("close", ended));
+  return code === 0 || told.includes("the login was stored");
+};
+if (logsIn && !(await logIn())) process.exit(1);
+
 const toolgate = spawn(program, ["mcp", "--workspace", work], { env, stdio: ["pipe", "pipe", "inherit"] });
 
 const waiting = new Map();
@@ -56,9 +91,13 @@ await request("initialize", {
   clientInfo: { name: "conformance", version: "1" },
 });
 write({ method: "notifications/initialized" });
-const deadline = Date.now() + 10_000;
+let deadline = Date.now() + (logsIn ? 4_000 : 10_000);
 let tools = [];
-while (tools.length === 0 && Date.now() < deadline) {
+while (tools.length === 0) {
+  if (Date.now() > deadline) {
+    if (!logsIn || !(await logIn())) break;
+    deadline = Date.now() + 4_000;
+  }
   const listed = await request("tools/list", {});
   tools = listed.tools.filter(({ name }) => name.startsWith("s_"));
   if (tools.length === 0) await new Promise((done) => setTimeout(done, 100));
@@ -70,7 +109,16 @@ const fitting = ({ name, inputSchema }) => {
 const named = toolCalls?.map((call) => ({ ...call, name: `s_${call.name}` }));
 const calls = scenario.startsWith("json-schema") ? [] : (named ?? tools.map(fitting));
 for (const call of calls) {
-  const result = await request("tools/call", { name: call.name, arguments: call.arguments });
+  const make = () => request("tools/call", { name: call.name, arguments: call.arguments });
+  let result = await make();
+  while (logsIn && JSON.stringify(result).includes("toolgate mcp login") && (await logIn())) {
+    // The service looks for logins once a second.
+    const until = Date.now() + 4_000;
+    do {
+      await new Promise((done) => setTimeout(done, 200));
+      result = await make();
+    } while (JSON.stringify(result).includes("wants a login") && Date.now() < until);
+  }
   console.error(`${call.name}: ${JSON.stringify(result).slice(0, 300)}`);
 }
 toolgate.stdin.end();

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use toolgate_engine::Engine;
 use toolgate_model::{
-    Ask, CallRecord, Definition, EndReason, Ending, Model, OnDisconnect, Outcome, OutputText, RawInput, Source,
+    Ask, CallRecord, Claims, Definition, EndReason, Ending, Model, OnDisconnect, Outcome, OutputText, RawInput, Source,
     SourceState, ToolOutput,
 };
 use toolgate_tool::{
@@ -42,6 +42,7 @@ impl Tool for Echo {
             permissions: Vec::new(),
             experimental: false,
             advertised: true,
+            claims: Claims::default(),
         }
     }
 

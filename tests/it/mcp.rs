@@ -1,5 +1,7 @@
 //! MCP servers: real ones, faulty ones, and what the service promises about them.
 
+mod claims;
+mod coming;
 mod faulty;
 mod itself;
 mod life;
@@ -7,6 +9,8 @@ mod login;
 mod odd;
 mod real;
 mod remote;
+mod resources;
+mod signing_in;
 mod web;
 
 use serde_json::{Map, Value, json};

@@ -116,11 +116,11 @@ fn a_changed_rule_file_is_in_force_at_once_and_as_a_whole() {
         fs::remove_file(&rules).unwrap();
         warned(&server, "is gone: its rules stay in force").await;
         assert_eq!(action(&server).await, PermissionAction::Ask);
-        write(r#"{"mcp": {"s": {"type": "local", "command": ["true"]}}}"#);
+        write(r#"{"lsp": {"s": {"command": ["true"], "extensions": [".x"]}}}"#);
         becomes(&server, PermissionAction::Allow).await;
         warned(
             &server,
-            "what has changed in mcp takes effect when the service is started again",
+            "what has changed in lsp takes effect when the service is started again",
         )
         .await;
 

@@ -1,7 +1,7 @@
 //! Configuration: the service's own ([`service`]: `toolgate.toml`, `TOOLGATE_*` variables, flags) and the tools'
 //! ([`opencode`]: the `opencode.json` files and agent files that users already have).
 //!
-//! *Invariant:* it knows neither the engine nor the server, and writes nothing but logins that were renewed ([`logins`]).
+//! *Invariant:* it knows neither the engine nor the server, and writes nothing but logins ([`logins`]).
 //! Every file is a regular one of bounded size, every value is checked where it is read, and an error names file, line, key
 //! and what was expected. The process's environment is seen only through [`Environment`].
 //!
@@ -19,7 +19,7 @@
 //! - [`flags`], [`mcp`], `lsp`, `skills`: its parts that need more than a look;
 //! - [`plugins`]: what plugins make of it;
 //! - [`seen`]: which files were read, and whether one has changed since;
-//! - [`logins`]: the logins that OpenCode has stored.
+//! - [`logins`]: the logins at servers of tools, Toolgate's own and those that OpenCode has stored.
 
 #![allow(clippy::disallowed_methods)] // reads files that no workspace holds yet, each regular and of bounded size
 

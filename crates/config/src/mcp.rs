@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use toolgate_model::OAuthClient;
+use toolgate_web::Url;
 
 use super::logins;
 use super::opencode::ToolsConfig;
@@ -42,10 +43,8 @@ pub enum McpKind {
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, String>,
-        /// Whether a login that OpenCode has stored is used.
-        uses_login: bool,
-        /// The client that is registered at the server.
-        client: Option<OAuthClient>,
+        /// How to log in there; none if no login is used.
+        oauth: Option<OAuthConfig>,
     },
     /// It is switched off.
     Disabled,
@@ -53,6 +52,41 @@ pub enum McpKind {
     Untrusted,
     /// The entry cannot be used; the text says why.
     Invalid(String),
+}
+
+/// How to log in at a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OAuthConfig {
+    /// The client that is registered there.
+    pub client: Option<OAuthClient>,
+    /// The address of a document that describes the client, for servers that take that in the place of a registration.
+    pub document: Option<String>,
+    /// What the login is to be good for; none for what the server says.
+    pub scopes: Vec<String>,
+    /// Where a browser comes back to, if not at any port of this machine.
+    pub callback: Option<Callback>,
+}
+
+/// Where a browser comes back to after a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// A name or an address of this machine: `localhost`, `127.0.0.1`.
+    pub host: String,
+    /// Its port; 0 for any.
+    pub port: u16,
+    /// The path there.
+    pub path: String,
+}
+
+impl Default for Callback {
+    /// The path is OpenCode's, so that a client that was registered for OpenCode can be used.
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            path: "/mcp/oauth/callback".to_owned(),
+        }
+    }
 }
 
 impl ToolsConfig {
@@ -131,11 +165,53 @@ fn kind(entry: Entry) -> McpKind {
         "remote" => McpKind::Remote {
             url: entry.url,
             headers: entry.headers,
-            uses_login: entry.oauth != false,
-            client: logins::client(&entry.oauth),
+            oauth: match oauth(&entry.oauth) {
+                Ok(oauth) => oauth,
+                Err(why) => return invalid(why),
+            },
         },
         _ => invalid("`type` must be \"local\" or \"remote\""),
     }
+}
+
+fn oauth(entry: &Value) -> Result<Option<OAuthConfig>, &'static str> {
+    if *entry == false {
+        return Ok(None);
+    }
+    let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+    let client = logins::client(entry);
+    // An id that is an address is that of a document (a Client ID Metadata Document).
+    let is_document = client.as_ref().is_some_and(|client| client.id.starts_with("https://"));
+    let mut callback = None;
+    if !text("redirectUri").is_empty() {
+        callback = Some(
+            local(text("redirectUri"))
+                .ok_or("`oauth.redirectUri` must begin with http://127.0.0.1 or http://localhost")?,
+        );
+    }
+    if let Some(port) = entry.get("callbackPort") {
+        let port = port.as_u64().and_then(|port| u16::try_from(port).ok());
+        callback.get_or_insert_default().port = port.ok_or("`oauth.callbackPort` must be a port")?;
+    }
+    Ok(Some(OAuthConfig {
+        document: client.as_ref().filter(|_| is_document).map(|client| client.id.clone()),
+        client: client.filter(|_| !is_document),
+        scopes: text("scope").split_whitespace().map(str::to_owned).collect(),
+        callback,
+    }))
+}
+
+/// Reads an address of this machine.
+fn local(written: &str) -> Option<Callback> {
+    let url = Url::parse(written).ok()?;
+    let host = url
+        .host_str()
+        .filter(|host| ["127.0.0.1", "localhost", "[::1]"].contains(host))?;
+    (url.scheme() == "http").then(|| Callback {
+        host: host.to_owned(),
+        port: url.port_or_known_default().unwrap_or_default(),
+        path: url.path().to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -175,8 +251,7 @@ mod tests {
                 Some(McpKind::Remote {
                     url: url.to_owned(),
                     headers: [("A".to_owned(), "b".to_owned())].into(),
-                    uses_login: false,
-                    client: None,
+                    oauth: None,
                 }),
             );
             check(
@@ -184,10 +259,13 @@ mod tests {
                 Some(McpKind::Remote {
                     url: url.to_owned(),
                     headers: BTreeMap::new(),
-                    uses_login: true,
-                    client: Some(OAuthClient {
-                        id: "me".to_owned(),
-                        secret: Some("s".to_owned()),
+                    oauth: Some(OAuthConfig {
+                        client: Some(OAuthClient {
+                            id: "me".to_owned(),
+                            secret: Some("s".to_owned()),
+                        }),
+                        scopes: vec!["a".to_owned()],
+                        ..OAuthConfig::default()
                     }),
                 }),
             );
@@ -198,10 +276,49 @@ mod tests {
             json!({"type": "local"}),
             json!({"type": "remote", "url": "file:///x"}),
             json!({"type": "remote"}),
+            json!({"type": "remote", "url": "https://a", "oauth": {"redirectUri": "https://elsewhere.example/"}}),
+            json!({"type": "remote", "url": "https://a", "oauth": {"callbackPort": 70000}}),
             json!({"command": ["a"]}),
         ] {
             let found = server("s", &entry).map(|server| server.kind);
             assert!(matches!(found, Some(McpKind::Invalid(_))), "{entry}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_login_has_its_ways() {
+        let check = |entry: Value, expected: OAuthConfig| assert_eq!(oauth(&entry), Ok(Some(expected)), "{entry}");
+        let at = |host: &str, port: u16, path: &str| {
+            Some(Callback {
+                host: host.to_owned(),
+                port,
+                path: path.to_owned(),
+            })
+        };
+        check(Value::Null, OAuthConfig::default());
+        check(
+            json!({"clientId": "https://me.example/client.json", "scope": " a  b "}),
+            OAuthConfig {
+                document: Some("https://me.example/client.json".to_owned()),
+                scopes: vec!["a".to_owned(), "b".to_owned()],
+                ..OAuthConfig::default()
+            },
+        );
+        let back = |callback| OAuthConfig {
+            callback,
+            ..OAuthConfig::default()
+        };
+        check(
+            json!({"callbackPort": 19876}),
+            back(at("127.0.0.1", 19876, "/mcp/oauth/callback")),
+        );
+        check(
+            json!({"redirectUri": "http://localhost:81/x"}),
+            back(at("localhost", 81, "/x")),
+        );
+        check(
+            json!({"redirectUri": "http://localhost/x", "callbackPort": 9}),
+            back(at("localhost", 9, "/x")),
+        );
     }
 }

@@ -76,5 +76,5 @@ pub use service_event::{ServiceEvent, ServiceEventKind, SourceState, WorkspaceCh
 pub use terminal::{Signal, TerminalSize};
 pub use time::Timestamp;
 pub use todo::Todo;
-pub use tool::{Definition, Effect, OutputText, Source, ToolOutput};
+pub use tool::{Claims, Definition, Effect, OutputText, Source, ToolOutput};
 pub use workspaces::{WorkspaceSet, workspace_name_problem};

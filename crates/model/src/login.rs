@@ -16,6 +16,10 @@ pub struct Login {
     pub expires: Option<SystemTime>,
     /// The client that it was given to.
     pub client: Option<OAuthClient>,
+    /// Who gave it, and who alone may be sent what a new token can be had for; none if that is not known.
+    pub issuer: Option<String>,
+    /// What it is good for, as far as that is known.
+    pub scopes: Vec<String>,
 }
 
 /// A client that is registered at whoever gives out tokens.
@@ -30,7 +34,8 @@ pub struct OAuthClient {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Login");
-        shown.field("expires", &self.expires).finish_non_exhaustive()
+        shown.field("expires", &self.expires).field("issuer", &self.issuer);
+        shown.field("scopes", &self.scopes).finish_non_exhaustive()
     }
 }
 

@@ -63,6 +63,37 @@ pub struct Definition {
     pub experimental: bool,
     /// Whether models are told of it. A tool that is not advertised can be called all the same.
     pub advertised: bool,
+    /// What a server of tools says of it beside that.
+    #[serde(default, skip_serializing_if = "Claims::is_empty")]
+    pub claims: Claims,
+}
+
+/// What a server of tools says of one. Nothing is allowed for it, and nothing asked less: it is for people and programs to look
+/// at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Claims {
+    /// The JSON Schema of what it returns as data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// Whether it changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// Whether what it changes may be lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// Whether doing it twice is doing it once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// Whether it deals with what nobody here has a hold of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+}
+
+impl Claims {
+    /// Says whether nothing is claimed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Definition {
@@ -78,6 +109,7 @@ impl Definition {
             permissions: vec![name.to_owned()],
             experimental: false,
             advertised: true,
+            claims: Claims::default(),
         }
     }
 }

@@ -20,10 +20,14 @@ pub mod hangup;
 mod languages;
 mod ledger;
 #[cfg(feature = "mcp")]
+mod loopback;
+#[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(not(feature = "mcp"))]
 #[path = "app/mcp_absent.rs"]
 mod mcp;
+#[cfg(feature = "mcp")]
+pub mod mcp_login;
 pub mod outgoing;
 mod peers;
 mod places;

@@ -6,7 +6,7 @@
 //! In reading order:
 //!
 //! - [`app`]: makes, starts and stops everything. In `app/`: `store` (which store it is) with `ledger` (that of a worker), `settings` (what the configuration says to the engine), [`app::store_front`] (what a gateway answers from a store) with `store_watch` (whether that is there), [`app::entrance`] (listening, also for a gateway), `places` (workspaces and their tools), `extensions`, `mcp` and
-//!   `languages` (custom tools, MCP servers, language servers), `rules` (rules that change while the service runs),
+//!   `languages` (custom tools, MCP servers, language servers), `mcp_login` with `loopback` (logging in at an MCP server, by a command), `rules` (rules that change while the service runs),
 //!   `workspaces` (those that come and go), `created` with `created_later` and `created_records` (those that clients create), `sandbox`, `socket`, `peers` (whose process made a connection), `telemetry`, `upkeep` (what is done regularly),
 //!   [`app::hangup`] (SIGHUP);
 //! - `provision`: where created workspaces come from, a seam; in `provision/`: `folders`, `git`, `archive`;

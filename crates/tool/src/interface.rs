@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolgate_fs::Workspace;
-use toolgate_model::{Definition, Effect, Model, Source, ToolOutput};
+use toolgate_model::{Claims, Definition, Effect, Model, Source, ToolOutput};
 use toolgate_permission::Rights;
 use toolgate_permission::judgement;
 
@@ -261,6 +261,7 @@ impl<T: TypedTool> Tool for T {
             permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),
             experimental: T::EXPERIMENTAL,
             advertised: T::ABOUT.advertised,
+            claims: Claims::default(),
         }
     }
 

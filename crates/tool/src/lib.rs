@@ -10,7 +10,8 @@
 //! - `error`, `guard`, `blocking`: failures, files that are asked for by name, work that blocks;
 //! - `catalog`, `registry`: the tools of a workspace, from all sources, and at one moment;
 //! - `hook`, `hooks`: what plugins and hosts see and change;
-//! - `schema`, `repair`, `dialect`: schemas: made from types, mended, and rewritten for models that take only a part;
+//! - `schema`, `repair`, `dialect`, `misfit`: schemas: made from types, mended, rewritten for models that take only a part, and held
+//!   against what a tool returns;
 //! - `plan`, `todos`: what several tools share of a session;
 //! - `testing`: a fake for each handle.
 
@@ -28,6 +29,7 @@ mod handles;
 mod hook;
 pub mod hooks;
 mod interface;
+mod misfit;
 mod outline;
 pub mod plan;
 pub mod registry;
@@ -51,6 +53,7 @@ pub use handles::{
 };
 pub use hook::{Hook, HookError, HookPoint};
 pub use interface::{About, InputProblem, Offer, Properties, Tool, TypedTool, uses_apply_patch};
+pub use misfit::misfit;
 pub use outline::Outline;
 pub use registry::{Registry, SchemaError};
 pub use repair::repair;

@@ -252,7 +252,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use toolgate_fs::Workspace;
-    use toolgate_model::{Effect, Model, ToolOutput};
+    use toolgate_model::{Claims, Effect, Model, ToolOutput};
 
     use super::*;
     use crate::{ToolContext, ToolError};
@@ -307,6 +307,7 @@ mod tests {
                 permissions: Vec::new(),
                 experimental: false,
                 advertised: true,
+                claims: Claims::default(),
             }
         }
 

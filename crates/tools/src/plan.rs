@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use toolgate_model::{Definition, Effect, OutputText, Source, ToolOutput};
+use toolgate_model::{Claims, Definition, Effect, OutputText, Source, ToolOutput};
 use toolgate_tool::plan::{Plans, Switch};
 use toolgate_tool::{Offer, Outline, Properties, Tool, ToolContext, ToolError, schema_of};
 
@@ -99,6 +99,7 @@ impl Tool for PlanSwitch {
             permissions: Vec::new(),
             experimental: false,
             advertised: true,
+            claims: Claims::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::path::file_url;
-use toolgate_model::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
+use toolgate_model::{Ask, Claims, Definition, Effect, OutputText, Source, ToolOutput, json_map};
 use toolgate_tool::{Offer, Outline, Properties, Tool, ToolContext, ToolError, blocking, invalid_arguments, schema_of};
 
 use crate::skills::remote::Arrival;
@@ -85,6 +85,7 @@ impl Tool for LoadSkill {
             permissions: vec![NAME.to_owned()],
             experimental: false,
             advertised: true,
+            claims: Claims::default(),
         }
     }
 

@@ -150,7 +150,12 @@ fn a_server_that_wants_a_login_says_so() {
             assert_eq!(completed(&server.run("right_work", json!({})).await).output, "fine");
             for name in ["without", "wrong"] {
                 is_in_state(&server, name, ToolSourceState::NeedsAuth).await;
-                assert!(source(&server, name).await.1.contains("opencode mcp auth"));
+                assert!(
+                    source(&server, name)
+                        .await
+                        .1
+                        .contains(&format!("toolgate mcp login {name}"))
+                );
             }
         }
     });

@@ -21,6 +21,7 @@ use super::forms;
 use super::message::{self, ELICITATION, ErrorObject, METHOD_NOT_FOUND, Progress, ROOTS, SAMPLING};
 use super::relay::{Ability, Follower, Request, Said};
 use super::shared::Shared;
+use super::tasks;
 
 /// How often a server may ask for something in one call, in its midst or in answers.
 const MAX_ROUNDS: usize = 20;
@@ -29,6 +30,15 @@ const MAX_ROUNDS: usize = 20;
 const INVALID_PARAMS: i64 = -32602;
 
 const NO_MODEL: &str = "There is no model: whoever made this call is no MCP client that lends one (sampling).";
+
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+pub(super) enum Method {
+    /// This.
+    Plain(&'static str),
+    /// A call of a tool that is to run as a task, where the server knows tasks.
+    Task,
+}
 
 /// A call at a server.
 pub(super) struct Attending<'c> {
@@ -58,7 +68,7 @@ impl<'c> Attending<'c> {
     /// There is none.
     pub(super) async fn run(
         &self,
-        method: &'static str,
+        method: Method,
         params: Map<String, Value>,
         headers: &[(String, String)],
         limit: Duration,
@@ -66,7 +76,13 @@ impl<'c> Attending<'c> {
         let started = Instant::now();
         let link = self.server.link(limit, &self.ctx.cancelled).await.map_err(failed)?;
         let limit = limit.saturating_sub(started.elapsed());
-        let answer = self.rounds(&link, method, params, headers, limit).await;
+        let answer = match method {
+            Method::Task if self.server.open().is_some_and(|(_, offers)| offers.tasks) => {
+                tasks::run(&link, params, headers, limit, &self.ctx.cancelled, self).await
+            }
+            Method::Task => self.rounds(&link, "tools/call", params, headers, limit).await,
+            Method::Plain(method) => self.rounds(&link, method, params, headers, limit).await,
+        };
         if let (Err(RequestError::Server(error)), Some(follower)) = (&answer, &self.follower) {
             let (code, message) = (error.code, error.message.clone());
             follower.say(Said::Failed { code, message }).await;

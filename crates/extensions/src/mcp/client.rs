@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolgate_model::{ITSELF, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
+use toolgate_model::{Claims, ITSELF, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
 use super::dispatcher::{About, Aside, Disconnect, Dispatcher, Expected, shortened_line};
 use super::marked;
@@ -144,6 +144,10 @@ pub(super) struct Described {
     pub(super) description: String,
     /// Whatever the server calls a schema.
     pub(super) schema: Value,
+    /// What else it says of it.
+    pub(super) claims: Claims,
+    /// Whether it runs as a task only.
+    pub(super) is_task: bool,
 }
 
 /// A connection that requests can be sent over, for as long as it is there.
@@ -473,6 +477,8 @@ pub(super) struct Offers {
     pub(super) watched: bool,
     /// It completes arguments.
     pub(super) completions: bool,
+    /// Its tools can run as tasks.
+    pub(super) tasks: bool,
     /// It tells when one of its lists is another.
     announces: bool,
 }
@@ -487,6 +493,7 @@ impl Offers {
             resources: has("resources"),
             watched: capabilities["resources"]["subscribe"] == true,
             completions: has("completions"),
+            tasks: !capabilities["tasks"]["requests"]["tools"]["call"].is_null(),
             announces: ["tools", "prompts", "resources"].into_iter().any(announces),
         }
     }
@@ -525,5 +532,18 @@ fn described(tool: &Value) -> Option<Described> {
         title: title.map(|title| shortened_line(&text(title))).unwrap_or_default(),
         description: text(&tool["description"]),
         schema: tool.get("inputSchema").cloned().unwrap_or(Value::Null),
+        claims: claims(tool),
+        is_task: tool["execution"]["taskSupport"] == "required",
     })
+}
+
+fn claims(tool: &Value) -> Claims {
+    let hint = |name: &str| tool["annotations"][name].as_bool();
+    Claims {
+        output_schema: tool.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
+        read_only: hint("readOnlyHint"),
+        destructive: hint("destructiveHint"),
+        idempotent: hint("idempotentHint"),
+        open_world: hint("openWorldHint"),
+    }
 }

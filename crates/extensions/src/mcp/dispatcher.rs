@@ -30,12 +30,10 @@ const DOES_NOT_READ: &str = "The server does not read what it is sent";
 
 const CLOSED: &str = "Connection closed";
 
-const LOG_IN: &str = "The server wants a login. Log in with OpenCode (`opencode mcp auth`), or set `headers.Authorization` \
-                      in the server's entry of the configuration.";
-
-const REGISTER: &str = "The server wants a login, and lets no client register by itself. Register one there and set \
-                        `oauth.clientId` (and `oauth.clientSecret`, if it has one) in the server's entry of the \
-                        configuration; then log in with OpenCode (`opencode mcp auth`).";
+/// Says how to log in at a server.
+pub(super) fn log_in(server: &str) -> String {
+    format!("Run `toolgate mcp login {server}` in the workspace's folder.")
+}
 
 /// Why there is no connection, or none any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +57,18 @@ impl Disconnect {
     }
 
     /// Returns what a person is to know of it.
-    pub(super) fn text(&self) -> &str {
+    pub(super) fn text(&self, server: &str) -> String {
+        let how = log_in(server);
         match self {
-            Self::NeedsAuth { .. } => LOG_IN,
-            Self::NeedsRegistration => REGISTER,
-            Self::Failed(problem) => problem,
-            Self::Itself(problem) => problem,
+            Self::NeedsAuth { .. } => format!(
+                "The server wants a login. {how} Or set `headers.Authorization` in the server's entry of the configuration."
+            ),
+            Self::NeedsRegistration => format!(
+                "The server wants a login, and lets no client register by itself. Register one there and set `oauth.clientId` \
+                 (and `oauth.clientSecret`, if it has one) in the server's entry of the configuration; then log in: {how}"
+            ),
+            Self::Failed(problem) => problem.clone(),
+            Self::Itself(problem) => (*problem).to_owned(),
         }
     }
 }
@@ -135,6 +139,8 @@ pub(super) type Queue = mpsc::UnboundedReceiver<Queued>;
 /// Who connects.
 #[derive(Clone)]
 pub(super) struct About {
+    /// The server's name in the configuration.
+    pub(super) server: String,
     /// The workspace's folder, as a URL.
     pub(super) root: String,
     /// This run of the service.
@@ -360,7 +366,9 @@ impl Dispatcher {
     pub(super) fn lose(&self, loss: Disconnect) {
         let problem = match &loss {
             Disconnect::Failed(problem) => problem.clone(),
-            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => "The server wants a login".to_owned(),
+            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => {
+                format!("The server wants a login. {}", log_in(&self.about.server))
+            }
             Disconnect::Itself(problem) => (*problem).to_owned(),
         };
         let first = self.problem.lock().get_or_insert(problem).clone();
@@ -453,6 +461,7 @@ mod tests {
 
     fn dispatcher() -> (Arc<Dispatcher>, Queue) {
         let about = About {
+            server: "s".to_owned(),
             root: "file:///w".to_owned(),
             instance: InstanceId::generate(),
             is_started: false,

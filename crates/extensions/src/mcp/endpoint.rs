@@ -10,8 +10,9 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, WWW_AUT
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use toolgate_web::Network;
 
-use super::dispatcher::{Disconnect, Dispatcher, with_causes};
+use super::dispatcher::{Disconnect, Dispatcher, log_in, shortened_line, with_causes};
 use super::login::{Credentials, LoginError};
+use super::oauth;
 
 /// Returns headers as they are sent.
 ///
@@ -72,14 +73,29 @@ impl Endpoint {
                 attempt = attempt.bearer_auth(token);
             }
             let response = attempt.send().await.map_err(|error| self.not_sent(&error))?;
-            if response.status() != StatusCode::UNAUTHORIZED {
-                return Ok(response);
-            }
             let challenge = response.headers().get(WWW_AUTHENTICATE);
             let challenge = challenge
                 .and_then(|challenge| challenge.to_str().ok())
                 .unwrap_or_default()
                 .to_owned();
+            match response.status() {
+                StatusCode::UNAUTHORIZED => {}
+                StatusCode::FORBIDDEN if token.is_some() => {
+                    let Some(lacking) = oauth::lacking(&challenge) else {
+                        return Ok(response);
+                    };
+                    let other = match (&self.credentials, is_renewed) {
+                        (Some(credentials), false) => credentials.other_than(token.as_deref()).await,
+                        (Some(_), true) | (None, _) => None,
+                    };
+                    if other.is_none() {
+                        return Err(self.note_lack(lacking).await);
+                    }
+                    (token, is_renewed) = (other, true);
+                    continue;
+                }
+                _ => return Ok(response),
+            }
             if let (Some(credentials), false) = (&self.credentials, is_renewed) {
                 let other = credentials
                     .instead_of(token.as_deref(), &challenge, &self.network)
@@ -92,6 +108,16 @@ impl Endpoint {
             }
             return Err(self.lose(Disconnect::NeedsAuth { challenge }));
         }
+    }
+
+    /// Keeps what a login lacks, so that the next one has it, and returns what is wrong.
+    async fn note_lack(&self, scopes: Vec<String>) -> String {
+        let lacking = shortened_line(&scopes.join(" "));
+        if let Some(credentials) = &self.credentials {
+            credentials.lacks(scopes).await;
+        }
+        let again = log_in(&self.dispatcher.about.server);
+        format!("The login at the server is not good for this (it lacks: {lacking}). {again}")
     }
 
     /// A server that nobody can connect to is gone, and with it what it was asked.

@@ -95,7 +95,19 @@ impl Known {
         self.servers.lock().remove(workspace);
     }
 
-    fn of(&self, workspace: &str) -> Vec<Arc<Shared>> {
+    pub(super) fn forget_one(&self, workspace: &str, name: &str) {
+        if let Some(servers) = self.servers.lock().get_mut(workspace) {
+            servers.retain(|server| server.name() != name);
+        }
+    }
+
+    pub(super) fn arrange(&self, workspace: &str, names: &[String]) {
+        if let Some(servers) = self.servers.lock().get_mut(workspace) {
+            servers.sort_by_key(|server| names.iter().position(|name| name == server.name()));
+        }
+    }
+
+    pub(super) fn of(&self, workspace: &str) -> Vec<Arc<Shared>> {
         self.servers.lock().get(workspace).cloned().unwrap_or_default()
     }
 

@@ -21,6 +21,9 @@ const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 /// How long renewing may take.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How often it is looked whether somebody has logged in.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
 /// Where the login at one server is kept.
 pub trait Logins: Send + Sync + 'static {
     /// Returns the login that is kept. Blocking.
@@ -34,6 +37,15 @@ pub trait Logins: Send + Sync + 'static {
 
     /// Returns the client that is configured for this server, whatever client the kept login has.
     fn client(&self) -> Option<OAuthClient>;
+
+    /// Says whether a document describes a client, for servers that take that in the place of a registration.
+    fn has_document(&self) -> bool;
+
+    /// Notes what the login lacks: the next one is to have it. Blocking.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn lacks(&self, scopes: &[String]) -> io::Result<()>;
 }
 
 fn is_good(login: &Login) -> bool {
@@ -98,7 +110,9 @@ impl Credentials {
 
     /// Says whether a client is known to this server.
     pub(super) fn has_client(&self) -> bool {
-        self.logins.client().is_some() || self.state().kept.as_ref().is_some_and(|kept| kept.client.is_some())
+        self.logins.client().is_some()
+            || self.logins.has_document()
+            || self.state().kept.as_ref().is_some_and(|kept| kept.client.is_some())
     }
 
     /// Returns the token of the moment; none if there is no login.
@@ -157,7 +171,7 @@ impl Credentials {
             return Err(why.into());
         }
         let client = self.logins.client().or_else(|| login.client.clone());
-        let renewal = oauth::renew(&self.url, &challenge, &refresh, client.as_ref(), &network);
+        let renewal = oauth::renew(&self.url, &challenge, (&login, &refresh), client.as_ref(), &network);
         let renewed = tokio::time::timeout(RENEWAL_TIMEOUT, renewal).await;
         let tokens = match renewed.unwrap_or_else(|_| Err(TokenError::Failed("it takes too long".to_owned()))) {
             Ok(tokens) => tokens,
@@ -173,10 +187,40 @@ impl Credentials {
             refresh: Some(tokens.refresh.unwrap_or(refresh)),
             expires: tokens.lasts.map(|lasts| SystemTime::now() + lasts),
             client: login.client.clone(),
+            issuer: login.issuer.clone(),
+            scopes: login.scopes.clone(),
         };
         let token = new.token.clone();
         self.keep(login, new).await;
         Ok(Some(token))
+    }
+
+    /// Returns the token of a login that somebody has made since.
+    pub(super) async fn other_than(&self, token: Option<&str>) -> Option<String> {
+        let _alone = self.renewing.lock().await;
+        let login = self.look().await?;
+        (is_good(&login) && token != Some(&login.token)).then_some(login.token)
+    }
+
+    /// Notes what the server has said that the login lacks.
+    pub(super) async fn lacks(&self, scopes: Vec<String>) {
+        let logins = Arc::clone(&self.logins);
+        let noted = tokio::task::spawn_blocking(move || logins.lacks(&scopes)).await;
+        if let Ok(Err(error)) = noted {
+            tracing::warn!(%error, "what the login lacks cannot be noted");
+        }
+    }
+
+    /// Returns when another login is kept than the one that was looked up last.
+    pub(super) async fn replaced(&self) {
+        loop {
+            tokio::time::sleep(LOOK_PAUSE).await;
+            let logins = Arc::clone(&self.logins);
+            let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
+            if kept.is_some() && kept != self.state().kept {
+                return;
+            }
+        }
     }
 
     /// Looks the login up; what is kept counts only if it is another one than before.

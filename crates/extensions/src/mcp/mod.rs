@@ -4,19 +4,21 @@
 //! The client is our own. That of rmcp 3.9 is left out for what the tests of `tests/it/mcp` ask of servers
 //! that are not perfect: its `CallToolResult` drops the keys that it does not know (hooks and `metadata` need them); its
 //! lines that are too long are dropped, so that the request waits for its time limit instead of failing with the reason;
-//! it has no HTTP of the first kind, and no bound for requests of a server that does not read the answers. Its `auth` tells
-//! a client that is not registered any more and a server that is down for a moment by one error, `TokenRefreshFailed`; they
-//! are two states here.
+//! it has no HTTP of the first kind, and no bound for requests of a server that does not read the answers. Its `auth` makes
+//! logins (`authorization`) and does not renew them: it tells a client that is not registered any more and a server that is
+//! down for a moment by one error, `TokenRefreshFailed`; they are two states here.
 //!
 //! In reading order: `settings`, `server` (the life of one), `shared` (the way to it), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
-//! `login` and `oauth`; `tool`, `names`, `marked` and `result`; `attending` (what a server says and asks in the midst of a call) with
-//! `forms` and `relay`; `lists` and `passed` (prompts and resources).
+//! `login` (used and renewed) with `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked`
+//! and `result`; `attending` (what a server says and asks in the midst of a call) with `forms`, `tasks` (tools that run as tasks)
+//! and `relay`; `lists`, `passed` and `resources` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.
 
 mod attending;
+mod authorization;
 mod client;
 mod dispatcher;
 mod endpoint;
@@ -31,14 +33,17 @@ mod message;
 mod names;
 mod oauth;
 mod passed;
+mod probe;
 pub mod relay;
 mod remote;
+mod resources;
 mod result;
 mod server;
 mod settings;
 mod shared;
 mod sse;
 mod stdio;
+mod tasks;
 mod tool;
 
 use std::collections::HashMap;
@@ -48,6 +53,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::{InstanceId, Source, SourceState};
 use toolgate_process::Programs;
@@ -55,8 +61,11 @@ use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
+pub use authorization::{Authorization, AuthorizationError, Wish};
 pub use lists::{Announced, Owned};
 pub use login::Logins;
+pub use probe::{Probed, probe};
+pub use resources::resource_tools;
 pub use result::text_of;
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
 pub use shared::List;
@@ -78,6 +87,8 @@ pub struct Servers {
     tasks: TaskTracker,
     /// The servers themselves.
     groups: Groups,
+    /// Each by its workspace and its name. Never held across an await.
+    members: Mutex<HashMap<(String, String), Member>>,
     /// What leads to them.
     known: Known,
     /// Who follows which call.
@@ -85,6 +96,12 @@ pub struct Servers {
     instance: InstanceId,
     /// Whether this service runs below a server that another one has started: then it starts none.
     nested: bool,
+}
+
+/// A server by itself.
+struct Member {
+    stop: CancellationToken,
+    tasks: TaskTracker,
 }
 
 impl Servers {
@@ -97,6 +114,7 @@ impl Servers {
             credentials: Mutex::default(),
             tasks: TaskTracker::new(),
             groups: Groups::default(),
+            members: Mutex::default(),
             known: Known::default(),
             relays: Arc::default(),
             instance,
@@ -105,9 +123,22 @@ impl Servers {
     }
 
     /// Begins to connect to a server for a workspace, of this name and in this folder, whose tools `catalog` has, and
-    /// returns at once. To be called inside a runtime.
+    /// returns at once. One of the same name ends first. To be called inside a runtime.
     pub fn start(&self, (workspace, directory): (&str, PathBuf), settings: ServerSettings, catalog: Arc<Catalog>) {
         let group = self.groups.of(workspace);
+        let member = Member {
+            stop: group.stop.child_token(),
+            tasks: TaskTracker::new(),
+        };
+        let (stop, tasks) = (member.stop.clone(), member.tasks.clone());
+        let key = (workspace.to_owned(), settings.name.clone());
+        let before = self.members.lock().insert(key, member);
+        if let Some(before) = &before {
+            before.stop.cancel();
+            self.known.forget_one(workspace, &settings.name);
+            // How to log in there may have changed.
+            self.credentials.lock().retain(|(name, _), _| *name != settings.name);
+        }
         catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
         let env = Env {
@@ -118,8 +149,8 @@ impl Servers {
             directory,
             programs: self.programs.clone(),
             network: self.network.clone(),
-            tasks: group.tasks.clone(),
-            stop: group.stop,
+            tasks: tasks.clone(),
+            stop,
             instance: self.instance.clone(),
             nested: self.nested,
         };
@@ -130,7 +161,31 @@ impl Servers {
         };
         let server = Server::new(settings, env, catalog, credentials);
         self.known.add(workspace, server.shared());
-        group.tasks.spawn(server.run().instrument(span));
+        let run = async move {
+            if let Some(before) = before {
+                before.tasks.wait().await;
+            }
+            server.run().await;
+        };
+        tasks.spawn(run.instrument(span));
+        tasks.close();
+        group.tasks.spawn(async move { tasks.wait().await });
+    }
+
+    /// Ends a server of a workspace and takes it out of the catalog; returns at once.
+    pub fn end_one(&self, workspace: &str, name: &str, catalog: &Arc<Catalog>) {
+        let member = self.members.lock().remove(&(workspace.to_owned(), name.to_owned()));
+        if let Some(member) = member {
+            // What belongs to it ends with the workspace at the latest.
+            member.stop.cancel();
+        }
+        self.known.forget_one(workspace, name);
+        catalog.remove(Source::Mcp, name);
+    }
+
+    /// Says in which order the servers of a workspace are looked through for prompts and resources.
+    pub fn arrange(&self, workspace: &str, names: &[String]) {
+        self.known.arrange(workspace, names);
     }
 
     fn credentials(&self, name: &str, remote: &Remote) -> Option<Arc<Credentials>> {
@@ -173,6 +228,7 @@ impl Servers {
     /// Ends the servers of a workspace, and returns when they are gone.
     pub async fn end(&self, workspace: &str) {
         self.known.forget(workspace);
+        self.members.lock().retain(|(of, _), _| of != workspace);
         self.groups.end(workspace).await;
     }
 

@@ -1,17 +1,18 @@
-//! What this client needs of OAuth: a new token for a refresh token, and whether a server lets clients register.
+//! What renewing a login needs of OAuth: a new token for a refresh token, and whether a server lets clients register. (Making a
+//! login is `authorization`.)
 //!
 //! Where tokens are given out is looked up at the server each time (RFC 9728, RFC 8414): who keeps logins keeps no such
 //! address. Servers of the protocol's first revision with logins say nothing; theirs is `/token`.
 //!
 //! *Invariant:* an address that a server names is asked only over TLS, or at the host that was configured; one at another
-//! host must be of the public internet, or listed: a server cannot make this client ask around in its network. Answers are
-//! bounded. No secret is in an error.
+//! host must be of the public internet, or listed: a server cannot make this client ask around in its network. A
+//! refresh token goes back to who gave it, as far as that is known. Answers are bounded. No secret is in an error.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use toolgate_model::OAuthClient;
+use toolgate_model::{Login, OAuthClient};
 use toolgate_web::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use toolgate_web::{Network, Reply, Request, RequestError, Url};
 
@@ -19,6 +20,10 @@ use super::dispatcher::with_causes;
 
 /// Bytes of the largest answer that is taken.
 const MAX_ANSWER: usize = 64 << 10;
+
+/// Bytes of the longest scope that is kept, and how many are.
+const MAX_SCOPE: usize = 256;
+const MAX_SCOPES: usize = 32;
 
 /// How long one lookup may take.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,6 +62,8 @@ struct Resource {
 /// What whoever gives out tokens says of itself.
 #[derive(Deserialize)]
 struct Issuer {
+    #[serde(default)]
+    issuer: Option<String>,
     token_endpoint: String,
     #[serde(default)]
     registration_endpoint: Option<String>,
@@ -81,15 +88,29 @@ struct Denied {
     error: String,
 }
 
-/// Gets new tokens for a refresh token.
+/// Gets new tokens for a login that has a refresh token, from who gave it and nobody else.
 pub(super) async fn renew(
     server: &Url,
     challenge: &str,
-    refresh: &str,
+    (login, refresh): (&Login, &str),
     client: Option<&OAuthClient>,
     network: &Network,
 ) -> Result<Tokens, TokenError> {
-    let (resource, issuer) = discover(server, challenge, network).await;
+    let Guarded {
+        resource,
+        guard,
+        issuer,
+    } = discover(server, challenge, network).await;
+    if let Some(known) = &login.issuer {
+        let named = issuer.as_ref().and_then(|issuer| issuer.issuer.as_ref());
+        // Anybody can say that he is who gave it: he has to be found where that one is.
+        let is_there = guard.is_some_and(|guard| same_place(guard.as_str(), known));
+        match named {
+            None => return Err(TokenError::Failed("who gave the login cannot be found".to_owned())),
+            Some(named) if named != known || !is_there => return Err(TokenError::Refused),
+            Some(_) => {}
+        }
+    }
     let (endpoint, methods) = match issuer {
         Some(issuer) => (issuer.token_endpoint, issuer.token_endpoint_auth_methods_supported),
         None => (at_root(server, "/token").into(), Vec::new()),
@@ -133,7 +154,8 @@ pub(super) async fn renew(
     granted(&body)
 }
 
-fn granted(body: &[u8]) -> Result<Tokens, TokenError> {
+/// Reads what holds tokens.
+pub(super) fn granted(body: &[u8]) -> Result<Tokens, TokenError> {
     // What cannot be read may hold the token.
     let granted: Granted =
         serde_json::from_slice(body).map_err(|_| TokenError::Failed("the answer holds no token".to_owned()))?;
@@ -160,15 +182,32 @@ fn granted(body: &[u8]) -> Result<Tokens, TokenError> {
 
 /// Says whether the server is guarded by somebody who lets no client register.
 pub(super) async fn refuses_registration(server: &Url, challenge: &str, network: &Network) -> bool {
-    let (_, issuer) = discover(server, challenge, network).await;
-    issuer.is_some_and(|issuer| issuer.registration_endpoint.is_none())
+    let found = discover(server, challenge, network).await;
+    found
+        .issuer
+        .is_some_and(|issuer| issuer.registration_endpoint.is_none())
 }
 
-/// Finds out who guards a server: what the resource is called there, and what its guard says of itself.
-async fn discover(server: &Url, challenge: &str, network: &Network) -> (Option<String>, Option<Issuer>) {
+/// Says whether two addresses are one but for a slash at the end.
+fn same_place(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
+/// Who guards a server.
+struct Guarded {
+    /// What the server is called there.
+    resource: Option<String>,
+    /// Where the guard is; none if it must not be asked.
+    guard: Option<Url>,
+    /// What it says of itself.
+    issuer: Option<Issuer>,
+}
+
+/// Finds out who guards a server.
+async fn discover(server: &Url, challenge: &str, network: &Network) -> Guarded {
     let path = server.path().trim_end_matches('/');
     let known = "/.well-known/oauth-protected-resource";
-    let named = named_in(challenge).and_then(|named| allowed(&named, server));
+    let named = named_in(challenge, "resource_metadata").and_then(|named| allowed(&named, server));
     let places = [
         named,
         Some(at_root(server, &format!("{known}{path}"))),
@@ -181,7 +220,11 @@ async fn discover(server: &Url, challenge: &str, network: &Network) -> (Option<S
         None => Some(at_root(server, "/")),
     };
     let Some(guard) = guard else {
-        return (resource.resource, None);
+        return Guarded {
+            resource: resource.resource,
+            guard: None,
+            issuer: None,
+        };
     };
     let path = guard.path().trim_end_matches('/');
     let oauth = "/.well-known/oauth-authorization-server";
@@ -192,7 +235,11 @@ async fn discover(server: &Url, challenge: &str, network: &Network) -> (Option<S
         format!("{path}{openid}"),
     ];
     let issuer = first(places.iter().map(|place| at_root(&guard, place)), server, network).await;
-    (resource.resource, issuer)
+    Guarded {
+        resource: resource.resource,
+        guard: Some(guard),
+        issuer,
+    }
 }
 
 /// Returns what the first of some places says that says something.
@@ -231,9 +278,14 @@ async fn ask(request: Request, server: &Url, network: &Network) -> Result<Reply,
     }
 }
 
-/// Returns the address of the parameter `resource_metadata` of a challenge.
-fn named_in(challenge: &str) -> Option<String> {
-    let (_, rest) = challenge.split_once("resource_metadata=")?;
+/// Returns a parameter of a challenge.
+fn named_in(challenge: &str, parameter: &str) -> Option<String> {
+    let mut parts = challenge.match_indices(parameter);
+    let rest = parts.find_map(|(at, _)| {
+        let is_whole = challenge[..at].ends_with([' ', ',']);
+        let rest = challenge[at + parameter.len()..].strip_prefix('=');
+        rest.filter(|_| is_whole)
+    })?;
     let named = match rest.strip_prefix('"') {
         Some(quoted) => quoted.split('"').next()?,
         None => rest.split([',', ' ']).next()?,
@@ -241,8 +293,17 @@ fn named_in(challenge: &str) -> Option<String> {
     Some(named.to_owned())
 }
 
+/// Returns what a login lacks, by what a server said when it refused; none if that is not why.
+pub(super) fn lacking(challenge: &str) -> Option<Vec<String>> {
+    (named_in(challenge, "error").as_deref() == Some("insufficient_scope")).then(|| {
+        let scopes = named_in(challenge, "scope").unwrap_or_default();
+        let short = scopes.split_whitespace().filter(|scope| scope.len() <= MAX_SCOPE);
+        short.take(MAX_SCOPES).map(str::to_owned).collect()
+    })
+}
+
 /// Reads an address that a server names, if it may be asked.
-fn allowed(named: &str, server: &Url) -> Option<Url> {
+pub(super) fn allowed(named: &str, server: &Url) -> Option<Url> {
     let named = Url::parse(named).ok()?;
     let is_at_home = named.scheme() == "http" && named.host() == server.host();
     (named.scheme() == "https" || is_at_home).then_some(named)
@@ -323,7 +384,11 @@ mod tests {
     #[test]
     fn a_challenge_names_an_address() {
         let check = |challenge: &str, expected: Option<&str>| {
-            assert_eq!(named_in(challenge).as_deref(), expected, "{challenge}");
+            assert_eq!(
+                named_in(challenge, "resource_metadata").as_deref(),
+                expected,
+                "{challenge}"
+            );
         };
         check(
             "Bearer resource_metadata=\"https://a/b,c\", scope=\"x\"",
@@ -334,6 +399,22 @@ mod tests {
             Some("https://a/b"),
         );
         check("Bearer", None);
+        check("Bearer x_resource_metadata=https://a", None);
+        check("", None);
+    }
+
+    #[test]
+    fn a_refusal_says_what_a_login_lacks() {
+        let check = |challenge: &str, expected: Option<&[&str]>| {
+            let expected = expected.map(|scopes| scopes.iter().map(ToString::to_string).collect());
+            assert_eq!(lacking(challenge), expected, "{challenge}");
+        };
+        check(
+            "Bearer scope=\"a b\", resource_metadata=\"https://a\", error=\"insufficient_scope\"",
+            Some(&["a", "b"]),
+        );
+        check("Bearer error=insufficient_scope", Some(&[]));
+        check("Bearer error=\"invalid_token\", scope=\"a\"", None);
         check("", None);
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use toolgate_model::{Ask, Definition, Effect, OutputText, Source, ToolOutput};
 use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
-use super::attending::Attending;
+use super::attending::{Attending, Method};
 use super::names::full_name;
 use super::result;
 use super::shared::Shared;
@@ -120,7 +120,7 @@ impl Tool for Passed {
             return Err(ToolError::failed("The arguments are not an object."));
         };
         let raw = Attending::new(ctx, &self.server)
-            .run(method, params, &[], self.limit)
+            .run(Method::Plain(method), params, &[], self.limit)
             .await?;
         Ok(ToolOutput {
             title: what,

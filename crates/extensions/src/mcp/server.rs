@@ -100,10 +100,32 @@ impl Server {
             if stop.is_cancelled() || matches!(loss, Disconnect::Itself(_)) {
                 return;
             }
-            if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            let waited = async {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = self.logged_in(&loss) => {}
+                }
+            };
+            if stop.run_until_cancelled(waited).await.is_none() {
                 return;
             }
             pause = BACKOFF.1.min(pause * 2);
+        }
+    }
+
+    /// Returns when somebody has logged in at a server that wanted it.
+    async fn logged_in(&self, loss: &Disconnect) {
+        match (loss, &self.credentials) {
+            (Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration, Some(credentials)) => {
+                credentials.replaced().await;
+            }
+            (
+                Disconnect::NeedsAuth { .. }
+                | Disconnect::NeedsRegistration
+                | Disconnect::Failed(_)
+                | Disconnect::Itself(_),
+                _,
+            ) => std::future::pending().await,
         }
     }
 
@@ -113,12 +135,12 @@ impl Server {
             return;
         }
         let name = &self.settings.name;
-        let problem = loss.text();
+        let problem = loss.text(name);
         let again = format!("{problem} (tried again in {} s)", pause.as_secs());
         let state = match loss {
             Disconnect::Itself(_) => {
                 tracing::warn!(problem, "the server is left alone");
-                self.shared.set(Way::Closed(Some(problem.to_owned())));
+                self.shared.set(Way::Closed(Some(problem.clone())));
                 return self.catalog.report(Source::Mcp, name, SourceState::Failed, problem);
             }
             Disconnect::Failed(_) => SourceState::Failed,
@@ -129,7 +151,7 @@ impl Server {
         if worked && self.returns(loss, pause) {
             return self.catalog.lost(Source::Mcp, name, again);
         }
-        self.shared.set(Way::Closed(Some(problem.to_owned())));
+        self.shared.set(Way::Closed(Some(problem)));
         self.catalog.report(Source::Mcp, name, state, again);
     }
 
@@ -177,6 +199,7 @@ impl Server {
     /// Makes a connection. `is_started` says whether the server is a program that was started for this.
     fn dispatcher(&self, is_started: bool) -> (Arc<Dispatcher>, Queue) {
         let about = About {
+            server: self.settings.name.clone(),
             root: self.env.root.clone(),
             instance: self.env.instance.clone(),
             is_started,
@@ -196,7 +219,7 @@ impl Server {
         } = connection;
         self.shared.set(Way::Open(link.clone(), offers));
         let (loss, worked) = tokio::select! {
-            () = self.env.stop.cancelled() => (Disconnect::Failed("The service stops".to_owned()), true),
+            () = self.env.stop.cancelled() => (Disconnect::Failed("The server is stopped".to_owned()), true),
             loss = link.dispatcher.lost() => (loss, true),
             () = ended(process.as_ref()) => (Disconnect::closed(), true),
             problem = self.keep_listed(&link, offers) => (Disconnect::Failed(problem), false),
@@ -208,7 +231,7 @@ impl Server {
         if since.elapsed() > SETTLED {
             *pause = BACKOFF.0;
         }
-        let problem = Some(loss.text().to_owned());
+        let problem = Some(loss.text(&self.settings.name));
         self.shared.set(if worked && self.returns(&loss, *pause) {
             Way::Returning(problem)
         } else {

@@ -9,14 +9,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
-use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
+use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, blocking, misfit};
 
-use super::attending::Attending;
+use super::attending::{Attending, Method};
 use super::client::Described;
+use super::dispatcher::shortened_line;
 use super::marked;
 use super::names::full_name;
 use super::result;
 use super::shared::Shared;
+
+/// The key of the metadata that says what is wrong with the data of a result.
+const PROBLEM: &str = "output_schema_problem";
 
 /// A tool of a server. It goes on working when the server has been connected to anew.
 pub(super) struct McpTool {
@@ -38,6 +42,38 @@ impl McpTool {
             limit,
             server,
         }
+    }
+
+    /// Returns what it may do. That it changes things is believed, that it changes nothing is not.
+    fn effects(&self) -> Vec<Effect> {
+        let claims = &self.described.claims;
+        let changes = claims.read_only == Some(false) || claims.destructive == Some(true);
+        let writes = (changes && claims.read_only != Some(true)).then_some(Effect::Writes);
+        writes.into_iter().chain([self.effect]).collect()
+    }
+
+    /// Notes where a result is not what the server said it would be. The result stays as it is: it may be all that there is of
+    /// what the tool did.
+    async fn check(&self, raw: Value, output: &mut ToolOutput) -> Result<(), ToolError> {
+        let Some(schema) = self.described.claims.output_schema.clone() else {
+            return Ok(());
+        };
+        // A schema may be anything.
+        let problem = blocking(move || match raw.get("structuredContent") {
+            None => Some("the result has no data (`structuredContent`)".to_owned()),
+            Some(data) => misfit(&schema, data),
+        });
+        if let Some(problem) = problem.await? {
+            let problem = shortened_line(&problem);
+            tracing::warn!(
+                server = self.server.name(),
+                tool = self.name,
+                problem,
+                "a result does not fit its schema"
+            );
+            output.metadata.insert(PROBLEM.to_owned(), json!(problem));
+        }
+        Ok(())
     }
 
     /// Returns what the server says of it.
@@ -72,7 +108,8 @@ impl Tool for McpTool {
         let description = &self.described.description;
         Definition {
             title: self.described.title.clone(),
-            ..Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
+            claims: self.described.claims.clone(),
+            ..Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &self.effects())
         }
     }
 
@@ -108,8 +145,14 @@ impl Tool for McpTool {
             ("arguments", Value::Object(arguments)),
         ]);
         let attending = Attending::new(ctx, &self.server);
-        let raw = attending.run("tools/call", params, &headers, self.limit).await?;
-        result::convert(&raw)
+        let method = match self.described.is_task {
+            true => Method::Task,
+            false => Method::Plain("tools/call"),
+        };
+        let raw = attending.run(method, params, &headers, self.limit).await?;
+        let mut output = result::convert(&raw)?;
+        self.check(raw, &mut output).await?;
+        Ok(output)
     }
 }
 

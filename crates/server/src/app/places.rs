@@ -2,7 +2,6 @@
 //!
 //! *Invariant:* wiring only.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::Notify;
-use toolgate_config::logins::LoginFile;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
@@ -315,7 +313,7 @@ impl Opener {
         let servers = languages::servers(&sources.languages, &workspace, trusted, &tools, environment);
         let feedback = EditDiagnostics::new(servers.clone(), workspace.clone(), self.common.diagnostics_wait);
         let plans = Arc::new(Plans::new(&own_folder));
-        let builtin = builtin(
+        let mut builtin = builtin(
             &self.common,
             &tools,
             (skills.clone(), fetch.arrival()),
@@ -323,6 +321,7 @@ impl Opener {
             task,
             &plans,
         );
+        builtin.extend(mcp::resource_tools(&sources.mcp, name));
         let announce = record_tool_changes(name, self.store.clone());
         let catalog = Catalog::new(announce, Arc::new(Invalid), builtin)?;
         let named = (tools.mcp_servers(trusted), tools.experimental.mcp_timeout);
@@ -336,22 +335,24 @@ impl Opener {
             opened,
         };
         // What is not known of the configuration may be what forbids all code.
-        let logins = LoginFile::locate(environment).map(Arc::new);
         let (store, news) = (self.store.clone(), self.news.clone());
         let left = Arc::new(Plugins::new(workspace.clone(), store, tools.merged.clone(), news));
         left.note_agents(place.now().agents.clone());
-        if is_usable {
+        let servers = is_usable.then(|| {
             let cache = environment.cache_home();
             let of_plugins = (left.clone(), cache.as_deref());
             let (programs, data_dir) = (&sources.programs, &self.data_dir);
             let settings = extensions::settings(&self.config, &place, &tools, programs, data_dir, of_plugins);
             sources.extensions.watch(settings, place.tools.clone());
-            mcp::start(&sources.mcp, &place, named, logins.as_ref());
-        }
+            mcp::Configured::start(&sources.mcp, &place, named.clone(), environment)
+        });
         let watched = is_there.then(|| Watched {
             workspace,
             folders,
             subagents,
+            servers,
+            named,
+            trusted,
             at_start: tools.merged.clone(),
             tools: is_usable.then_some(tools),
             seen,
@@ -361,9 +362,7 @@ impl Opener {
                 left,
                 generation: 0,
                 skills,
-                servers: sources.mcp.clone(),
-                logins,
-                started: BTreeSet::new(),
+                added: Vec::new(),
             },
         });
         Ok(Opened {

@@ -1,4 +1,4 @@
-//! The rules of the workspaces, kept up to date: files that have changed are read again.
+//! The rules of the workspaces and their servers of tools, kept up to date: files that have changed are read again.
 //!
 //! A look is a few calls of the system for each workspace and second; files are read when one has changed. What cannot be
 //! used changes nothing: the rules that were in force stay, and the log, `GetServerInfo` and the console say so. A file with
@@ -7,7 +7,6 @@
 //!
 //! *Invariant:* wiring only. What is in force is replaced as a whole.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use toolgate_config::logins::LoginFile;
+use toolgate_config::mcp::McpServerConfig;
 use toolgate_config::seen::Stamps;
 use toolgate_config::{Environment, Seen, ToolsConfig};
 use toolgate_engine::{Engine, InForce, WorkspaceRuntime};
@@ -35,14 +34,7 @@ use crate::grpc::ServeError;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The parts of the configuration that are read at the start only.
-const AT_START: [&str; 6] = [
-    "/mcp",
-    "/plugin",
-    "/lsp",
-    "/skills",
-    "/experimental/batch_tool",
-    "/experimental/mcp_timeout",
-];
+const AT_START: [&str; 4] = ["/plugin", "/lsp", "/skills", "/experimental/batch_tool"];
 
 /// The folders that built-in rules speak of.
 pub(super) struct OwnFolders {
@@ -83,6 +75,12 @@ pub(super) struct Watched {
     pub(super) folders: OwnFolders,
     /// Told of agents that change.
     pub(super) subagents: Subagents,
+    /// The servers of tools, which come and go with the configuration; none before there was one that can be used.
+    pub(super) servers: Option<mcp::Configured>,
+    /// Those that the files name, and how long their calls may take.
+    pub(super) named: (Vec<McpServerConfig>, Option<Duration>),
+    /// Whether the code counts that the project brings.
+    pub(super) trusted: bool,
     /// What the rules that are in force were read from, if any are.
     pub(super) tools: Option<ToolsConfig>,
     /// The whole configuration that the service started with.
@@ -101,10 +99,8 @@ pub(super) struct OfPlugins {
     /// What of that is in force: how often they had left something.
     pub(super) generation: u64,
     pub(super) skills: Arc<skills::Catalog>,
-    pub(super) servers: Arc<mcp::Servers>,
-    pub(super) logins: Option<Arc<LoginFile>>,
-    /// The MCP servers of plugins that were started.
-    pub(super) started: BTreeSet<String>,
+    /// The servers of tools that they name and no file does.
+    pub(super) added: Vec<McpServerConfig>,
 }
 
 impl Watched {
@@ -127,17 +123,16 @@ impl Watched {
         let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
         self.stamps = is_settled.then_some(after);
         self.seen = seen;
+        if let (Ok(tools), true) = (&read, is_settled) {
+            // A file that is half written names no servers.
+            self.named = (tools.mcp_servers(self.trusted), tools.experimental.mcp_timeout);
+        }
         self.apply(engine, environment, read.map_err(anyhow::Error::from));
     }
 
     /// Returns the configuration as plugins leave it, and begins what that wants begun. Those who wait for it do so until
     /// what is returned beside it is dropped.
-    fn after_plugins(
-        &mut self,
-        tools: &ToolsConfig,
-        place: &WorkspaceRuntime,
-        environment: &Environment,
-    ) -> (ToolsConfig, Vec<Hold>) {
+    fn after_plugins(&mut self, tools: &ToolsConfig, environment: &Environment) -> (ToolsConfig, Vec<Hold>) {
         let Taken {
             generation,
             left,
@@ -147,43 +142,14 @@ impl Watched {
         let is_news = self.plugins.generation != generation;
         self.plugins.generation = generation;
         let where_it_is = (self.workspace.directory(), self.workspace.worktree());
-        let mut after = match left.is_empty() {
+        let after = match left.is_empty() {
             true => tools.clone(),
             false => tools.after_plugins(&left, where_it_is, environment),
         };
         if is_news {
             self.take_skills(tools, &after, &packages);
         }
-        let added = after.added_mcp_servers(tools);
-        let known = |name: &String| tools.part("mcp").is_some_and(|part| part.get(name).is_some());
-        let gone = self
-            .plugins
-            .started
-            .iter()
-            .filter(|name| !known(name) && !added.iter().any(|server| server.name == **name));
-        after.warnings.extend(gone.map(|name| {
-            format!(
-                "the MCP server {name:?} runs until the service is started again, though no plugin names it any more"
-            )
-        }));
-        let of_files = tools
-            .part("mcp")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flat_map(JsonMap::keys);
-        let order = of_files
-            .cloned()
-            .chain(added.iter().map(|server| server.name.clone()))
-            .collect();
-        let new: Vec<_> = added
-            .into_iter()
-            .filter(|server| self.plugins.started.insert(server.name.clone()))
-            .collect();
-        if !new.is_empty() {
-            let limit = tools.experimental.mcp_timeout;
-            let OfPlugins { servers, logins, .. } = &self.plugins;
-            mcp::start_more(servers, place, order, (new, limit), logins.as_ref());
-        }
+        self.plugins.added = after.added_mcp_servers(tools);
         (after, holds)
     }
 
@@ -234,7 +200,7 @@ impl Watched {
         let mut waiting = Vec::new();
         let next = match (read, problem) {
             (Ok(tools), None) => {
-                let (after, holds) = self.after_plugins(&tools, &place, environment);
+                let (after, holds) = self.after_plugins(&tools, environment);
                 waiting = holds;
                 let mut next = self.folders.in_force(&after);
                 next.warnings.extend(self.later(&tools));
@@ -259,6 +225,8 @@ impl Watched {
                 },
             },
         };
+        // Those who wait are to see the tools of these, too.
+        self.apply_servers();
         if next == *now {
             return drop(waiting);
         }
@@ -282,6 +250,22 @@ impl Watched {
         }
         if has_changed {
             tracing::info!(workspace = %name, "the rules have changed and are in force for calls from now on");
+        }
+    }
+
+    /// Has the servers of tools be those that files and plugins name now.
+    fn apply_servers(&mut self) {
+        let Some(servers) = &mut self.servers else { return };
+        let (named, call_limit) = self.named.clone();
+        let all = named.into_iter().chain(self.plugins.added.iter().cloned()).collect();
+        let changed = servers.apply((all, call_limit));
+        if !changed.is_empty() {
+            let (workspace, servers) = (self.workspace.name(), changed.join(", "));
+            tracing::info!(
+                workspace,
+                servers,
+                "MCP servers have come, gone or changed, as the configuration has them now"
+            );
         }
     }
 

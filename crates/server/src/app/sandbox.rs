@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use toolgate_config::logins::LoginFile;
+use toolgate_config::logins::LoginFiles;
 use toolgate_config::service::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
 use toolgate_config::{Config, Environment};
 use toolgate_process::sandbox::{Kernel, Mode, Places, Sandbox};
@@ -122,7 +122,7 @@ pub(super) fn warn_of_hidden(sandbox: &Sandbox, workspace: &str, directory: &Pat
 }
 
 fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places {
-    let logins = LoginFile::locate(environment).map(|logins| logins.path().to_path_buf());
+    let logins = LoginFiles::locate(environment).map(|logins| logins.paths().map(Path::to_path_buf));
     Places {
         hidden: [data_dir.to_path_buf()]
             .into_iter()
@@ -132,7 +132,7 @@ fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places
             .chain(config.sandbox.hidden.iter().cloned())
             .chain(config.private_files.iter().cloned())
             .chain(config.listen.unix.clone())
-            .chain(logins)
+            .chain(logins.into_iter().flatten())
             .collect(),
         readable: config.sandbox.readable.clone(),
         writable: config.sandbox.writable.clone(),

@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_config::logins::LoginFile;
+use toolgate_config::logins::LoginFiles;
 use toolgate_config::service::WorkspaceRoot;
 use toolgate_engine::{Engine, OpenedBy, Rested, WorkspaceRuntime};
 use toolgate_fs::Workspace;
@@ -475,9 +475,10 @@ impl Inner {
         let Opener {
             config, environment, ..
         } = &*self.opener;
-        let logins = LoginFile::locate(environment).map(|logins| logins.path().to_path_buf());
+        let logins = LoginFiles::locate(environment).map(|logins| logins.paths().map(Path::to_path_buf));
         let files = config.private_files.iter().chain(&config.listen.unix).cloned();
-        files.chain(logins).map(|file| follow(&file)).collect()
+        let files = files.chain(logins.into_iter().flatten());
+        files.map(|file| follow(&file)).collect()
     }
 }
 

@@ -299,6 +299,21 @@ impl FromCore<call::Definition> for proto::ToolDefinition {
                 .collect(),
             permissions: definition.permissions,
             experimental: definition.experimental,
+            title: definition.title,
+            claims: (!definition.claims.is_empty()).then(|| proto::ToolClaims::from_core(definition.claims)),
+        }
+    }
+}
+
+impl FromCore<call::Claims> for proto::ToolClaims {
+    fn from_core(claims: call::Claims) -> Self {
+        let schema = claims.output_schema.map(|schema| schema.to_string());
+        Self {
+            output_schema_json: schema.unwrap_or_default(),
+            read_only: claims.read_only,
+            destructive: claims.destructive,
+            idempotent: claims.idempotent,
+            open_world: claims.open_world,
         }
     }
 }

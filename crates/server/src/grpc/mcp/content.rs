@@ -150,7 +150,7 @@ fn attachment(attachment: Attachment) -> ContentBlock {
 
 #[cfg(test)]
 mod tests {
-    use toolgate_model::{OutputId, Source, Truncation};
+    use toolgate_model::{Claims, OutputId, Source, Truncation};
 
     use super::*;
 
@@ -202,6 +202,7 @@ mod tests {
             permissions: Vec::new(),
             experimental: false,
             advertised: true,
+            claims: Claims::default(),
         };
         assert_eq!(tool(definition).schema_as_json_value(), json!({"type": "object"}));
     }
