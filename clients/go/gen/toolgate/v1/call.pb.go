@@ -638,7 +638,12 @@ type ToolDefinition struct {
 	// The permissions that it may ask for.
 	Permissions []string `protobuf:"bytes,6,rep,name=permissions,proto3" json:"permissions,omitempty"`
 	// Whether the tool may change or vanish without notice.
-	Experimental  bool `protobuf:"varint,7,opt,name=experimental,proto3" json:"experimental,omitempty"`
+	Experimental bool `protobuf:"varint,7,opt,name=experimental,proto3" json:"experimental,omitempty"`
+	// A name for people, where whoever offers the tool has given it one. Not to be trusted.
+	Title string `protobuf:"bytes,8,opt,name=title,proto3" json:"title,omitempty"`
+	// What an MCP server says of the tool beside that; unset for other tools. Nothing is allowed for it and nothing asked less: it
+	// is for people and programs to look at, and not to be trusted.
+	Claims        *ToolClaims `protobuf:"bytes,9,opt,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +727,103 @@ func (x *ToolDefinition) GetExperimental() bool {
 	return false
 }
 
+func (x *ToolDefinition) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *ToolDefinition) GetClaims() *ToolClaims {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+// What an MCP server says of one of its tools.
+type ToolClaims struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// JSON Schema of what the tool returns as data (`outputSchema`), as JSON text; empty if it says none. Results are held against
+	// it: what does not fit is noted in the result's metadata (`output_schema_problem`), and the result stays.
+	OutputSchemaJson string `protobuf:"bytes,1,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
+	// Whether the tool changes nothing (`readOnlyHint`).
+	ReadOnly *bool `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3,oneof" json:"read_only,omitempty"`
+	// Whether what it changes may be lost (`destructiveHint`).
+	Destructive *bool `protobuf:"varint,3,opt,name=destructive,proto3,oneof" json:"destructive,omitempty"`
+	// Whether doing it twice is doing it once (`idempotentHint`).
+	Idempotent *bool `protobuf:"varint,4,opt,name=idempotent,proto3,oneof" json:"idempotent,omitempty"`
+	// Whether it deals with what is outside (`openWorldHint`).
+	OpenWorld     *bool `protobuf:"varint,5,opt,name=open_world,json=openWorld,proto3,oneof" json:"open_world,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolClaims) Reset() {
+	*x = ToolClaims{}
+	mi := &file_toolgate_v1_call_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolClaims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolClaims) ProtoMessage() {}
+
+func (x *ToolClaims) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_call_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolClaims.ProtoReflect.Descriptor instead.
+func (*ToolClaims) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ToolClaims) GetOutputSchemaJson() string {
+	if x != nil {
+		return x.OutputSchemaJson
+	}
+	return ""
+}
+
+func (x *ToolClaims) GetReadOnly() bool {
+	if x != nil && x.ReadOnly != nil {
+		return *x.ReadOnly
+	}
+	return false
+}
+
+func (x *ToolClaims) GetDestructive() bool {
+	if x != nil && x.Destructive != nil {
+		return *x.Destructive
+	}
+	return false
+}
+
+func (x *ToolClaims) GetIdempotent() bool {
+	if x != nil && x.Idempotent != nil {
+		return *x.Idempotent
+	}
+	return false
+}
+
+func (x *ToolClaims) GetOpenWorld() bool {
+	if x != nil && x.OpenWorld != nil {
+		return *x.OpenWorld
+	}
+	return false
+}
+
 // In whose name a call is made.
 type CallContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -770,7 +872,7 @@ type CallContext struct {
 
 func (x *CallContext) Reset() {
 	*x = CallContext{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[2]
+	mi := &file_toolgate_v1_call_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +884,7 @@ func (x *CallContext) String() string {
 func (*CallContext) ProtoMessage() {}
 
 func (x *CallContext) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[2]
+	mi := &file_toolgate_v1_call_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +897,7 @@ func (x *CallContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContext.ProtoReflect.Descriptor instead.
 func (*CallContext) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{2}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CallContext) GetWorkspace() string {
@@ -901,7 +1003,7 @@ type CallStart struct {
 
 func (x *CallStart) Reset() {
 	*x = CallStart{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[3]
+	mi := &file_toolgate_v1_call_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1015,7 @@ func (x *CallStart) String() string {
 func (*CallStart) ProtoMessage() {}
 
 func (x *CallStart) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[3]
+	mi := &file_toolgate_v1_call_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1028,7 @@ func (x *CallStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStart.ProtoReflect.Descriptor instead.
 func (*CallStart) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{3}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CallStart) GetContext() *CallContext {
@@ -979,7 +1081,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[4]
+	mi := &file_toolgate_v1_call_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1093,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[4]
+	mi := &file_toolgate_v1_call_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1106,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{4}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attachment) GetAttachmentId() string {
@@ -1090,7 +1192,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[5]
+	mi := &file_toolgate_v1_call_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1204,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[5]
+	mi := &file_toolgate_v1_call_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1217,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{5}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Truncation) GetTruncated() bool {
@@ -1168,7 +1270,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	mi := &file_toolgate_v1_call_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1282,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[6]
+	mi := &file_toolgate_v1_call_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1295,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{6}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Timing) GetQueued() *durationpb.Duration {
@@ -1238,7 +1340,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[7]
+	mi := &file_toolgate_v1_call_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1352,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[7]
+	mi := &file_toolgate_v1_call_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1365,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{7}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Resources) GetUserTime() *durationpb.Duration {
@@ -1375,7 +1477,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[8]
+	mi := &file_toolgate_v1_call_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1489,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[8]
+	mi := &file_toolgate_v1_call_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1502,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{8}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Call) GetCallId() string {
@@ -1638,7 +1740,7 @@ type ListeningPort struct {
 
 func (x *ListeningPort) Reset() {
 	*x = ListeningPort{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	mi := &file_toolgate_v1_call_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1752,7 @@ func (x *ListeningPort) String() string {
 func (*ListeningPort) ProtoMessage() {}
 
 func (x *ListeningPort) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[9]
+	mi := &file_toolgate_v1_call_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1765,7 @@ func (x *ListeningPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
 func (*ListeningPort) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{9}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListeningPort) GetPort() int32 {
@@ -1707,7 +1809,7 @@ type BackgroundProcess struct {
 
 func (x *BackgroundProcess) Reset() {
 	*x = BackgroundProcess{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[10]
+	mi := &file_toolgate_v1_call_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1821,7 @@ func (x *BackgroundProcess) String() string {
 func (*BackgroundProcess) ProtoMessage() {}
 
 func (x *BackgroundProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[10]
+	mi := &file_toolgate_v1_call_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1834,7 @@ func (x *BackgroundProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundProcess.ProtoReflect.Descriptor instead.
 func (*BackgroundProcess) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{10}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BackgroundProcess) GetPid() int64 {
@@ -1764,7 +1866,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[11]
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1878,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[11]
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1891,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{11}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FileChange) GetPath() string {
@@ -1829,7 +1931,7 @@ type FileVersion struct {
 
 func (x *FileVersion) Reset() {
 	*x = FileVersion{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1943,7 @@ func (x *FileVersion) String() string {
 func (*FileVersion) ProtoMessage() {}
 
 func (x *FileVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1956,7 @@ func (x *FileVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileVersion.ProtoReflect.Descriptor instead.
 func (*FileVersion) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FileVersion) GetSha256() string {
@@ -1912,7 +2014,7 @@ type CallEvent struct {
 
 func (x *CallEvent) Reset() {
 	*x = CallEvent{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2026,7 @@ func (x *CallEvent) String() string {
 func (*CallEvent) ProtoMessage() {}
 
 func (x *CallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2039,7 @@ func (x *CallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEvent.ProtoReflect.Descriptor instead.
 func (*CallEvent) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallEvent) GetCallId() string {
@@ -2200,7 +2302,7 @@ type CallPending struct {
 
 func (x *CallPending) Reset() {
 	*x = CallPending{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2314,7 @@ func (x *CallPending) String() string {
 func (*CallPending) ProtoMessage() {}
 
 func (x *CallPending) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2327,7 @@ func (x *CallPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPending.ProtoReflect.Descriptor instead.
 func (*CallPending) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallPending) GetTool() string {
@@ -2279,7 +2381,7 @@ type CallQueued struct {
 
 func (x *CallQueued) Reset() {
 	*x = CallQueued{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2393,7 @@ func (x *CallQueued) String() string {
 func (*CallQueued) ProtoMessage() {}
 
 func (x *CallQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2406,7 @@ func (x *CallQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueued.ProtoReflect.Descriptor instead.
 func (*CallQueued) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallQueued) GetLimit() string {
@@ -2336,7 +2438,7 @@ type CallRunning struct {
 
 func (x *CallRunning) Reset() {
 	*x = CallRunning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2450,7 @@ func (x *CallRunning) String() string {
 func (*CallRunning) ProtoMessage() {}
 
 func (x *CallRunning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2463,7 @@ func (x *CallRunning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRunning.ProtoReflect.Descriptor instead.
 func (*CallRunning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallRunning) GetInputJson() string {
@@ -2403,7 +2505,7 @@ type CallMetadata struct {
 
 func (x *CallMetadata) Reset() {
 	*x = CallMetadata{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2517,7 @@ func (x *CallMetadata) String() string {
 func (*CallMetadata) ProtoMessage() {}
 
 func (x *CallMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2530,7 @@ func (x *CallMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallMetadata.ProtoReflect.Descriptor instead.
 func (*CallMetadata) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallMetadata) GetTitle() string {
@@ -2460,7 +2562,7 @@ type CallOutput struct {
 
 func (x *CallOutput) Reset() {
 	*x = CallOutput{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2574,7 @@ func (x *CallOutput) String() string {
 func (*CallOutput) ProtoMessage() {}
 
 func (x *CallOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2587,7 @@ func (x *CallOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOutput.ProtoReflect.Descriptor instead.
 func (*CallOutput) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallOutput) GetOutputId() string {
@@ -2522,7 +2624,7 @@ type CallWaiting struct {
 
 func (x *CallWaiting) Reset() {
 	*x = CallWaiting{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2636,7 @@ func (x *CallWaiting) String() string {
 func (*CallWaiting) ProtoMessage() {}
 
 func (x *CallWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2649,7 @@ func (x *CallWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWaiting.ProtoReflect.Descriptor instead.
 func (*CallWaiting) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallWaiting) GetPrompt() *Prompt {
@@ -2579,7 +2681,7 @@ type CallResumed struct {
 
 func (x *CallResumed) Reset() {
 	*x = CallResumed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2693,7 @@ func (x *CallResumed) String() string {
 func (*CallResumed) ProtoMessage() {}
 
 func (x *CallResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2706,7 @@ func (x *CallResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResumed.ProtoReflect.Descriptor instead.
 func (*CallResumed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallResumed) GetPromptId() string {
@@ -2643,7 +2745,7 @@ type CallChild struct {
 
 func (x *CallChild) Reset() {
 	*x = CallChild{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2757,7 @@ func (x *CallChild) String() string {
 func (*CallChild) ProtoMessage() {}
 
 func (x *CallChild) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2770,7 @@ func (x *CallChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChild.ProtoReflect.Descriptor instead.
 func (*CallChild) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallChild) GetCallId() string {
@@ -2697,7 +2799,7 @@ type CallListening struct {
 
 func (x *CallListening) Reset() {
 	*x = CallListening{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2811,7 @@ func (x *CallListening) String() string {
 func (*CallListening) ProtoMessage() {}
 
 func (x *CallListening) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2824,7 @@ func (x *CallListening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallListening.ProtoReflect.Descriptor instead.
 func (*CallListening) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallListening) GetPorts() []*ListeningPort {
@@ -2745,7 +2847,7 @@ type CallWarning struct {
 
 func (x *CallWarning) Reset() {
 	*x = CallWarning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[23]
+	mi := &file_toolgate_v1_call_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2859,7 @@ func (x *CallWarning) String() string {
 func (*CallWarning) ProtoMessage() {}
 
 func (x *CallWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[23]
+	mi := &file_toolgate_v1_call_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2872,7 @@ func (x *CallWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWarning.ProtoReflect.Descriptor instead.
 func (*CallWarning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallWarning) GetKind() WarningKind {
@@ -2806,7 +2908,7 @@ type CallHeartbeat struct {
 
 func (x *CallHeartbeat) Reset() {
 	*x = CallHeartbeat{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[24]
+	mi := &file_toolgate_v1_call_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2920,7 @@ func (x *CallHeartbeat) String() string {
 func (*CallHeartbeat) ProtoMessage() {}
 
 func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[24]
+	mi := &file_toolgate_v1_call_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2933,7 @@ func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHeartbeat.ProtoReflect.Descriptor instead.
 func (*CallHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{24}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallHeartbeat) GetLastSequence() int64 {
@@ -2877,7 +2979,7 @@ type CallGap struct {
 
 func (x *CallGap) Reset() {
 	*x = CallGap{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[25]
+	mi := &file_toolgate_v1_call_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +2991,7 @@ func (x *CallGap) String() string {
 func (*CallGap) ProtoMessage() {}
 
 func (x *CallGap) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[25]
+	mi := &file_toolgate_v1_call_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3004,7 @@ func (x *CallGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGap.ProtoReflect.Descriptor instead.
 func (*CallGap) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{25}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallGap) GetFirstSequence() int64 {
@@ -2961,7 +3063,7 @@ type CallCompleted struct {
 
 func (x *CallCompleted) Reset() {
 	*x = CallCompleted{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[26]
+	mi := &file_toolgate_v1_call_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3075,7 @@ func (x *CallCompleted) String() string {
 func (*CallCompleted) ProtoMessage() {}
 
 func (x *CallCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[26]
+	mi := &file_toolgate_v1_call_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3088,7 @@ func (x *CallCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCompleted.ProtoReflect.Descriptor instead.
 func (*CallCompleted) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{26}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallCompleted) GetTitle() string {
@@ -3168,7 +3270,7 @@ type CallFailed struct {
 
 func (x *CallFailed) Reset() {
 	*x = CallFailed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[27]
+	mi := &file_toolgate_v1_call_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3282,7 @@ func (x *CallFailed) String() string {
 func (*CallFailed) ProtoMessage() {}
 
 func (x *CallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[27]
+	mi := &file_toolgate_v1_call_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3295,7 @@ func (x *CallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
 func (*CallFailed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{27}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallFailed) GetReason() FailureReason {
@@ -3254,7 +3356,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x19\n" +
 	"\bmodel_id\x18\x02 \x01(\tR\amodelId\x12\x18\n" +
-	"\apackage\x18\x03 \x01(\tR\apackage\"\x9c\x02\n" +
+	"\apackage\x18\x03 \x01(\tR\apackage\"\xe3\x02\n" +
 	"\x0eToolDefinition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12*\n" +
@@ -3262,7 +3364,24 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\x0e2\x17.toolgate.v1.ToolSourceR\x06source\x121\n" +
 	"\aeffects\x18\x05 \x03(\x0e2\x17.toolgate.v1.ToolEffectR\aeffects\x12 \n" +
 	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\"\n" +
-	"\fexperimental\x18\a \x01(\bR\fexperimental\"\x8d\x04\n" +
+	"\fexperimental\x18\a \x01(\bR\fexperimental\x12\x14\n" +
+	"\x05title\x18\b \x01(\tR\x05title\x12/\n" +
+	"\x06claims\x18\t \x01(\v2\x17.toolgate.v1.ToolClaimsR\x06claims\"\x88\x02\n" +
+	"\n" +
+	"ToolClaims\x12,\n" +
+	"\x12output_schema_json\x18\x01 \x01(\tR\x10outputSchemaJson\x12 \n" +
+	"\tread_only\x18\x02 \x01(\bH\x00R\breadOnly\x88\x01\x01\x12%\n" +
+	"\vdestructive\x18\x03 \x01(\bH\x01R\vdestructive\x88\x01\x01\x12#\n" +
+	"\n" +
+	"idempotent\x18\x04 \x01(\bH\x02R\n" +
+	"idempotent\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"open_world\x18\x05 \x01(\bH\x03R\topenWorld\x88\x01\x01B\f\n" +
+	"\n" +
+	"_read_onlyB\x0e\n" +
+	"\f_destructiveB\r\n" +
+	"\v_idempotentB\r\n" +
+	"\v_open_world\"\x8d\x04\n" +
 	"\vCallContext\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
@@ -3549,7 +3668,7 @@ func file_toolgate_v1_call_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_toolgate_v1_call_proto_goTypes = []any{
 	(ToolSource)(0),               // 0: toolgate.v1.ToolSource
 	(ToolEffect)(0),               // 1: toolgate.v1.ToolEffect
@@ -3561,120 +3680,122 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(WarningKind)(0),              // 7: toolgate.v1.WarningKind
 	(*ModelRef)(nil),              // 8: toolgate.v1.ModelRef
 	(*ToolDefinition)(nil),        // 9: toolgate.v1.ToolDefinition
-	(*CallContext)(nil),           // 10: toolgate.v1.CallContext
-	(*CallStart)(nil),             // 11: toolgate.v1.CallStart
-	(*Attachment)(nil),            // 12: toolgate.v1.Attachment
-	(*Truncation)(nil),            // 13: toolgate.v1.Truncation
-	(*Timing)(nil),                // 14: toolgate.v1.Timing
-	(*Resources)(nil),             // 15: toolgate.v1.Resources
-	(*Call)(nil),                  // 16: toolgate.v1.Call
-	(*ListeningPort)(nil),         // 17: toolgate.v1.ListeningPort
-	(*BackgroundProcess)(nil),     // 18: toolgate.v1.BackgroundProcess
-	(*FileChange)(nil),            // 19: toolgate.v1.FileChange
-	(*FileVersion)(nil),           // 20: toolgate.v1.FileVersion
-	(*CallEvent)(nil),             // 21: toolgate.v1.CallEvent
-	(*CallPending)(nil),           // 22: toolgate.v1.CallPending
-	(*CallQueued)(nil),            // 23: toolgate.v1.CallQueued
-	(*CallRunning)(nil),           // 24: toolgate.v1.CallRunning
-	(*CallMetadata)(nil),          // 25: toolgate.v1.CallMetadata
-	(*CallOutput)(nil),            // 26: toolgate.v1.CallOutput
-	(*CallWaiting)(nil),           // 27: toolgate.v1.CallWaiting
-	(*CallResumed)(nil),           // 28: toolgate.v1.CallResumed
-	(*CallChild)(nil),             // 29: toolgate.v1.CallChild
-	(*CallListening)(nil),         // 30: toolgate.v1.CallListening
-	(*CallWarning)(nil),           // 31: toolgate.v1.CallWarning
-	(*CallHeartbeat)(nil),         // 32: toolgate.v1.CallHeartbeat
-	(*CallGap)(nil),               // 33: toolgate.v1.CallGap
-	(*CallCompleted)(nil),         // 34: toolgate.v1.CallCompleted
-	(*CallFailed)(nil),            // 35: toolgate.v1.CallFailed
-	nil,                           // 36: toolgate.v1.CallContext.EnvironmentEntry
-	(*structpb.Struct)(nil),       // 37: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*TerminalSize)(nil),          // 40: toolgate.v1.TerminalSize
-	(*Prompt)(nil),                // 41: toolgate.v1.Prompt
-	(PromptState)(0),              // 42: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 43: toolgate.v1.PromptResolution
-	(CallOutcome)(0),              // 44: toolgate.v1.CallOutcome
-	(*CommandResult)(nil),         // 45: toolgate.v1.CommandResult
-	(*FilesResult)(nil),           // 46: toolgate.v1.FilesResult
-	(*SearchResult)(nil),          // 47: toolgate.v1.SearchResult
-	(*ReadResult)(nil),            // 48: toolgate.v1.ReadResult
-	(*FetchResult)(nil),           // 49: toolgate.v1.FetchResult
-	(*ChildrenResult)(nil),        // 50: toolgate.v1.ChildrenResult
+	(*ToolClaims)(nil),            // 10: toolgate.v1.ToolClaims
+	(*CallContext)(nil),           // 11: toolgate.v1.CallContext
+	(*CallStart)(nil),             // 12: toolgate.v1.CallStart
+	(*Attachment)(nil),            // 13: toolgate.v1.Attachment
+	(*Truncation)(nil),            // 14: toolgate.v1.Truncation
+	(*Timing)(nil),                // 15: toolgate.v1.Timing
+	(*Resources)(nil),             // 16: toolgate.v1.Resources
+	(*Call)(nil),                  // 17: toolgate.v1.Call
+	(*ListeningPort)(nil),         // 18: toolgate.v1.ListeningPort
+	(*BackgroundProcess)(nil),     // 19: toolgate.v1.BackgroundProcess
+	(*FileChange)(nil),            // 20: toolgate.v1.FileChange
+	(*FileVersion)(nil),           // 21: toolgate.v1.FileVersion
+	(*CallEvent)(nil),             // 22: toolgate.v1.CallEvent
+	(*CallPending)(nil),           // 23: toolgate.v1.CallPending
+	(*CallQueued)(nil),            // 24: toolgate.v1.CallQueued
+	(*CallRunning)(nil),           // 25: toolgate.v1.CallRunning
+	(*CallMetadata)(nil),          // 26: toolgate.v1.CallMetadata
+	(*CallOutput)(nil),            // 27: toolgate.v1.CallOutput
+	(*CallWaiting)(nil),           // 28: toolgate.v1.CallWaiting
+	(*CallResumed)(nil),           // 29: toolgate.v1.CallResumed
+	(*CallChild)(nil),             // 30: toolgate.v1.CallChild
+	(*CallListening)(nil),         // 31: toolgate.v1.CallListening
+	(*CallWarning)(nil),           // 32: toolgate.v1.CallWarning
+	(*CallHeartbeat)(nil),         // 33: toolgate.v1.CallHeartbeat
+	(*CallGap)(nil),               // 34: toolgate.v1.CallGap
+	(*CallCompleted)(nil),         // 35: toolgate.v1.CallCompleted
+	(*CallFailed)(nil),            // 36: toolgate.v1.CallFailed
+	nil,                           // 37: toolgate.v1.CallContext.EnvironmentEntry
+	(*structpb.Struct)(nil),       // 38: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*TerminalSize)(nil),          // 41: toolgate.v1.TerminalSize
+	(*Prompt)(nil),                // 42: toolgate.v1.Prompt
+	(PromptState)(0),              // 43: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 44: toolgate.v1.PromptResolution
+	(CallOutcome)(0),              // 45: toolgate.v1.CallOutcome
+	(*CommandResult)(nil),         // 46: toolgate.v1.CommandResult
+	(*FilesResult)(nil),           // 47: toolgate.v1.FilesResult
+	(*SearchResult)(nil),          // 48: toolgate.v1.SearchResult
+	(*ReadResult)(nil),            // 49: toolgate.v1.ReadResult
+	(*FetchResult)(nil),           // 50: toolgate.v1.FetchResult
+	(*ChildrenResult)(nil),        // 51: toolgate.v1.ChildrenResult
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
 	1,  // 1: toolgate.v1.ToolDefinition.effects:type_name -> toolgate.v1.ToolEffect
-	8,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
-	37, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
-	36, // 4: toolgate.v1.CallContext.environment:type_name -> toolgate.v1.CallContext.EnvironmentEntry
-	10, // 5: toolgate.v1.CallStart.context:type_name -> toolgate.v1.CallContext
-	2,  // 6: toolgate.v1.CallStart.unattended:type_name -> toolgate.v1.Unattended
-	38, // 7: toolgate.v1.CallStart.wait_timeout:type_name -> google.protobuf.Duration
-	38, // 8: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
-	38, // 9: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
-	38, // 10: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
-	38, // 11: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
-	38, // 12: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
-	10, // 13: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
-	5,  // 14: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
-	39, // 15: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
-	39, // 16: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
-	39, // 17: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
-	34, // 18: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
-	35, // 19: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
-	19, // 20: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
-	18, // 21: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
-	15, // 22: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
-	40, // 23: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
-	17, // 24: toolgate.v1.Call.listening:type_name -> toolgate.v1.ListeningPort
-	20, // 25: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
-	20, // 26: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	39, // 27: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
-	22, // 28: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	24, // 29: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	25, // 30: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	26, // 31: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	27, // 32: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	28, // 33: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	31, // 34: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	32, // 35: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	33, // 36: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	34, // 37: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	35, // 38: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	29, // 39: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	30, // 40: toolgate.v1.CallEvent.listening:type_name -> toolgate.v1.CallListening
-	23, // 41: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
-	37, // 42: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	41, // 43: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	42, // 44: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	43, // 45: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	17, // 46: toolgate.v1.CallListening.ports:type_name -> toolgate.v1.ListeningPort
-	7,  // 47: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
-	5,  // 48: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	38, // 49: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	37, // 50: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	12, // 51: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	13, // 52: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	14, // 53: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	44, // 54: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
-	45, // 55: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
-	46, // 56: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
-	47, // 57: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
-	48, // 58: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
-	49, // 59: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
-	50, // 60: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
-	6,  // 61: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	37, // 62: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	12, // 63: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	13, // 64: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	14, // 65: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	10, // 2: toolgate.v1.ToolDefinition.claims:type_name -> toolgate.v1.ToolClaims
+	8,  // 3: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
+	38, // 4: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
+	37, // 5: toolgate.v1.CallContext.environment:type_name -> toolgate.v1.CallContext.EnvironmentEntry
+	11, // 6: toolgate.v1.CallStart.context:type_name -> toolgate.v1.CallContext
+	2,  // 7: toolgate.v1.CallStart.unattended:type_name -> toolgate.v1.Unattended
+	39, // 8: toolgate.v1.CallStart.wait_timeout:type_name -> google.protobuf.Duration
+	39, // 9: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
+	39, // 10: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
+	39, // 11: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
+	39, // 12: toolgate.v1.Resources.user_time:type_name -> google.protobuf.Duration
+	39, // 13: toolgate.v1.Resources.system_time:type_name -> google.protobuf.Duration
+	11, // 14: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
+	5,  // 15: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
+	40, // 16: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
+	40, // 17: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
+	40, // 18: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
+	35, // 19: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
+	36, // 20: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
+	20, // 21: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
+	19, // 22: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
+	16, // 23: toolgate.v1.Call.resources:type_name -> toolgate.v1.Resources
+	41, // 24: toolgate.v1.Call.terminal:type_name -> toolgate.v1.TerminalSize
+	18, // 25: toolgate.v1.Call.listening:type_name -> toolgate.v1.ListeningPort
+	21, // 26: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
+	21, // 27: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
+	40, // 28: toolgate.v1.CallEvent.event_time:type_name -> google.protobuf.Timestamp
+	23, // 29: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
+	25, // 30: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	26, // 31: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	27, // 32: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	28, // 33: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	29, // 34: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	32, // 35: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	33, // 36: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	34, // 37: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	35, // 38: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	36, // 39: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	30, // 40: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	31, // 41: toolgate.v1.CallEvent.listening:type_name -> toolgate.v1.CallListening
+	24, // 42: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	38, // 43: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	42, // 44: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	43, // 45: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	44, // 46: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	18, // 47: toolgate.v1.CallListening.ports:type_name -> toolgate.v1.ListeningPort
+	7,  // 48: toolgate.v1.CallWarning.kind:type_name -> toolgate.v1.WarningKind
+	5,  // 49: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	39, // 50: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	38, // 51: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	13, // 52: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	14, // 53: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	15, // 54: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	45, // 55: toolgate.v1.CallCompleted.outcome:type_name -> toolgate.v1.CallOutcome
+	46, // 56: toolgate.v1.CallCompleted.command:type_name -> toolgate.v1.CommandResult
+	47, // 57: toolgate.v1.CallCompleted.files:type_name -> toolgate.v1.FilesResult
+	48, // 58: toolgate.v1.CallCompleted.search:type_name -> toolgate.v1.SearchResult
+	49, // 59: toolgate.v1.CallCompleted.read:type_name -> toolgate.v1.ReadResult
+	50, // 60: toolgate.v1.CallCompleted.fetch:type_name -> toolgate.v1.FetchResult
+	51, // 61: toolgate.v1.CallCompleted.children:type_name -> toolgate.v1.ChildrenResult
+	6,  // 62: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	38, // 63: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	13, // 64: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	14, // 65: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	15, // 66: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -3685,17 +3806,18 @@ func file_toolgate_v1_call_proto_init() {
 	file_toolgate_v1_prompt_proto_init()
 	file_toolgate_v1_result_proto_init()
 	file_toolgate_v1_terminal_proto_init()
-	file_toolgate_v1_call_proto_msgTypes[4].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[2].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[5].OneofWrappers = []any{
 		(*Attachment_Data)(nil),
 		(*Attachment_Url)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[7].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[8].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[8].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[9].OneofWrappers = []any{
 		(*Call_Completed)(nil),
 		(*Call_Failed)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[12].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[13].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[13].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[14].OneofWrappers = []any{
 		(*CallEvent_Pending)(nil),
 		(*CallEvent_Running)(nil),
 		(*CallEvent_Metadata)(nil),
@@ -3710,8 +3832,8 @@ func file_toolgate_v1_call_proto_init() {
 		(*CallEvent_Child)(nil),
 		(*CallEvent_Listening)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[17].OneofWrappers = []any{}
-	file_toolgate_v1_call_proto_msgTypes[26].OneofWrappers = []any{
+	file_toolgate_v1_call_proto_msgTypes[18].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[27].OneofWrappers = []any{
 		(*CallCompleted_Command)(nil),
 		(*CallCompleted_Files)(nil),
 		(*CallCompleted_Search)(nil),
@@ -3725,7 +3847,7 @@ func file_toolgate_v1_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_call_proto_rawDesc), len(file_toolgate_v1_call_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -387,6 +387,8 @@ class ToolDefinition(_message.Message):
     EFFECTS_FIELD_NUMBER: _builtins.int
     PERMISSIONS_FIELD_NUMBER: _builtins.int
     EXPERIMENTAL_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that a call uses."""
     description: _builtins.str
@@ -401,6 +403,8 @@ class ToolDefinition(_message.Message):
     """Where the tool comes from."""
     experimental: _builtins.bool
     """Whether the tool may change or vanish without notice."""
+    title: _builtins.str
+    """A name for people, where whoever offers the tool has given it one. Not to be trusted."""
     @_builtins.property
     def effects(self) -> _containers.RepeatedScalarFieldContainer[Global___ToolEffect.ValueType]:
         """What it may do."""
@@ -408,6 +412,12 @@ class ToolDefinition(_message.Message):
     @_builtins.property
     def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The permissions that it may ask for."""
+
+    @_builtins.property
+    def claims(self) -> Global___ToolClaims:
+        """What an MCP server says of the tool beside that; unset for other tools. Nothing is allowed for it and nothing asked less: it
+        is for people and programs to look at, and not to be trusted.
+        """
 
     def __init__(
         self,
@@ -419,14 +429,71 @@ class ToolDefinition(_message.Message):
         effects: _abc.Iterable[Global___ToolEffect.ValueType] | None = ...,
         permissions: _abc.Iterable[_builtins.str] | None = ...,
         experimental: _builtins.bool = ...,
+        title: _builtins.str = ...,
+        claims: Global___ToolClaims | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "effects", b"effects", "experimental", b"experimental", "input_schema_json", b"input_schema_json", "name", b"name", "permissions", b"permissions", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "description", b"description", "effects", b"effects", "experimental", b"experimental", "input_schema_json", b"input_schema_json", "name", b"name", "permissions", b"permissions", "source", b"source", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolDefinition: _TypeAlias = ToolDefinition  # noqa: Y015
+
+@_typing.final
+class ToolClaims(_message.Message):
+    """What an MCP server says of one of its tools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTPUT_SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    READ_ONLY_FIELD_NUMBER: _builtins.int
+    DESTRUCTIVE_FIELD_NUMBER: _builtins.int
+    IDEMPOTENT_FIELD_NUMBER: _builtins.int
+    OPEN_WORLD_FIELD_NUMBER: _builtins.int
+    output_schema_json: _builtins.str
+    """JSON Schema of what the tool returns as data (`outputSchema`), as JSON text; empty if it says none. Results are held against
+    it: what does not fit is noted in the result's metadata (`output_schema_problem`), and the result stays.
+    """
+    read_only: _builtins.bool
+    """Whether the tool changes nothing (`readOnlyHint`)."""
+    destructive: _builtins.bool
+    """Whether what it changes may be lost (`destructiveHint`)."""
+    idempotent: _builtins.bool
+    """Whether doing it twice is doing it once (`idempotentHint`)."""
+    open_world: _builtins.bool
+    """Whether it deals with what is outside (`openWorldHint`)."""
+    def __init__(
+        self,
+        *,
+        output_schema_json: _builtins.str = ...,
+        read_only: _builtins.bool | None = ...,
+        destructive: _builtins.bool | None = ...,
+        idempotent: _builtins.bool | None = ...,
+        open_world: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_idempotent", b"_idempotent", "_open_world", b"_open_world", "_read_only", b"_read_only", "destructive", b"destructive", "idempotent", b"idempotent", "open_world", b"open_world", "read_only", b"read_only"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_idempotent", b"_idempotent", "_open_world", b"_open_world", "_read_only", b"_read_only", "destructive", b"destructive", "idempotent", b"idempotent", "open_world", b"open_world", "output_schema_json", b"output_schema_json", "read_only", b"read_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__destructive: _TypeAlias = _typing.Literal["destructive"]  # noqa: Y015
+    _WhichOneofArgType__destructive: _TypeAlias = _typing.Literal["_destructive", b"_destructive"]  # noqa: Y015
+    _WhichOneofReturnType__idempotent: _TypeAlias = _typing.Literal["idempotent"]  # noqa: Y015
+    _WhichOneofArgType__idempotent: _TypeAlias = _typing.Literal["_idempotent", b"_idempotent"]  # noqa: Y015
+    _WhichOneofReturnType__open_world: _TypeAlias = _typing.Literal["open_world"]  # noqa: Y015
+    _WhichOneofArgType__open_world: _TypeAlias = _typing.Literal["_open_world", b"_open_world"]  # noqa: Y015
+    _WhichOneofReturnType__read_only: _TypeAlias = _typing.Literal["read_only"]  # noqa: Y015
+    _WhichOneofArgType__read_only: _TypeAlias = _typing.Literal["_read_only", b"_read_only"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__destructive) -> _WhichOneofReturnType__destructive | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__idempotent) -> _WhichOneofReturnType__idempotent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__open_world) -> _WhichOneofReturnType__open_world | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read_only) -> _WhichOneofReturnType__read_only | None: ...
+
+Global___ToolClaims: _TypeAlias = ToolClaims  # noqa: Y015
 
 @_typing.final
 class CallContext(_message.Message):

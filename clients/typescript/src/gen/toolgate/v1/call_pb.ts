@@ -20,7 +20,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/call.proto.
  */
 export const file_toolgate_v1_call: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIoIDCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSEwoLY2xpZW50X2tpbmQYBiABKAkSEwoLY2xpZW50X25hbWUYByABKAkSFgoOcGFyZW50X2NhbGxfaWQYCCABKAkSJgoFZXh0cmEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNsaWVudF9pZHMYCiADKAkSEQoJZGlyZWN0b3J5GAsgASgJEj4KC2Vudmlyb25tZW50GAwgAygLMikudG9vbGdhdGUudjEuQ2FsbENvbnRleHQuRW52aXJvbm1lbnRFbnRyeRoyChBFbnZpcm9ubWVudEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEipQEKCUNhbGxTdGFydBIpCgdjb250ZXh0GAEgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDwoHY2FsbF9pZBgCIAEoCRIrCgp1bmF0dGVuZGVkGAMgASgOMhcudG9vbGdhdGUudjEuVW5hdHRlbmRlZBIvCgx3YWl0X3RpbWVvdXQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ibQoKQXR0YWNobWVudBIVCg1hdHRhY2htZW50X2lkGAEgASgJEgwKBG1pbWUYAiABKAkSEAoIZmlsZW5hbWUYAyABKAkSDgoEZGF0YRgEIAEoDEgAEg0KA3VybBgFIAEoCUgAQgkKB2NvbnRlbnQiagoKVHJ1bmNhdGlvbhIRCgl0cnVuY2F0ZWQYASABKAgSEQoJb3V0cHV0X2lkGAIgASgJEgwKBHBhdGgYAyABKAkSEwoLdG90YWxfYnl0ZXMYBCABKAMSEwoLdG90YWxfbGluZXMYBSABKAMihgEKBlRpbWluZxIpCgZxdWV1ZWQYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoGd2FpdGVkGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA3JhbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLKAQoJUmVzb3VyY2VzEiwKCXVzZXJfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIuCgtzeXN0ZW1fdGltZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIeChFwZWFrX21lbW9yeV9ieXRlcxgDIAEoA0gAiAEBEhIKCnJlYWRfYnl0ZXMYBCABKAMSFQoNd3JpdHRlbl9ieXRlcxgFIAEoA0IUChJfcGVha19tZW1vcnlfYnl0ZXMihQcKBENhbGwSDwoHY2FsbF9pZBgBIAEoCRIpCgdjb250ZXh0GAIgASgLMhgudG9vbGdhdGUudjEuQ2FsbENvbnRleHQSDAoEdG9vbBgDIAEoCRIWCg5yZXF1ZXN0ZWRfdG9vbBgEIAEoCRISCgppbnB1dF9qc29uGAUgASgJEhQKDGlucHV0X2RpZ2VzdBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRIvCgtjcmVhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWxhc3Rfc2VxdWVuY2UYCyABKAMSDQoFdGl0bGUYDCABKAkSDwoHc3VtbWFyeRgYIAEoCRIZChF3YWl0aW5nX3Byb21wdF9pZBgNIAEoCRIvCgljb21wbGV0ZWQYDiABKAsyGi50b29sZ2F0ZS52MS5DYWxsQ29tcGxldGVkSAASKQoGZmFpbGVkGA8gASgLMhcudG9vbGdhdGUudjEuQ2FsbEZhaWxlZEgAEigKB2NoYW5nZXMYECADKAsyFy50b29sZ2F0ZS52MS5GaWxlQ2hhbmdlEhUKDWFjY2VwdHNfaW5wdXQYESABKAgSGQoRbmV4dF9pbnB1dF9vZmZzZXQYEiABKAMSPAoUYmFja2dyb3VuZF9wcm9jZXNzZXMYEyADKAsyHi50b29sZ2F0ZS52MS5CYWNrZ3JvdW5kUHJvY2VzcxIRCglyZXF1ZXN0ZXIYFCABKAkSGwoTb3JpZ2luYWxfaW5wdXRfanNvbhgVIAEoCRIdChVvcmlnaW5hbF9pbnB1dF9kaWdlc3QYFiABKAkSEwoLd2FpdGluZ19mb3IYFyABKAkSKQoJcmVzb3VyY2VzGBkgASgLMhYudG9vbGdhdGUudjEuUmVzb3VyY2VzEisKCHRlcm1pbmFsGBogASgLMhkudG9vbGdhdGUudjEuVGVybWluYWxTaXplEi0KCWxpc3RlbmluZxgbIAMoCzIaLnRvb2xnYXRlLnYxLkxpc3RlbmluZ1BvcnRCCAoGZW5kaW5nIkwKDUxpc3RlbmluZ1BvcnQSDAoEcG9ydBgBIAEoBRIPCgdhZGRyZXNzGAIgASgJEgsKA3BpZBgDIAEoAxIPCgdjb21tYW5kGAQgASgJIjEKEUJhY2tncm91bmRQcm9jZXNzEgsKA3BpZBgBIAEoAxIPCgdjb21tYW5kGAIgASgJIm0KCkZpbGVDaGFuZ2USDAoEcGF0aBgBIAEoCRIoCgZiZWZvcmUYAiABKAsyGC50b29sZ2F0ZS52MS5GaWxlVmVyc2lvbhInCgVhZnRlchgDIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVWZXJzaW9uIk0KC0ZpbGVWZXJzaW9uEg4KBnNoYTI1NhgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEhEKBG1vZGUYAyABKA1IAIgBAUIHCgVfbW9kZSKuBQoJQ2FsbEV2ZW50Eg8KB2NhbGxfaWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAMSLgoKZXZlbnRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcGVuZGluZxgEIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxQZW5kaW5nSAASKwoHcnVubmluZxgFIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxSdW5uaW5nSAASLQoIbWV0YWRhdGEYBiABKAsyGS50b29sZ2F0ZS52MS5DYWxsTWV0YWRhdGFIABIpCgZvdXRwdXQYByABKAsyFy50b29sZ2F0ZS52MS5DYWxsT3V0cHV0SAASKwoHd2FpdGluZxgIIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxXYWl0aW5nSAASKwoHcmVzdW1lZBgJIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxSZXN1bWVkSAASKwoHd2FybmluZxgKIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxXYXJuaW5nSAASLwoJaGVhcnRiZWF0GAsgASgLMhoudG9vbGdhdGUudjEuQ2FsbEhlYXJ0YmVhdEgAEiMKA2dhcBgMIAEoCzIULnRvb2xnYXRlLnYxLkNhbGxHYXBIABIvCgljb21wbGV0ZWQYDSABKAsyGi50b29sZ2F0ZS52MS5DYWxsQ29tcGxldGVkSAASKQoGZmFpbGVkGA4gASgLMhcudG9vbGdhdGUudjEuQ2FsbEZhaWxlZEgAEicKBWNoaWxkGA8gASgLMhYudG9vbGdhdGUudjEuQ2FsbENoaWxkSAASLwoJbGlzdGVuaW5nGBAgASgLMhoudG9vbGdhdGUudjEuQ2FsbExpc3RlbmluZ0gAQgcKBWV2ZW50InwKC0NhbGxQZW5kaW5nEgwKBHRvb2wYASABKAkSFgoOcmVxdWVzdGVkX3Rvb2wYAiABKAkSDQoFdGl0bGUYAyABKAkSDwoHc3VtbWFyeRgEIAEoCRInCgZxdWV1ZWQYBSABKAsyFy50b29sZ2F0ZS52MS5DYWxsUXVldWVkIioKCkNhbGxRdWV1ZWQSDQoFbGltaXQYASABKAkSDQoFYWhlYWQYAiABKAUiRgoLQ2FsbFJ1bm5pbmcSEgoKaW5wdXRfanNvbhgBIAEoCRIUCgxpbnB1dF9kaWdlc3QYAiABKAkSDQoFdGl0bGUYAyABKAkiVwoMQ2FsbE1ldGFkYXRhEhIKBXRpdGxlGAEgASgJSACIAQESKQoIbWV0YWRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QggKBl90aXRsZSI9CgpDYWxsT3V0cHV0EhEKCW91dHB1dF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDCJFCgtDYWxsV2FpdGluZxIjCgZwcm9tcHQYASABKAsyEy50b29sZ2F0ZS52MS5Qcm9tcHQSEQoJYXBwcm92ZXJzGAIgASgFInwKC0NhbGxSZXN1bWVkEhEKCXByb21wdF9pZBgBIAEoCRInCgVzdGF0ZRgCIAEoDjIYLnRvb2xnYXRlLnYxLlByb21wdFN0YXRlEjEKCnJlc29sdXRpb24YAyABKAsyHS50b29sZ2F0ZS52MS5Qcm9tcHRSZXNvbHV0aW9uIioKCUNhbGxDaGlsZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkiOgoNQ2FsbExpc3RlbmluZxIpCgVwb3J0cxgBIAMoCzIaLnRvb2xnYXRlLnYxLkxpc3RlbmluZ1BvcnQiQwoLQ2FsbFdhcm5pbmcSJgoEa2luZBgBIAEoDjIYLnRvb2xnYXRlLnYxLldhcm5pbmdLaW5kEgwKBHRleHQYAiABKAkiiwEKDUNhbGxIZWFydGJlYXQSFQoNbGFzdF9zZXF1ZW5jZRgBIAEoAxIlCgVzdGF0ZRgCIAEoDjIWLnRvb2xnYXRlLnYxLkNhbGxTdGF0ZRIqCgdlbGFwc2VkGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGRyYWluaW5nGAQgASgIIk4KB0NhbGxHYXASFgoOZmlyc3Rfc2VxdWVuY2UYASABKAMSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoAxIUCgxvdXRwdXRfYnl0ZXMYAyABKAMimgQKDUNhbGxDb21wbGV0ZWQSDQoFdGl0bGUYASABKAkSDgoGb3V0cHV0GAIgASgJEikKCG1ldGFkYXRhGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgthdHRhY2htZW50cxgEIAMoCzIXLnRvb2xnYXRlLnYxLkF0dGFjaG1lbnQSKwoKdHJ1bmNhdGlvbhgFIAEoCzIXLnRvb2xnYXRlLnYxLlRydW5jYXRpb24SIwoGdGltaW5nGAYgASgLMhMudG9vbGdhdGUudjEuVGltaW5nEikKB291dGNvbWUYByABKA4yGC50b29sZ2F0ZS52MS5DYWxsT3V0Y29tZRItCgdjb21tYW5kGAggASgLMhoudG9vbGdhdGUudjEuQ29tbWFuZFJlc3VsdEgAEikKBWZpbGVzGAkgASgLMhgudG9vbGdhdGUudjEuRmlsZXNSZXN1bHRIABIrCgZzZWFyY2gYCiABKAsyGS50b29sZ2F0ZS52MS5TZWFyY2hSZXN1bHRIABInCgRyZWFkGAsgASgLMhcudG9vbGdhdGUudjEuUmVhZFJlc3VsdEgAEikKBWZldGNoGAwgASgLMhgudG9vbGdhdGUudjEuRmV0Y2hSZXN1bHRIABIvCghjaGlsZHJlbhgNIAEoCzIbLnRvb2xnYXRlLnYxLkNoaWxkcmVuUmVzdWx0SABCCAoGcmVzdWx0IoECCgpDYWxsRmFpbGVkEioKBnJlYXNvbhgBIAEoDjIaLnRvb2xnYXRlLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYAiABKAkSDQoFdGl0bGUYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKC2F0dGFjaG1lbnRzGAUgAygLMhcudG9vbGdhdGUudjEuQXR0YWNobWVudBIrCgp0cnVuY2F0aW9uGAYgASgLMhcudG9vbGdhdGUudjEuVHJ1bmNhdGlvbhIjCgZ0aW1pbmcYByABKAsyEy50b29sZ2F0ZS52MS5UaW1pbmcqnwEKClRvb2xTb3VyY2USGwoXVE9PTF9TT1VSQ0VfVU5TUEVDSUZJRUQQABIXChNUT09MX1NPVVJDRV9CVUlMVElOEAESFgoSVE9PTF9TT1VSQ0VfQ1VTVE9NEAISFgoSVE9PTF9TT1VSQ0VfUExVR0lOEAMSEwoPVE9PTF9TT1VSQ0VfTUNQEAQSFgoSVE9PTF9TT1VSQ0VfSE9TVEVEEAUqqwEKClRvb2xFZmZlY3QSGwoXVE9PTF9FRkZFQ1RfVU5TUEVDSUZJRUQQABIVChFUT09MX0VGRkVDVF9SRUFEUxABEhYKElRPT0xfRUZGRUNUX1dSSVRFUxACEh0KGVRPT0xfRUZGRUNUX1JVTlNfUFJPR1JBTVMQAxIXChNUT09MX0VGRkVDVF9ORVRXT1JLEAQSGQoVVE9PTF9FRkZFQ1RfQVNLU19VU0VSEAUqVAoKVW5hdHRlbmRlZBIaChZVTkFUVEVOREVEX1VOU1BFQ0lGSUVEEAASFQoRVU5BVFRFTkRFRF9SRUZVU0UQARITCg9VTkFUVEVOREVEX1dBSVQQAipfCgxPbkRpc2Nvbm5lY3QSHQoZT05fRElTQ09OTkVDVF9VTlNQRUNJRklFRBAAEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAESFgoST05fRElTQ09OTkVDVF9LRUVQEAIqawoKT3V0cHV0TW9kZRIbChdPVVRQVVRfTU9ERV9VTlNQRUNJRklFRBAAEhQKEE9VVFBVVF9NT0RFX0ZVTEwQARIUChBPVVRQVVRfTU9ERV9UQUlMEAISFAoQT1VUUFVUX01PREVfTk9ORRADKqABCglDYWxsU3RhdGUSGgoWQ0FMTF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEkNBTExfU1RBVEVfUEVORElORxABEhYKEkNBTExfU1RBVEVfUlVOTklORxACEhYKEkNBTExfU1RBVEVfV0FJVElORxADEhgKFENBTExfU1RBVEVfQ09NUExFVEVEEAQSFQoRQ0FMTF9TVEFURV9GQUlMRUQQBSqVAwoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEiQKIEZBSUxVUkVfUkVBU09OX0lOVkFMSURfQVJHVU1FTlRTEAESGQoVRkFJTFVSRV9SRUFTT05fREVOSUVEEAISGwoXRkFJTFVSRV9SRUFTT05fUkVKRUNURUQQAxIhCh1GQUlMVVJFX1JFQVNPTl9QUk9NUFRfRVhQSVJFRBAEEhwKGEZBSUxVUkVfUkVBU09OX0NBTkNFTExFRBAFEhwKGEZBSUxVUkVfUkVBU09OX1RJTUVEX09VVBAGEh0KGUZBSUxVUkVfUkVBU09OX1RPT0xfRVJST1IQBxIcChhGQUlMVVJFX1JFQVNPTl9ET09NX0xPT1AQCBIYChRGQUlMVVJFX1JFQVNPTl9RVU9UQRAJEhoKFkZBSUxVUkVfUkVBU09OX0RSQUlORUQQChIXChNGQUlMVVJFX1JFQVNPTl9MT1NUEAsSGwoXRkFJTFVSRV9SRUFTT05fSU5URVJOQUwQDCrEAQoLV2FybmluZ0tpbmQSHAoYV0FSTklOR19LSU5EX1VOU1BFQ0lGSUVEEAASFgoSV0FSTklOR19LSU5EX0xPU1NZEAESGAoUV0FSTklOR19LSU5EX05PX1VORE8QAhIlCiFXQVJOSU5HX0tJTkRfQVRUQUNITUVOVFNfTEVGVF9PVVQQAxIaChZXQVJOSU5HX0tJTkRfU1VSVklWT1JTEAQSIgoeV0FSTklOR19LSU5EX01FVEFEQVRBX0xFRlRfT1VUEAVCkQEKDmlvLnRvb2xnYXRlLnYxQglDYWxsUHJvdG9QAVpCZ2l0aHViLmNvbS90b29sZ2F0ZS90b29sZ2F0ZS9jbGllbnRzL2dvL2dlbi90b29sZ2F0ZS92MTt0b29sZ2F0ZXYxogICVEeqAgtUb29sZ2F0ZS5WMcoCC1Rvb2xnYXRlXFYx6gIMVG9vbGdhdGU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt, file_toolgate_v1_result, file_toolgate_v1_terminal]);
+  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIoQCCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIEg0KBXRpdGxlGAggASgJEicKBmNsYWltcxgJIAEoCzIXLnRvb2xnYXRlLnYxLlRvb2xDbGFpbXMiyAEKClRvb2xDbGFpbXMSGgoSb3V0cHV0X3NjaGVtYV9qc29uGAEgASgJEhYKCXJlYWRfb25seRgCIAEoCEgAiAEBEhgKC2Rlc3RydWN0aXZlGAMgASgISAGIAQESFwoKaWRlbXBvdGVudBgEIAEoCEgCiAEBEhcKCm9wZW5fd29ybGQYBSABKAhIA4gBAUIMCgpfcmVhZF9vbmx5Qg4KDF9kZXN0cnVjdGl2ZUINCgtfaWRlbXBvdGVudEINCgtfb3Blbl93b3JsZCKCAwoLQ2FsbENvbnRleHQSEQoJd29ya3NwYWNlGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRINCgVhZ2VudBgEIAEoCRIkCgVtb2RlbBgFIAEoCzIVLnRvb2xnYXRlLnYxLk1vZGVsUmVmEhMKC2NsaWVudF9raW5kGAYgASgJEhMKC2NsaWVudF9uYW1lGAcgASgJEhYKDnBhcmVudF9jYWxsX2lkGAggASgJEiYKBWV4dHJhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgpjbGllbnRfaWRzGAogAygJEhEKCWRpcmVjdG9yeRgLIAEoCRI+CgtlbnZpcm9ubWVudBgMIAMoCzIpLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0LkVudmlyb25tZW50RW50cnkaMgoQRW52aXJvbm1lbnRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIqUBCglDYWxsU3RhcnQSKQoHY29udGV4dBgBIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0Eg8KB2NhbGxfaWQYAiABKAkSKwoKdW5hdHRlbmRlZBgDIAEoDjIXLnRvb2xnYXRlLnYxLlVuYXR0ZW5kZWQSLwoMd2FpdF90aW1lb3V0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIm0KCkF0dGFjaG1lbnQSFQoNYXR0YWNobWVudF9pZBgBIAEoCRIMCgRtaW1lGAIgASgJEhAKCGZpbGVuYW1lGAMgASgJEg4KBGRhdGEYBCABKAxIABINCgN1cmwYBSABKAlIAEIJCgdjb250ZW50ImoKClRydW5jYXRpb24SEQoJdHJ1bmNhdGVkGAEgASgIEhEKCW91dHB1dF9pZBgCIAEoCRIMCgRwYXRoGAMgASgJEhMKC3RvdGFsX2J5dGVzGAQgASgDEhMKC3RvdGFsX2xpbmVzGAUgASgDIoYBCgZUaW1pbmcSKQoGcXVldWVkGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEikKBndhaXRlZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgNyYW4YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iygEKCVJlc291cmNlcxIsCgl1c2VyX3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoRcGVha19tZW1vcnlfYnl0ZXMYAyABKANIAIgBARISCgpyZWFkX2J5dGVzGAQgASgDEhUKDXdyaXR0ZW5fYnl0ZXMYBSABKANCFAoSX3BlYWtfbWVtb3J5X2J5dGVzIoUHCgRDYWxsEg8KB2NhbGxfaWQYASABKAkSKQoHY29udGV4dBgCIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0EgwKBHRvb2wYAyABKAkSFgoOcmVxdWVzdGVkX3Rvb2wYBCABKAkSEgoKaW5wdXRfanNvbhgFIAEoCRIUCgxpbnB1dF9kaWdlc3QYBiABKAkSJQoFc3RhdGUYByABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1sYXN0X3NlcXVlbmNlGAsgASgDEg0KBXRpdGxlGAwgASgJEg8KB3N1bW1hcnkYGCABKAkSGQoRd2FpdGluZ19wcm9tcHRfaWQYDSABKAkSLwoJY29tcGxldGVkGA4gASgLMhoudG9vbGdhdGUudjEuQ2FsbENvbXBsZXRlZEgAEikKBmZhaWxlZBgPIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxGYWlsZWRIABIoCgdjaGFuZ2VzGBAgAygLMhcudG9vbGdhdGUudjEuRmlsZUNoYW5nZRIVCg1hY2NlcHRzX2lucHV0GBEgASgIEhkKEW5leHRfaW5wdXRfb2Zmc2V0GBIgASgDEjwKFGJhY2tncm91bmRfcHJvY2Vzc2VzGBMgAygLMh4udG9vbGdhdGUudjEuQmFja2dyb3VuZFByb2Nlc3MSEQoJcmVxdWVzdGVyGBQgASgJEhsKE29yaWdpbmFsX2lucHV0X2pzb24YFSABKAkSHQoVb3JpZ2luYWxfaW5wdXRfZGlnZXN0GBYgASgJEhMKC3dhaXRpbmdfZm9yGBcgASgJEikKCXJlc291cmNlcxgZIAEoCzIWLnRvb2xnYXRlLnYxLlJlc291cmNlcxIrCgh0ZXJtaW5hbBgaIAEoCzIZLnRvb2xnYXRlLnYxLlRlcm1pbmFsU2l6ZRItCglsaXN0ZW5pbmcYGyADKAsyGi50b29sZ2F0ZS52MS5MaXN0ZW5pbmdQb3J0QggKBmVuZGluZyJMCg1MaXN0ZW5pbmdQb3J0EgwKBHBvcnQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRILCgNwaWQYAyABKAMSDwoHY29tbWFuZBgEIAEoCSIxChFCYWNrZ3JvdW5kUHJvY2VzcxILCgNwaWQYASABKAMSDwoHY29tbWFuZBgCIAEoCSJtCgpGaWxlQ2hhbmdlEgwKBHBhdGgYASABKAkSKAoGYmVmb3JlGAIgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24SJwoFYWZ0ZXIYAyABKAsyGC50b29sZ2F0ZS52MS5GaWxlVmVyc2lvbiJNCgtGaWxlVmVyc2lvbhIOCgZzaGEyNTYYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxIRCgRtb2RlGAMgASgNSACIAQFCBwoFX21vZGUirgUKCUNhbGxFdmVudBIPCgdjYWxsX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgDEi4KCmV2ZW50X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3BlbmRpbmcYBCABKAsyGC50b29sZ2F0ZS52MS5DYWxsUGVuZGluZ0gAEisKB3J1bm5pbmcYBSABKAsyGC50b29sZ2F0ZS52MS5DYWxsUnVubmluZ0gAEi0KCG1ldGFkYXRhGAYgASgLMhkudG9vbGdhdGUudjEuQ2FsbE1ldGFkYXRhSAASKQoGb3V0cHV0GAcgASgLMhcudG9vbGdhdGUudjEuQ2FsbE91dHB1dEgAEisKB3dhaXRpbmcYCCABKAsyGC50b29sZ2F0ZS52MS5DYWxsV2FpdGluZ0gAEisKB3Jlc3VtZWQYCSABKAsyGC50b29sZ2F0ZS52MS5DYWxsUmVzdW1lZEgAEisKB3dhcm5pbmcYCiABKAsyGC50b29sZ2F0ZS52MS5DYWxsV2FybmluZ0gAEi8KCWhlYXJ0YmVhdBgLIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxIZWFydGJlYXRIABIjCgNnYXAYDCABKAsyFC50b29sZ2F0ZS52MS5DYWxsR2FwSAASLwoJY29tcGxldGVkGA0gASgLMhoudG9vbGdhdGUudjEuQ2FsbENvbXBsZXRlZEgAEikKBmZhaWxlZBgOIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxGYWlsZWRIABInCgVjaGlsZBgPIAEoCzIWLnRvb2xnYXRlLnYxLkNhbGxDaGlsZEgAEi8KCWxpc3RlbmluZxgQIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxMaXN0ZW5pbmdIAEIHCgVldmVudCJ8CgtDYWxsUGVuZGluZxIMCgR0b29sGAEgASgJEhYKDnJlcXVlc3RlZF90b29sGAIgASgJEg0KBXRpdGxlGAMgASgJEg8KB3N1bW1hcnkYBCABKAkSJwoGcXVldWVkGAUgASgLMhcudG9vbGdhdGUudjEuQ2FsbFF1ZXVlZCIqCgpDYWxsUXVldWVkEg0KBWxpbWl0GAEgASgJEg0KBWFoZWFkGAIgASgFIkYKC0NhbGxSdW5uaW5nEhIKCmlucHV0X2pzb24YASABKAkSFAoMaW5wdXRfZGlnZXN0GAIgASgJEg0KBXRpdGxlGAMgASgJIlcKDENhbGxNZXRhZGF0YRISCgV0aXRsZRgBIAEoCUgAiAEBEikKCG1ldGFkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIICgZfdGl0bGUiPQoKQ2FsbE91dHB1dBIRCglvdXRwdXRfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwiRQoLQ2FsbFdhaXRpbmcSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0EhEKCWFwcHJvdmVycxgCIAEoBSJ8CgtDYWxsUmVzdW1lZBIRCglwcm9tcHRfaWQYASABKAkSJwoFc3RhdGUYAiABKA4yGC50b29sZ2F0ZS52MS5Qcm9tcHRTdGF0ZRIxCgpyZXNvbHV0aW9uGAMgASgLMh0udG9vbGdhdGUudjEuUHJvbXB0UmVzb2x1dGlvbiIqCglDYWxsQ2hpbGQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJIjoKDUNhbGxMaXN0ZW5pbmcSKQoFcG9ydHMYASADKAsyGi50b29sZ2F0ZS52MS5MaXN0ZW5pbmdQb3J0IkMKC0NhbGxXYXJuaW5nEiYKBGtpbmQYASABKA4yGC50b29sZ2F0ZS52MS5XYXJuaW5nS2luZBIMCgR0ZXh0GAIgASgJIosBCg1DYWxsSGVhcnRiZWF0EhUKDWxhc3Rfc2VxdWVuY2UYASABKAMSJQoFc3RhdGUYAiABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSKgoHZWxhcHNlZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIQCghkcmFpbmluZxgEIAEoCCJOCgdDYWxsR2FwEhYKDmZpcnN0X3NlcXVlbmNlGAEgASgDEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAMSFAoMb3V0cHV0X2J5dGVzGAMgASgDIpoECg1DYWxsQ29tcGxldGVkEg0KBXRpdGxlGAEgASgJEg4KBm91dHB1dBgCIAEoCRIpCghtZXRhZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoLYXR0YWNobWVudHMYBCADKAsyFy50b29sZ2F0ZS52MS5BdHRhY2htZW50EisKCnRydW5jYXRpb24YBSABKAsyFy50b29sZ2F0ZS52MS5UcnVuY2F0aW9uEiMKBnRpbWluZxgGIAEoCzITLnRvb2xnYXRlLnYxLlRpbWluZxIpCgdvdXRjb21lGAcgASgOMhgudG9vbGdhdGUudjEuQ2FsbE91dGNvbWUSLQoHY29tbWFuZBgIIAEoCzIaLnRvb2xnYXRlLnYxLkNvbW1hbmRSZXN1bHRIABIpCgVmaWxlcxgJIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVzUmVzdWx0SAASKwoGc2VhcmNoGAogASgLMhkudG9vbGdhdGUudjEuU2VhcmNoUmVzdWx0SAASJwoEcmVhZBgLIAEoCzIXLnRvb2xnYXRlLnYxLlJlYWRSZXN1bHRIABIpCgVmZXRjaBgMIAEoCzIYLnRvb2xnYXRlLnYxLkZldGNoUmVzdWx0SAASLwoIY2hpbGRyZW4YDSABKAsyGy50b29sZ2F0ZS52MS5DaGlsZHJlblJlc3VsdEgAQggKBnJlc3VsdCKBAgoKQ2FsbEZhaWxlZBIqCgZyZWFzb24YASABKA4yGi50b29sZ2F0ZS52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAIgASgJEg0KBXRpdGxlGAMgASgJEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgthdHRhY2htZW50cxgFIAMoCzIXLnRvb2xnYXRlLnYxLkF0dGFjaG1lbnQSKwoKdHJ1bmNhdGlvbhgGIAEoCzIXLnRvb2xnYXRlLnYxLlRydW5jYXRpb24SIwoGdGltaW5nGAcgASgLMhMudG9vbGdhdGUudjEuVGltaW5nKp8BCgpUb29sU291cmNlEhsKF1RPT0xfU09VUkNFX1VOU1BFQ0lGSUVEEAASFwoTVE9PTF9TT1VSQ0VfQlVJTFRJThABEhYKElRPT0xfU09VUkNFX0NVU1RPTRACEhYKElRPT0xfU09VUkNFX1BMVUdJThADEhMKD1RPT0xfU09VUkNFX01DUBAEEhYKElRPT0xfU09VUkNFX0hPU1RFRBAFKqsBCgpUb29sRWZmZWN0EhsKF1RPT0xfRUZGRUNUX1VOU1BFQ0lGSUVEEAASFQoRVE9PTF9FRkZFQ1RfUkVBRFMQARIWChJUT09MX0VGRkVDVF9XUklURVMQAhIdChlUT09MX0VGRkVDVF9SVU5TX1BST0dSQU1TEAMSFwoTVE9PTF9FRkZFQ1RfTkVUV09SSxAEEhkKFVRPT0xfRUZGRUNUX0FTS1NfVVNFUhAFKlQKClVuYXR0ZW5kZWQSGgoWVU5BVFRFTkRFRF9VTlNQRUNJRklFRBAAEhUKEVVOQVRURU5ERURfUkVGVVNFEAESEwoPVU5BVFRFTkRFRF9XQUlUEAIqXwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIYChRPTl9ESVNDT05ORUNUX0NBTkNFTBABEhYKEk9OX0RJU0NPTk5FQ1RfS0VFUBACKmsKCk91dHB1dE1vZGUSGwoXT1VUUFVUX01PREVfVU5TUEVDSUZJRUQQABIUChBPVVRQVVRfTU9ERV9GVUxMEAESFAoQT1VUUFVUX01PREVfVEFJTBACEhQKEE9VVFBVVF9NT0RFX05PTkUQAyqgAQoJQ2FsbFN0YXRlEhoKFkNBTExfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJDQUxMX1NUQVRFX1BFTkRJTkcQARIWChJDQUxMX1NUQVRFX1JVTk5JTkcQAhIWChJDQUxMX1NUQVRFX1dBSVRJTkcQAxIYChRDQUxMX1NUQVRFX0NPTVBMRVRFRBAEEhUKEUNBTExfU1RBVEVfRkFJTEVEEAUqlQMKDUZhaWx1cmVSZWFzb24SHgoaRkFJTFVSRV9SRUFTT05fVU5TUEVDSUZJRUQQABIkCiBGQUlMVVJFX1JFQVNPTl9JTlZBTElEX0FSR1VNRU5UUxABEhkKFUZBSUxVUkVfUkVBU09OX0RFTklFRBACEhsKF0ZBSUxVUkVfUkVBU09OX1JFSkVDVEVEEAMSIQodRkFJTFVSRV9SRUFTT05fUFJPTVBUX0VYUElSRUQQBBIcChhGQUlMVVJFX1JFQVNPTl9DQU5DRUxMRUQQBRIcChhGQUlMVVJFX1JFQVNPTl9USU1FRF9PVVQQBhIdChlGQUlMVVJFX1JFQVNPTl9UT09MX0VSUk9SEAcSHAoYRkFJTFVSRV9SRUFTT05fRE9PTV9MT09QEAgSGAoURkFJTFVSRV9SRUFTT05fUVVPVEEQCRIaChZGQUlMVVJFX1JFQVNPTl9EUkFJTkVEEAoSFwoTRkFJTFVSRV9SRUFTT05fTE9TVBALEhsKF0ZBSUxVUkVfUkVBU09OX0lOVEVSTkFMEAwqxAEKC1dhcm5pbmdLaW5kEhwKGFdBUk5JTkdfS0lORF9VTlNQRUNJRklFRBAAEhYKEldBUk5JTkdfS0lORF9MT1NTWRABEhgKFFdBUk5JTkdfS0lORF9OT19VTkRPEAISJQohV0FSTklOR19LSU5EX0FUVEFDSE1FTlRTX0xFRlRfT1VUEAMSGgoWV0FSTklOR19LSU5EX1NVUlZJVk9SUxAEEiIKHldBUk5JTkdfS0lORF9NRVRBREFUQV9MRUZUX09VVBAFQpEBCg5pby50b29sZ2F0ZS52MUIJQ2FsbFByb3RvUAFaQmdpdGh1Yi5jb20vdG9vbGdhdGUvdG9vbGdhdGUvY2xpZW50cy9nby9nZW4vdG9vbGdhdGUvdjE7dG9vbGdhdGV2MaICAlRHqgILVG9vbGdhdGUuVjHKAgtUb29sZ2F0ZVxWMeoCDFRvb2xnYXRlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt, file_toolgate_v1_result, file_toolgate_v1_terminal]);
 
 /**
  * A model, as the front end names it.
@@ -117,6 +117,21 @@ export type ToolDefinition = Message<"toolgate.v1.ToolDefinition"> & {
    * @generated from field: bool experimental = 7;
    */
   experimental: boolean;
+
+  /**
+   * A name for people, where whoever offers the tool has given it one. Not to be trusted.
+   *
+   * @generated from field: string title = 8;
+   */
+  title: string;
+
+  /**
+   * What an MCP server says of the tool beside that; unset for other tools. Nothing is allowed for it and nothing asked less: it
+   * is for people and programs to look at, and not to be trusted.
+   *
+   * @generated from field: toolgate.v1.ToolClaims claims = 9;
+   */
+  claims?: ToolClaims | undefined;
 };
 
 /**
@@ -125,6 +140,56 @@ export type ToolDefinition = Message<"toolgate.v1.ToolDefinition"> & {
  */
 export const ToolDefinitionSchema: GenMessage<ToolDefinition> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_call, 1);
+
+/**
+ * What an MCP server says of one of its tools.
+ *
+ * @generated from message toolgate.v1.ToolClaims
+ */
+export type ToolClaims = Message<"toolgate.v1.ToolClaims"> & {
+  /**
+   * JSON Schema of what the tool returns as data (`outputSchema`), as JSON text; empty if it says none. Results are held against
+   * it: what does not fit is noted in the result's metadata (`output_schema_problem`), and the result stays.
+   *
+   * @generated from field: string output_schema_json = 1;
+   */
+  outputSchemaJson: string;
+
+  /**
+   * Whether the tool changes nothing (`readOnlyHint`).
+   *
+   * @generated from field: optional bool read_only = 2;
+   */
+  readOnly?: boolean | undefined;
+
+  /**
+   * Whether what it changes may be lost (`destructiveHint`).
+   *
+   * @generated from field: optional bool destructive = 3;
+   */
+  destructive?: boolean | undefined;
+
+  /**
+   * Whether doing it twice is doing it once (`idempotentHint`).
+   *
+   * @generated from field: optional bool idempotent = 4;
+   */
+  idempotent?: boolean | undefined;
+
+  /**
+   * Whether it deals with what is outside (`openWorldHint`).
+   *
+   * @generated from field: optional bool open_world = 5;
+   */
+  openWorld?: boolean | undefined;
+};
+
+/**
+ * Describes the message toolgate.v1.ToolClaims.
+ * Use `create(ToolClaimsSchema)` to create a new message.
+ */
+export const ToolClaimsSchema: GenMessage<ToolClaims> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_call, 2);
 
 /**
  * In whose name a call is made.
@@ -237,7 +302,7 @@ export type CallContext = Message<"toolgate.v1.CallContext"> & {
  * Use `create(CallContextSchema)` to create a new message.
  */
 export const CallContextSchema: GenMessage<CallContext> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 2);
+  messageDesc(file_toolgate_v1_call, 3);
 
 /**
  * How an RPC makes the call that does its work: FileService for a change, PortService to open a port.
@@ -281,7 +346,7 @@ export type CallStart = Message<"toolgate.v1.CallStart"> & {
  * Use `create(CallStartSchema)` to create a new message.
  */
 export const CallStartSchema: GenMessage<CallStart> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 3);
+  messageDesc(file_toolgate_v1_call, 4);
 
 /**
  * A file that belongs to a result.
@@ -339,7 +404,7 @@ export type Attachment = Message<"toolgate.v1.Attachment"> & {
  * Use `create(AttachmentSchema)` to create a new message.
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 4);
+  messageDesc(file_toolgate_v1_call, 5);
 
 /**
  * What the model sees of the whole output, and where the whole is.
@@ -388,7 +453,7 @@ export type Truncation = Message<"toolgate.v1.Truncation"> & {
  * Use `create(TruncationSchema)` to create a new message.
  */
 export const TruncationSchema: GenMessage<Truncation> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 5);
+  messageDesc(file_toolgate_v1_call, 6);
 
 /**
  * How a call spent its time.
@@ -423,7 +488,7 @@ export type Timing = Message<"toolgate.v1.Timing"> & {
  * Use `create(TimingSchema)` to create a new message.
  */
 export const TimingSchema: GenMessage<Timing> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 6);
+  messageDesc(file_toolgate_v1_call, 7);
 
 /**
  * What the programs of a call have used, and the programs that they waited for, as the kernel counts it. What a call left
@@ -474,7 +539,7 @@ export type Resources = Message<"toolgate.v1.Resources"> & {
  * Use `create(ResourcesSchema)` to create a new message.
  */
 export const ResourcesSchema: GenMessage<Resources> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 7);
+  messageDesc(file_toolgate_v1_call, 8);
 
 /**
  * One call's record.
@@ -694,7 +759,7 @@ export type Call = Message<"toolgate.v1.Call"> & {
  * Use `create(CallSchema)` to create a new message.
  */
 export const CallSchema: GenMessage<Call> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 8);
+  messageDesc(file_toolgate_v1_call, 9);
 
 /**
  * A TCP port of this machine that a program of a call listens on.
@@ -736,7 +801,7 @@ export type ListeningPort = Message<"toolgate.v1.ListeningPort"> & {
  * Use `create(ListeningPortSchema)` to create a new message.
  */
 export const ListeningPortSchema: GenMessage<ListeningPort> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 9);
+  messageDesc(file_toolgate_v1_call, 10);
 
 /**
  * A process that an ended call left running.
@@ -764,7 +829,7 @@ export type BackgroundProcess = Message<"toolgate.v1.BackgroundProcess"> & {
  * Use `create(BackgroundProcessSchema)` to create a new message.
  */
 export const BackgroundProcessSchema: GenMessage<BackgroundProcess> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 10);
+  messageDesc(file_toolgate_v1_call, 11);
 
 /**
  * What a call did to one file. A file that was moved is one change of either path.
@@ -799,7 +864,7 @@ export type FileChange = Message<"toolgate.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 11);
+  messageDesc(file_toolgate_v1_call, 12);
 
 /**
  * A file as it was at one moment.
@@ -835,7 +900,7 @@ export type FileVersion = Message<"toolgate.v1.FileVersion"> & {
  * Use `create(FileVersionSchema)` to create a new message.
  */
 export const FileVersionSchema: GenMessage<FileVersion> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 12);
+  messageDesc(file_toolgate_v1_call, 13);
 
 /**
  * One entry of a call's log, or a heartbeat.
@@ -982,7 +1047,7 @@ export type CallEvent = Message<"toolgate.v1.CallEvent"> & {
  * Use `create(CallEventSchema)` to create a new message.
  */
 export const CallEventSchema: GenMessage<CallEvent> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 13);
+  messageDesc(file_toolgate_v1_call, 14);
 
 /**
  * The call is admitted and recorded.
@@ -1032,7 +1097,7 @@ export type CallPending = Message<"toolgate.v1.CallPending"> & {
  * Use `create(CallPendingSchema)` to create a new message.
  */
 export const CallPendingSchema: GenMessage<CallPending> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 14);
+  messageDesc(file_toolgate_v1_call, 15);
 
 /**
  * Why a call waits for its turn. Its time limit does not run meanwhile, and `timing.queued` of its end says how long it
@@ -1063,7 +1128,7 @@ export type CallQueued = Message<"toolgate.v1.CallQueued"> & {
  * Use `create(CallQueuedSchema)` to create a new message.
  */
 export const CallQueuedSchema: GenMessage<CallQueued> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 15);
+  messageDesc(file_toolgate_v1_call, 16);
 
 /**
  * The tool starts. Nothing changes the input after this.
@@ -1098,7 +1163,7 @@ export type CallRunning = Message<"toolgate.v1.CallRunning"> & {
  * Use `create(CallRunningSchema)` to create a new message.
  */
 export const CallRunningSchema: GenMessage<CallRunning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 16);
+  messageDesc(file_toolgate_v1_call, 17);
 
 /**
  * Title or metadata changed. Metadata that comes before the end has at most 1 MiB; what would make it larger is left out,
@@ -1131,7 +1196,7 @@ export type CallMetadata = Message<"toolgate.v1.CallMetadata"> & {
  * Use `create(CallMetadataSchema)` to create a new message.
  */
 export const CallMetadataSchema: GenMessage<CallMetadata> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 17);
+  messageDesc(file_toolgate_v1_call, 18);
 
 /**
  * Bytes of output, as the tool wrote them; never split inside a UTF-8 character that the tool wrote whole.
@@ -1166,7 +1231,7 @@ export type CallOutput = Message<"toolgate.v1.CallOutput"> & {
  * Use `create(CallOutputSchema)` to create a new message.
  */
 export const CallOutputSchema: GenMessage<CallOutput> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 18);
+  messageDesc(file_toolgate_v1_call, 19);
 
 /**
  * The call waits for a person.
@@ -1194,7 +1259,7 @@ export type CallWaiting = Message<"toolgate.v1.CallWaiting"> & {
  * Use `create(CallWaitingSchema)` to create a new message.
  */
 export const CallWaitingSchema: GenMessage<CallWaiting> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 19);
+  messageDesc(file_toolgate_v1_call, 20);
 
 /**
  * The wait is over.
@@ -1229,7 +1294,7 @@ export type CallResumed = Message<"toolgate.v1.CallResumed"> & {
  * Use `create(CallResumedSchema)` to create a new message.
  */
 export const CallResumedSchema: GenMessage<CallResumed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 20);
+  messageDesc(file_toolgate_v1_call, 21);
 
 /**
  * The call made another one: `bash` does so for a command in the background, `batch` for each of the calls that it was
@@ -1259,7 +1324,7 @@ export type CallChild = Message<"toolgate.v1.CallChild"> & {
  * Use `create(CallChildSchema)` to create a new message.
  */
 export const CallChildSchema: GenMessage<CallChild> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 21);
+  messageDesc(file_toolgate_v1_call, 22);
 
 /**
  * A program of the call began or ceased to listen on a port. Calls of `background` say so while they run; their ports are
@@ -1281,7 +1346,7 @@ export type CallListening = Message<"toolgate.v1.CallListening"> & {
  * Use `create(CallListeningSchema)` to create a new message.
  */
 export const CallListeningSchema: GenMessage<CallListening> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 22);
+  messageDesc(file_toolgate_v1_call, 23);
 
 /**
  * Something a person should know that does not end the call.
@@ -1309,7 +1374,7 @@ export type CallWarning = Message<"toolgate.v1.CallWarning"> & {
  * Use `create(CallWarningSchema)` to create a new message.
  */
 export const CallWarningSchema: GenMessage<CallWarning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 23);
+  messageDesc(file_toolgate_v1_call, 24);
 
 /**
  * Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
@@ -1353,7 +1418,7 @@ export type CallHeartbeat = Message<"toolgate.v1.CallHeartbeat"> & {
  * Use `create(CallHeartbeatSchema)` to create a new message.
  */
 export const CallHeartbeatSchema: GenMessage<CallHeartbeat> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 24);
+  messageDesc(file_toolgate_v1_call, 25);
 
 /**
  * Events that this stream leaves out: because of the output mode, or because they were compacted.
@@ -1388,7 +1453,7 @@ export type CallGap = Message<"toolgate.v1.CallGap"> & {
  * Use `create(CallGapSchema)` to create a new message.
  */
 export const CallGapSchema: GenMessage<CallGap> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 25);
+  messageDesc(file_toolgate_v1_call, 26);
 
 /**
  * Terminal. The result of the call, whole.
@@ -1507,7 +1572,7 @@ export type CallCompleted = Message<"toolgate.v1.CallCompleted"> & {
  * Use `create(CallCompletedSchema)` to create a new message.
  */
 export const CallCompletedSchema: GenMessage<CallCompleted> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 26);
+  messageDesc(file_toolgate_v1_call, 27);
 
 /**
  * Terminal. The call has no result; what it reached is kept.
@@ -1570,7 +1635,7 @@ export type CallFailed = Message<"toolgate.v1.CallFailed"> & {
  * Use `create(CallFailedSchema)` to create a new message.
  */
 export const CallFailedSchema: GenMessage<CallFailed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 27);
+  messageDesc(file_toolgate_v1_call, 28);
 
 /**
  * Where a tool comes from.
