@@ -171,7 +171,7 @@ async fn bind_in(
     }
     make(session, &principal, workspaces).await?;
     // Waits for those that write.
-    let sql = "SELECT FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+    let sql = "SELECT owner FROM workspaces WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
     let there = session.rows(sql, values![workspaces.to_vec()]).await?;
     if there.len() < workspaces.iter().collect::<HashSet<_>>().len() {
         // One of them was just swept: it is made again the next time.
@@ -192,7 +192,8 @@ async fn bind_in(
          FROM workspaces WHERE id = ANY ($1) AND owner <> $2 AND NOT {} ORDER BY id LIMIT 1",
         is_dead("workspaces.owner", "$3")
     );
-    let silent = shared.instances.silent();
+    let owners: HashSet<String> = there.iter().filter_map(|row| row.get(0)).collect();
+    let silent = shared.instances.silent_of(&owners);
     if let Some(row) = session.row(&sql, values![workspaces.to_vec(), run, silent]).await? {
         let left = Duration::from_millis(unsigned(row.get(2)));
         return Ok(Found::Held {

@@ -124,6 +124,13 @@ impl Instances {
         self.silent.lock().clone()
     }
 
+    /// As [`Self::silent`], of these: in a large fleet most runs are silent, as nothing goes on in them.
+    pub(crate) fn silent_of(&self, runs: &HashSet<String>) -> Vec<String> {
+        let silent = self.silent.lock();
+        let is_of = |entry: &&String| runs.contains(run_of(entry));
+        silent.iter().filter(is_of).cloned().collect()
+    }
+
     /// Renews the lease, forgets the dead if that was asked for, and looks for others.
     pub(crate) async fn renew(&self, db: &Database) -> Result<(), StoreError> {
         let renewed = self.try_renew(db).await;
@@ -279,6 +286,12 @@ fn outlasted(id: &str, until: &str) -> String {
     format!("\u{1}{until}/{id}")
 }
 
+/// Returns the run that one of what [`Instances::silent`] returns is about.
+fn run_of(silent: &str) -> &str {
+    let lease = silent.strip_prefix('\u{1}').and_then(|lease| lease.split_once('/'));
+    lease.map_or(silent, |(_, run)| run)
+}
+
 /// Returns the condition that the run in a column is dead; `silent` stands for [`Instances::silent`].
 pub(crate) fn is_dead(column: &str, silent: &str) -> String {
     format!(
@@ -286,4 +299,17 @@ pub(crate) fn is_dead(column: &str, silent: &str) -> String {
              AND (living.lease_until > clock_timestamp() OR living.forgotten IS NULL AND NOT living.id = ANY ({silent}))
              AND NOT chr(1) || living.lease_until::text || '/' || living.id = ANY ({silent}))"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_run_is_named_with_or_without_its_lease() {
+        for run in ["run", "with/slash"] {
+            assert_eq!(run_of(run), run);
+            assert_eq!(run_of(&outlasted(run, "2026-01-01 00:00:00+00")), run);
+        }
+    }
 }
