@@ -5,8 +5,8 @@
 //! that describes the client, and the checks of who has answered (RFC 9207). What it asks for is sent from here.
 //!
 //! *Invariant:* an address that a server names is asked by the rules of `oauth`: over TLS or at the host that was configured, and
-//! at another host only if that is of the public internet or listed. No redirect is followed. rmcp's own words about it reach no
-//! log: there are codes and tokens in them.
+//! at another host only if that is of the public internet or listed. The configured host must answer itself; redirects of others
+//! are followed by the rules of the network. rmcp's own words about it reach no log: there are codes and tokens in them.
 
 use std::sync::Arc;
 use std::time::Duration;

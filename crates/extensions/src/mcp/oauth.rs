@@ -5,7 +5,8 @@
 //! address. Servers of the protocol's first revision with logins say nothing; theirs is `/token`.
 //!
 //! *Invariant:* an address that a server names is asked only over TLS, or at the host that was configured; one at another
-//! host must be of the public internet, or listed: a server cannot make this client ask around in its network. A
+//! host must be of the public internet, or listed: a server cannot make this client ask around in its network. A token is asked
+//! for the server alone, or for a place that it is in: a server cannot have one made that is good elsewhere. A
 //! refresh token goes back to who gave it, as far as that is known. Answers are bounded. No secret is in an error.
 
 use std::time::Duration;
@@ -213,7 +214,9 @@ async fn discover(server: &Url, challenge: &str, network: &Network) -> Guarded {
         Some(at_root(server, &format!("{known}{path}"))),
         Some(at_root(server, known)),
     ];
-    let resource: Option<Resource> = first(places.into_iter().flatten(), server, network).await;
+    // What speaks of another server says nothing of this one: a token would be asked for that one, and handed to this one.
+    let is_of_it = |said: &Resource| said.resource.as_ref().is_none_or(|named| covers(named, server));
+    let resource = first(places.into_iter().flatten(), is_of_it, server, network).await;
     let resource = resource.unwrap_or_default();
     let guard = match resource.authorization_servers.first() {
         Some(guard) => allowed(guard, server),
@@ -234,7 +237,8 @@ async fn discover(server: &Url, challenge: &str, network: &Network) -> Guarded {
         format!("{openid}{path}"),
         format!("{path}{openid}"),
     ];
-    let issuer = first(places.iter().map(|place| at_root(&guard, place)), server, network).await;
+    let places = places.iter().map(|place| at_root(&guard, place));
+    let issuer = first(places, |_| true, server, network).await;
     Guarded {
         resource: resource.resource,
         guard: Some(guard),
@@ -242,8 +246,25 @@ async fn discover(server: &Url, challenge: &str, network: &Network) -> Guarded {
     }
 }
 
-/// Returns what the first of some places says that says something.
-async fn first<T: DeserializeOwned>(places: impl Iterator<Item = Url>, server: &Url, network: &Network) -> Option<T> {
+/// Says whether what is named as a resource is the server, or all of a place that the server is in (RFC 9728, 3.3).
+fn covers(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else {
+        return false;
+    };
+    let rest = server.path().strip_prefix(resource.path().trim_end_matches('/'));
+    resource.scheme() == server.scheme()
+        && resource.host() == server.host()
+        && resource.port_or_known_default() == server.port_or_known_default()
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns what the first of some places says that says something of use.
+async fn first<T: DeserializeOwned>(
+    places: impl Iterator<Item = Url>,
+    is_of_use: impl Fn(&T) -> bool,
+    server: &Url,
+    network: &Network,
+) -> Option<T> {
     let mut asked: Vec<Url> = Vec::new();
     for place in places {
         if asked.contains(&place) {
@@ -257,6 +278,7 @@ async fn first<T: DeserializeOwned>(places: impl Iterator<Item = Url>, server: &
         if reply.is_success()
             && let Ok(body) = reply.body(MAX_ANSWER).await
             && let Ok(said) = serde_json::from_slice(&body)
+            && is_of_use(&said)
         {
             return Some(said);
         }
@@ -272,7 +294,7 @@ fn asking(url: Url, mut headers: HeaderMap, limit: Duration) -> Request {
 /// Asks at the host that was configured, wherever that is, or at another one of the public internet.
 async fn ask(request: Request, server: &Url, network: &Network) -> Result<Reply, RequestError> {
     if request.url.host() == server.host() {
-        network.request_named(request).await
+        network.request_named_itself(request).await
     } else {
         network.request(request).await
     }
@@ -379,6 +401,33 @@ mod tests {
         ] {
             assert_eq!(allowed(named, &server).is_some(), expected, "{named}");
         }
+    }
+
+    #[test]
+    fn a_server_is_no_other_resource() {
+        let check = |resource: &str, server: &str, expected: bool| {
+            assert_eq!(covers(resource, &url(server)), expected, "{resource} for {server}");
+        };
+        for (resource, expected) in [
+            ("https://a.example/x/mcp", true),
+            ("https://A.example:443/x/mcp/", true),
+            ("https://a.example:443/x/", true),
+            ("https://a.example/x", true),
+            ("https://a.example", true),
+            ("https://a.example/x/m", false),
+            ("https://a.example/x/mcp/more", false),
+            ("https://a.example/other", false),
+            ("https://a.example:8443/x/mcp", false),
+            ("http://a.example/x/mcp", false),
+            ("https://b.example/x/mcp", false),
+            ("https://bank.example/", false),
+            ("a.example", false),
+            ("", false),
+        ] {
+            check(resource, "https://a.example/x/mcp", expected);
+        }
+        check("http://localhost:8080/", "http://localhost:8080", true);
+        check("http://localhost/", "http://localhost:8080", false);
     }
 
     #[test]
