@@ -55,6 +55,15 @@ pub(super) struct Server {
     offered: Mutex<Vec<Arc<McpTool>>>,
 }
 
+/// Closes the way to a server when its life is over.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// A connection, and the program at its other end.
 struct Connection {
     link: Link,
@@ -86,6 +95,12 @@ impl Server {
 
     /// Lives until the service stops.
     pub(super) async fn run(self) {
+        // Calls wait for what returns: nothing does when this is over, however it ends.
+        let _closing = Closing(Arc::clone(&self.shared));
+        self.keep_connected().await;
+    }
+
+    async fn keep_connected(&self) {
         let mut pause = BACKOFF.0;
         loop {
             let stop = self.env.stop.clone();
@@ -232,7 +247,8 @@ impl Server {
             *pause = BACKOFF.0;
         }
         let problem = Some(loss.text(&self.settings.name));
-        self.shared.set(if worked && self.returns(&loss, *pause) {
+        let returns = worked && !self.env.stop.is_cancelled() && self.returns(&loss, *pause);
+        self.shared.set(if returns {
             Way::Returning(problem)
         } else {
             Way::Closed(problem)

@@ -181,4 +181,41 @@ impl Shared {
     pub(super) fn set(&self, way: Way) {
         self.way.send_replace(way);
     }
+
+    /// Has nobody wait any more: the server does not come back. Why it cannot be used stays known, if it was.
+    pub(super) fn end(&self) {
+        self.way.send_if_modified(|way| match way {
+            Way::Closed(Some(_)) => false,
+            Way::Open(..) | Way::Returning(_) | Way::Closed(None) => {
+                *way = Way::Closed(Some("The server is stopped".to_owned()));
+                true
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_server_that_has_ended() {
+        let shared = Arc::new(Shared::new("s", "file:///", &Arc::default()));
+        let problem = |found: Result<Link, RequestError>| match found {
+            Err(RequestError::Closed(problem)) => problem,
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("there is a way"),
+        };
+        let limit = Duration::from_secs(60);
+        shared.set(Way::Returning(Some("lost".to_owned())));
+        let (began, never) = (Instant::now(), CancellationToken::new());
+        let ended = async { shared.end() };
+        let (found, ()) = tokio::join!(shared.link(limit, &never), ended);
+        assert_eq!(problem(found), "The server is stopped");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        // The reason is worth more.
+        shared.set(Way::Closed(Some("it calls itself".to_owned())));
+        shared.end();
+        assert_eq!(problem(shared.link(limit, &never).await), "it calls itself");
+    }
 }
