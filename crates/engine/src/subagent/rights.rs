@@ -66,7 +66,8 @@ pub(crate) fn layer(rules: &[Rule], primary_tools: &[String], in_task: bool) -> 
 
 /// Returns the rulesets that an agent has where it runs, its own first.
 pub(crate) fn layers(agent: &Agent, primary_tools: &[String], in_task: bool) -> Vec<Arc<[Rule]>> {
-    let at_most = agent.at_most.iter().map(|rules| Arc::from(rules.as_slice()));
+    // What holds an agent back has the limits of a task as its own rules have them: it may not know of tasks either.
+    let at_most = agent.at_most.iter().map(|rules| layer(rules, primary_tools, in_task));
     std::iter::once(layer(&agent.rules, primary_tools, in_task))
         .chain(at_most)
         .collect()
@@ -165,6 +166,32 @@ mod tests {
                 prop_assert!(child.ancestors.len() <= 2 * 4);
             }
         }
+    }
+
+    #[test]
+    fn what_holds_an_agent_back_does_so_in_a_task() {
+        let allow = |permission: &str| rules::rule(permission, "*", Action::Allow);
+        let agents = agents::Agents::new(
+            &agents::AgentsConfig::default(),
+            agents::Folders {
+                output_dir: Path::new("/o"),
+                data_dir: Path::new("/d"),
+                skills: &[],
+            },
+        );
+        let general = agents.get("general").expect("it is built in").as_ref().clone();
+        let agent = Agent {
+            rules: vec![allow("*"), allow("task")],
+            at_most: Some(vec![allow("*")]),
+            ..general
+        };
+        let denied = |in_task: bool| {
+            let layers = layers(&agent, &[], in_task);
+            assert_eq!(layers.len(), 2);
+            layers.iter().any(|rules| rules::disabled("task", rules))
+        };
+        assert!(!denied(false));
+        assert!(denied(true));
     }
 
     #[test]
