@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use toolgate_model::{ServiceEventKind, Source, SourceState};
 
 use super::registry::{Entry, Registry, SchemaError};
@@ -74,11 +75,79 @@ impl Offering {
 }
 
 /// Keeps lists and calls waiting for tools that are about to come, but not for long.
-pub struct Hold(tokio::sync::watch::Sender<usize>);
+pub struct Hold(tokio::sync::watch::Sender<Holds>);
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.send_modify(|holds| *holds -= 1);
+        self.0.send_modify(|holds| {
+            holds.count -= 1;
+            if holds.count == 0 {
+                holds.until = None;
+            }
+        });
+    }
+}
+
+/// Those who are about to offer something.
+#[derive(Default)]
+struct Holds {
+    count: usize,
+    /// From then on nobody waits for them: it counts from when the first one came, for whoever comes to wait.
+    until: Option<Instant>,
+}
+
+/// What a source says to a catalog that may have forgotten it meanwhile: when it is over, what it says counts for nothing,
+/// also if it had begun before. To be over before [`Catalog::remove`].
+#[derive(Clone)]
+pub struct Voice {
+    /// Where it speaks.
+    pub catalog: Arc<Catalog>,
+    /// Of which kind it is.
+    pub source: Source,
+    /// Its name, unique among those of its kind.
+    pub name: String,
+    /// Whether it is over.
+    pub over: CancellationToken,
+}
+
+impl Voice {
+    /// As [`Catalog::offer`].
+    pub fn offer(&self, contribution: Contribution) -> Vec<SchemaError> {
+        let (part, problems) = Part::new(self.source, contribution, SourceState::Ready, String::new());
+        self.put(part);
+        problems
+    }
+
+    /// As [`Catalog::report`].
+    pub fn report(&self, state: SourceState, problem: impl Into<String>) {
+        let (part, _) = Part::new(self.source, Contribution::default(), state, problem.into());
+        self.put(part);
+    }
+
+    /// Says that the source is lost that is about to come back: it has failed, and what it offered can still be called. Such
+    /// a call waits in its tool.
+    pub fn lost(&self, problem: String) {
+        self.change(|parts, key| {
+            if let Some(part) = parts.get_mut(&key) {
+                part.state = SourceState::Failed;
+                part.problem = problem;
+            }
+        });
+    }
+
+    fn put(&self, part: Part) {
+        self.change(|parts, key| {
+            parts.insert(key, part);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<SourceKey, Part>, SourceKey)) {
+        self.catalog.change(|state| {
+            // Looked at where the source is forgotten as well: one of both comes last.
+            if !self.over.is_cancelled() {
+                change(&mut state.parts, (self.source, self.name.clone()));
+            }
+        });
     }
 }
 
@@ -112,8 +181,8 @@ pub struct Catalog {
     changes: tokio::sync::watch::Sender<u64>,
     /// From then on nobody waits for sources.
     settled: Instant,
-    /// Counts those who are about to offer something.
-    holds: tokio::sync::watch::Sender<usize>,
+    /// Those who are about to offer something.
+    holds: tokio::sync::watch::Sender<Holds>,
 }
 
 impl Catalog {
@@ -149,7 +218,7 @@ impl Catalog {
             }),
             changes: tokio::sync::watch::Sender::new(0),
             settled: Instant::now() + MAX_START_WAIT,
-            holds: tokio::sync::watch::Sender::new(0),
+            holds: tokio::sync::watch::Sender::default(),
         })
     }
 
@@ -194,21 +263,25 @@ impl Catalog {
 
     /// Keeps lists and calls waiting until what is returned is dropped.
     pub fn hold(&self) -> Hold {
-        self.holds.send_modify(|holds| *holds += 1);
+        self.holds.send_modify(|holds| {
+            holds.count += 1;
+            holds.until.get_or_insert_with(|| Instant::now() + MAX_HOLD);
+        });
         Hold(self.holds.clone())
     }
 
     /// Returns whether somebody holds lists and calls back.
     pub fn is_loading(&self) -> bool {
-        *self.holds.borrow() > 0
+        self.holds.borrow().until.is_some_and(|until| until > Instant::now())
     }
 
     /// Waits until nobody holds lists and calls back, but not for long.
     pub async fn loaded(&self) {
         let mut holds = self.holds.subscribe();
-        if *holds.borrow() > 0 {
+        let until = holds.borrow().until;
+        if let Some(until) = until {
             // The sender is ours, so only the time can end it otherwise.
-            let _ = tokio::time::timeout(MAX_HOLD, holds.wait_for(|holds| *holds == 0)).await;
+            let _ = tokio::time::timeout_at(until, holds.wait_for(|holds| holds.count == 0)).await;
         }
     }
 
@@ -217,17 +290,6 @@ impl Catalog {
         let (part, _) = Part::new(source, Contribution::default(), state, problem.into());
         self.change(|state| {
             state.parts.insert((source, name.to_owned()), part);
-        });
-    }
-
-    /// Says that a source is lost that is about to come back: it has failed, and what it offered can still be called. Such
-    /// a call waits in its tool.
-    pub fn lost(&self, source: Source, name: &str, problem: String) {
-        self.change(|state| {
-            if let Some(part) = state.parts.get_mut(&(source, name.to_owned())) {
-                part.state = SourceState::Failed;
-                part.problem = problem;
-            }
         });
     }
 
@@ -396,4 +458,69 @@ fn difference(before: &Registry, after: &Registry) -> Option<ServiceEventKind> {
         removed,
         changed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use toolgate_model::{Definition, Effect, ToolOutput};
+
+    use super::super::{Offer, ToolContext, ToolError};
+    use super::*;
+
+    struct Named(&'static str);
+
+    #[async_trait::async_trait]
+    impl Tool for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn input_schema(&self) -> Value {
+            json!({"type": "object"})
+        }
+
+        fn definition(&self, _offer: &Offer<'_>) -> Definition {
+            Definition::foreign(self.0, "", &self.input_schema(), Source::Mcp, &[Effect::Network])
+        }
+
+        async fn call(&self, _input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
+            Err(ToolError::failed("It is not called."))
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_over_says_nothing() {
+        let catalog = Arc::new(Catalog::new(|_| {}, Arc::new(Named("invalid")), []).unwrap());
+        let voice = Voice {
+            catalog: Arc::clone(&catalog),
+            source: Source::Mcp,
+            name: "s".to_owned(),
+            over: CancellationToken::new(),
+        };
+        let contribution = || Contribution {
+            tools: vec![Arc::new(Named("s_t"))],
+            hooks: Vec::new(),
+        };
+        let said = || {
+            let sources = catalog.sources().into_iter();
+            sources
+                .map(|source| (source.state, source.tools, source.problem))
+                .collect::<Vec<_>>()
+        };
+        assert!(voice.offer(contribution()).is_empty());
+        assert_eq!(said(), [(SourceState::Ready, 1, String::new())]);
+        voice.lost("gone".to_owned());
+        assert_eq!(said(), [(SourceState::Failed, 1, "gone".to_owned())]);
+        voice.over.cancel();
+        catalog.remove(Source::Mcp, "s");
+        assert!(voice.offer(contribution()).is_empty());
+        voice.report(SourceState::Failed, "late");
+        assert_eq!(said(), []);
+        // Another one of that name.
+        catalog.report(Source::Mcp, "s", SourceState::Disabled, "");
+        voice.offer(contribution());
+        voice.lost("late".to_owned());
+        assert_eq!(said(), [(SourceState::Disabled, 0, String::new())]);
+    }
 }

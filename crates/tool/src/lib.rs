@@ -41,7 +41,7 @@ pub mod testing;
 pub mod todos;
 
 pub use blocking::blocking;
-pub use catalog::{Catalog, Contribution, Hold, Offering, SourceInfo};
+pub use catalog::{Catalog, Contribution, Hold, Offering, SourceInfo, Voice};
 pub use changed::{change_of, changed};
 pub use child::{Child, ChildCall, ChildPort};
 pub use context::{ToolContext, edit_of, outside};

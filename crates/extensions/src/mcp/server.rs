@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use toolgate_model::{Effect, Source, SourceState};
 use toolgate_process::{Exit, StdioChild};
-use toolgate_tool::{Catalog, Contribution, Tool};
+use toolgate_tool::{Catalog, Contribution, Tool, Voice};
 
 use super::client::{Described, Link, Offers};
 use super::dispatcher::{About, Change, Disconnect, Dispatcher, Queue};
@@ -47,7 +47,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct Server {
     settings: ServerSettings,
     env: Env,
-    catalog: Arc<Catalog>,
+    voice: Voice,
     shared: Arc<Shared>,
     /// The login there, which stays known from one connection to the next.
     credentials: Option<Arc<Credentials>>,
@@ -80,9 +80,14 @@ impl Server {
     ) -> Self {
         Self {
             shared: Arc::new(Shared::new(&settings.name, &env.root, &env.relays)),
+            voice: Voice {
+                catalog,
+                source: Source::Mcp,
+                name: settings.name.clone(),
+                over: env.stop.clone(),
+            },
             settings,
             env,
-            catalog,
             credentials,
             offered: Mutex::default(),
         }
@@ -156,7 +161,7 @@ impl Server {
             Disconnect::Itself(_) => {
                 tracing::warn!(problem, "the server is left alone");
                 self.shared.set(Way::Closed(Some(problem.clone())));
-                return self.catalog.report(Source::Mcp, name, SourceState::Failed, problem);
+                return self.voice.report(SourceState::Failed, problem);
             }
             Disconnect::Failed(_) => SourceState::Failed,
             Disconnect::NeedsAuth { .. } => SourceState::NeedsAuth,
@@ -164,10 +169,10 @@ impl Server {
         };
         tracing::warn!(problem, again_in = ?pause, "the server does not work");
         if worked && self.returns(loss, pause) {
-            return self.catalog.lost(Source::Mcp, name, again);
+            return self.voice.lost(again);
         }
         self.shared.set(Way::Closed(Some(problem)));
-        self.catalog.report(Source::Mcp, name, state, again);
+        self.voice.report(state, again);
     }
 
     /// Says whether calls may wait for the next attempt: it comes before they would end.
@@ -324,13 +329,13 @@ impl Server {
         if last == Some(&described) {
             return Ok(described);
         }
-        let (catalog, name) = (Arc::clone(&self.catalog), self.settings.name.clone());
+        let voice = self.voice.clone();
         let contribution = Contribution {
             tools: self.tools(described.clone(), offers),
             hooks: Vec::new(),
         };
         // Schemas are compiled there.
-        let offered = tokio::task::spawn_blocking(move || catalog.offer(Source::Mcp, &name, contribution)).await;
+        let offered = tokio::task::spawn_blocking(move || voice.offer(contribution)).await;
         let problems = offered.unwrap_or_default();
         for problem in problems.iter().take(MAX_LOGGED).map(ToString::to_string) {
             tracing::warn!(problem, "a tool is left out");
