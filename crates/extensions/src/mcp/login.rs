@@ -78,7 +78,8 @@ impl From<TokenError> for LoginError {
 /// The login at one server.
 pub(super) struct Credentials {
     url: Url,
-    logins: Arc<dyn Logins>,
+    /// As the configuration has it at the moment. Never held across an await.
+    logins: Mutex<Arc<dyn Logins>>,
     renewing: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     /// Never held across an await.
@@ -101,17 +102,28 @@ impl Credentials {
     pub(super) fn new(url: Url, logins: Arc<dyn Logins>, tasks: TaskTracker) -> Self {
         Self {
             url,
-            logins,
+            logins: Mutex::new(logins),
             renewing: tokio::sync::Mutex::default(),
             tasks,
             known: Mutex::default(),
         }
     }
 
+    /// Changes how one logs in there. What is known stays, and who renews the login: two would use one refresh token.
+    pub(super) fn change(&self, logins: Arc<dyn Logins>) {
+        *self.logins.lock() = logins;
+        // For another client it may be good.
+        self.state().over = None;
+    }
+
+    fn logins(&self) -> Arc<dyn Logins> {
+        Arc::clone(&self.logins.lock())
+    }
+
     /// Says whether a client is known to this server.
     pub(super) fn has_client(&self) -> bool {
-        self.logins.client().is_some()
-            || self.logins.has_document()
+        self.logins().client().is_some()
+            || self.logins().has_document()
             || self.state().kept.as_ref().is_some_and(|kept| kept.client.is_some())
     }
 
@@ -170,7 +182,7 @@ impl Credentials {
         if let Some((_, why)) = over {
             return Err(why.into());
         }
-        let client = self.logins.client().or_else(|| login.client.clone());
+        let client = self.logins().client().or_else(|| login.client.clone());
         let renewal = oauth::renew(&self.url, &challenge, (&login, &refresh), client.as_ref(), &network);
         let renewed = tokio::time::timeout(RENEWAL_TIMEOUT, renewal).await;
         let tokens = match renewed.unwrap_or_else(|_| Err(TokenError::Failed("it takes too long".to_owned()))) {
@@ -204,7 +216,7 @@ impl Credentials {
 
     /// Notes what the server has said that the login lacks.
     pub(super) async fn lacks(&self, scopes: Vec<String>) {
-        let logins = Arc::clone(&self.logins);
+        let logins = self.logins();
         let noted = tokio::task::spawn_blocking(move || logins.lacks(&scopes)).await;
         if let Ok(Err(error)) = noted {
             tracing::warn!(%error, "what the login lacks cannot be noted");
@@ -215,7 +227,7 @@ impl Credentials {
     pub(super) async fn replaced(&self) {
         loop {
             tokio::time::sleep(LOOK_PAUSE).await;
-            let logins = Arc::clone(&self.logins);
+            let logins = self.logins();
             let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
             if kept.is_some() && kept != self.state().kept {
                 return;
@@ -225,7 +237,7 @@ impl Credentials {
 
     /// Looks the login up; what is kept counts only if it is another one than before.
     async fn look(&self) -> Option<Login> {
-        let logins = Arc::clone(&self.logins);
+        let logins = self.logins();
         let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
         let mut known = self.state();
         known.is_looked_up = true;
@@ -239,7 +251,7 @@ impl Credentials {
     async fn keep(&self, old: Login, new: Login) {
         tracing::info!("the login at the server was renewed");
         self.state().used = Some(new.clone());
-        let logins = Arc::clone(&self.logins);
+        let logins = self.logins();
         let kept = tokio::task::spawn_blocking(move || {
             let kept = logins.keep(&old, &new);
             (kept, logins.load())
@@ -255,5 +267,48 @@ impl Credentials {
 
     fn state(&self) -> MutexGuard<'_, Known> {
         self.known.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Configured(&'static str);
+
+    impl Logins for Configured {
+        fn load(&self) -> Option<Login> {
+            None
+        }
+
+        fn keep(&self, _old: &Login, _new: &Login) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn client(&self) -> Option<OAuthClient> {
+            Some(OAuthClient {
+                id: self.0.to_owned(),
+                secret: None,
+            })
+        }
+
+        fn has_document(&self) -> bool {
+            false
+        }
+
+        fn lacks(&self, _scopes: &[String]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_changed_client_is_used_by_those_who_have_the_login_already() {
+        let url = Url::parse("https://a.example").unwrap();
+        let one = Arc::new(Credentials::new(url, Arc::new(Configured("old")), TaskTracker::new()));
+        let other = Arc::clone(&one);
+        one.state().over = Some(("r".to_owned(), TokenError::UnknownClient));
+        one.change(Arc::new(Configured("new")));
+        assert!(other.logins().client().is_some_and(|client| client.id == "new"));
+        assert!(other.state().over.is_none());
     }
 }

@@ -81,7 +81,8 @@ use crate::groups::Groups;
 pub struct Servers {
     programs: Programs,
     network: Network,
-    /// The logins by the servers' names and addresses: workspaces share them. Never held across an await.
+    /// The logins by the servers' names and addresses: workspaces share them, and none is made twice. What the configuration of
+    /// a server said last of how to log in there counts. Never held across an await.
     credentials: Mutex<HashMap<(String, String), Arc<Credentials>>>,
     /// What keeps them, for all workspaces.
     tasks: TaskTracker,
@@ -136,8 +137,6 @@ impl Servers {
         if let Some(before) = &before {
             before.stop.cancel();
             self.known.forget_one(workspace, &settings.name);
-            // How to log in there may have changed.
-            self.credentials.lock().retain(|(name, _), _| *name != settings.name);
         }
         catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
@@ -192,12 +191,15 @@ impl Servers {
         let logins = Arc::clone(remote.logins.as_ref()?);
         let url = remote.url.parse().ok()?;
         let mut all = self.credentials.lock();
-        let known = all.entry((name.to_owned(), remote.url.clone()));
-        let known = known.or_insert_with(|| {
-            let tasks = self.tasks.clone();
-            Arc::new(Credentials::new(url, logins, tasks))
-        });
-        Some(Arc::clone(known))
+        let key = (name.to_owned(), remote.url.clone());
+        if let Some(known) = all.get(&key) {
+            // How to log in there may have changed.
+            known.change(logins);
+            return Some(Arc::clone(known));
+        }
+        let new = Arc::new(Credentials::new(url, logins, self.tasks.clone()));
+        all.insert(key, Arc::clone(&new));
+        Some(new)
     }
 
     /// Returns what leads from servers to whoever follows a call.
