@@ -55,6 +55,15 @@ impl ToolsConfig {
             let Some(mut left) = left else { continue };
             let notes = kept_back(&self.merged, &self.agents.global, &given, &mut left);
             next.warnings.extend(notes.into_iter().map(tell));
+            if let Value::Object(merged) = &mut merged {
+                // Of a part that files have no more only what the plugin made of it is left, not what files had in it.
+                let changed = left
+                    .iter()
+                    .filter(|(key, part)| part.is_object() && given.get(*key) != Some(*part));
+                for (key, _) in changed {
+                    merged.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
+                }
+            }
             lay(&mut merged, &Value::Object(given), &Value::Object(left));
         }
         let Value::Object(mut merged) = merged else { return next };
@@ -140,12 +149,16 @@ fn kept_back(written: &JsonMap, global: &[Rule], given: &JsonMap, left: &mut Jso
     if let Some(Value::Object(servers)) = left.get_mut("mcp") {
         let changed: Vec<String> = servers
             .iter()
-            .filter(|(name, entry)| files.contains_key(*name) && shown.get(*name) != Some(*entry))
+            .filter(|(name, entry)| {
+                // Files that a plugin was shown may name it no more; what it made of that is no server of its own.
+                let of_files = files.contains_key(*name) || shown.contains_key(*name);
+                of_files && shown.get(*name) != Some(*entry)
+            })
             .map(|(name, _)| name.clone())
             .collect();
         for name in changed {
             notes.push(format!(
-                "what it changes of the MCP server {name:?} has no effect: a file names that server"
+                "what it changes of the MCP server {name:?} has no effect: that server is a file's"
             ));
             match shown.get(&name) {
                 Some(before) => servers.insert(name, before.clone()),
@@ -346,6 +359,36 @@ mod tests {
             "{:?}",
             tools.warnings
         );
+    }
+
+    #[test]
+    fn servers_that_files_name_no_more_do_not_stay_with_a_plugin() {
+        let file = json!({"mcp": {"s": {"type": "local", "command": ["a"]}}});
+        let before = after(&file, &[]);
+        let now = after(&json!({}), &[]);
+        let plugin = |left: Value| PluginConfig {
+            plugin: "p".to_owned(),
+            given: before.merged.clone(),
+            left: left.as_object().cloned().expect("an object"),
+        };
+        let env = Environment::new([("HOME".to_owned(), "/nowhere".to_owned())], "/nowhere");
+        for changed in [
+            json!({"timeout": 5}),
+            json!({"enabled": true}),
+            json!({"command": ["b"]}),
+        ] {
+            let mut left = file.clone();
+            for (key, value) in changed.as_object().expect("an object") {
+                left["mcp"]["s"][key] = value.clone();
+            }
+            left["mcp"]["t"] = json!({"type": "local", "command": ["c"]});
+            let here = Path::new("/nowhere");
+            let tools = now.after_plugins(&[plugin(left.clone()), plugin(left)], (here, here), &env);
+            let servers = tools.added_mcp_servers(&now);
+            let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+            assert_eq!(names, ["t"], "{changed}");
+            assert!(tools.merged["mcp"].get("s").is_none(), "{changed}");
+        }
     }
 
     #[test]
