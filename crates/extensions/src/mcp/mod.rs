@@ -88,7 +88,7 @@ pub struct Servers {
     tasks: TaskTracker,
     /// The servers themselves.
     groups: Groups,
-    /// Each by its workspace and its name. Never held across an await.
+    /// Each by its workspace and its name, until it is gone. Never held across an await.
     members: Mutex<HashMap<(String, String), Member>>,
     /// What leads to them.
     known: Known,
@@ -103,6 +103,12 @@ pub struct Servers {
 struct Member {
     stop: CancellationToken,
     tasks: TaskTracker,
+}
+
+impl Member {
+    fn is_gone(&self) -> bool {
+        self.stop.is_cancelled() && self.tasks.is_closed() && self.tasks.is_empty()
+    }
 }
 
 impl Servers {
@@ -173,10 +179,13 @@ impl Servers {
 
     /// Ends a server of a workspace and takes it out of the catalog; returns at once.
     pub fn end_one(&self, workspace: &str, name: &str, catalog: &Arc<Catalog>) {
-        let member = self.members.lock().remove(&(workspace.to_owned(), name.to_owned()));
-        if let Some(member) = member {
-            // What belongs to it ends with the workspace at the latest.
-            member.stop.cancel();
+        {
+            let mut members = self.members.lock();
+            if let Some(member) = members.get(&(workspace.to_owned(), name.to_owned())) {
+                // What belongs to it ends with the workspace at the latest; the next one of its name waits for that.
+                member.stop.cancel();
+            }
+            members.retain(|_, member| !member.is_gone());
         }
         self.known.forget_one(workspace, name);
         catalog.remove(Source::Mcp, name);
