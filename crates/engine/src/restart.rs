@@ -112,14 +112,15 @@ fn is_held(parts: &Parts, record: &CallRecord) -> bool {
     })
 }
 
-/// Takes a call up later if its tool or its agent comes from a source that is still being loaded or connected to; returns
-/// whether it does.
+/// Takes a call up later if code is being loaded, which may bring its tool, its agent, and rules and hooks that hold it back,
+/// or if its tool is not there and sources are being connected to; returns whether it does.
 fn resume_later(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>, record: &CallRecord) -> bool {
-    let waits = parts
-        .catalogs
-        .find(&record.origin.workspace)
-        .is_some_and(|place| place.tools.is_connecting() || place.tools.is_loading());
-    if !waits || parts.catalogs.has_tool(record) {
+    let place = parts.catalogs.find(&record.origin.workspace);
+    let waits = place.is_some_and(|place| {
+        let (is_loading, is_connecting) = (place.tools.is_loading(), place.tools.is_connecting());
+        has_to_wait(is_loading, is_connecting, || parts.catalogs.has_tool(record))
+    });
+    if !waits {
         return false;
     }
     let (owner, children, record) = (parts.clone(), children.clone(), record.clone());
@@ -132,6 +133,11 @@ fn resume_later(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>, record: 
         }
     });
     true
+}
+
+/// Code that is being loaded may take something away from a call whose tool is there already.
+fn has_to_wait(is_loading: bool, is_connecting: bool, has_tool: impl FnOnce() -> bool) -> bool {
+    is_loading || (is_connecting && !has_tool())
 }
 
 async fn resume_or_end(
@@ -307,4 +313,19 @@ fn could_be_left(parts: &Parts, call: &LiveCall) -> bool {
 pub(crate) fn leave_in(parts: &Parts, call: &LiveCall, place: &Arc<WorkspaceRuntime>) -> bool {
     let could_go_on = || parts.catalogs.restart_in(place.clone(), &call.record()).is_ok();
     could_be_left(parts, call) && could_go_on() && call.handover.leave()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_taken_up_while_code_is_being_loaded() {
+        for has_tool in [false, true] {
+            assert!(has_to_wait(true, false, || has_tool));
+            assert!(has_to_wait(true, true, || has_tool));
+            assert!(!has_to_wait(false, false, || has_tool));
+            assert_eq!(has_to_wait(false, true, || has_tool), !has_tool);
+        }
+    }
 }

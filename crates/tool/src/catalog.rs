@@ -489,6 +489,31 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_longer_for_a_hold_than_it_may_last() {
+        let catalog = Catalog::new(|_| {}, Arc::new(Named("invalid")), []).unwrap();
+        let took = async || {
+            let begun = Instant::now();
+            catalog.loaded().await;
+            begun.elapsed()
+        };
+        assert_eq!(took().await, Duration::ZERO);
+        let first = catalog.hold();
+        assert!(catalog.is_loading());
+        tokio::time::sleep(MAX_HOLD / 2).await;
+        let second = catalog.hold();
+        let rest = took().await;
+        assert!(rest >= MAX_HOLD / 2 && rest < MAX_HOLD, "{rest:?}");
+        assert!(!catalog.is_loading());
+        assert_eq!(took().await, Duration::ZERO);
+        drop((first, second));
+        // What comes anew is waited for anew.
+        let third = catalog.hold();
+        assert!(catalog.is_loading() && took().await >= MAX_HOLD);
+        drop(third);
+        assert!(!catalog.is_loading());
+    }
+
     #[test]
     fn a_source_that_is_over_says_nothing() {
         let catalog = Arc::new(Catalog::new(|_| {}, Arc::new(Named("invalid")), []).unwrap());

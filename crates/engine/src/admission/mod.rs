@@ -215,7 +215,11 @@ impl Admission {
         };
         place.usable()?;
         // Plugins may bring agents, and rules that take something away.
-        place.tools.loaded().await;
+        tokio::select! {
+            biased;
+            () = place.tools.loaded() => {}
+            () = self.parts.calls.drain_notice().due() => return Err(AdmitError::Draining),
+        }
         let agents = place.now().agents.clone();
         if agents.get(&origin.agent).is_none() {
             return Err(AdmitError::UnknownAgent {
