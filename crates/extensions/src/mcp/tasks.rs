@@ -84,13 +84,12 @@ pub(super) async fn run(
     let Some(task) = begun.get("task") else {
         return Ok(begun);
     };
-    let task = Task::read(task).ok_or_else(unreadable)?;
-    let id = task.id.clone();
-    let ended = await_end(link, task, limit, cancelled, attendant).await;
-    if matches!(ended, Err(RequestError::Cancelled | RequestError::TimedOut)) {
+    let mut task = Task::read(task).ok_or_else(unreadable)?;
+    let ended = await_end(link, &mut task, limit, cancelled, attendant).await;
+    if ended.is_err() && task.stand != Stand::Cancelled {
         // It may be over, or not to be stopped.
         let _ = link
-            .request("tasks/cancel", json!({ "taskId": id }), CANCEL_LIMIT)
+            .request("tasks/cancel", json!({"taskId": task.id}), CANCEL_LIMIT)
             .await;
     }
     ended
@@ -98,7 +97,7 @@ pub(super) async fn run(
 
 async fn await_end(
     link: &Link,
-    mut task: Task,
+    task: &mut Task,
     limit: Duration,
     cancelled: &CancellationToken,
     attendant: &dyn Attendant,
@@ -120,10 +119,19 @@ async fn await_end(
         }
         let asked = cancelled.run_until_cancelled(link.request("tasks/get", about.clone(), limit));
         let found = asked.await.unwrap_or(Err(RequestError::Cancelled))?;
-        task = Task::read(&found).ok_or_else(unreadable)?;
+        let found = Task::read(&found).ok_or_else(unreadable)?;
+        // What it is called was said when it began.
+        *task = Task {
+            id: std::mem::take(&mut task.id),
+            ..found
+        };
     }
     if task.stand == Stand::Cancelled {
-        let why = task.message.map(|message| format!(": {message}")).unwrap_or_default();
+        let why = task
+            .message
+            .take()
+            .map(|message| format!(": {message}"))
+            .unwrap_or_default();
         return Err(problem(format!("The server has cancelled the task{why}")));
     }
     let asked = Asked {
