@@ -10,10 +10,13 @@ use super::dialect::unfolds_too_far;
 /// Bytes of the largest schema and of the largest value that are looked at.
 const MAX_SIZE: usize = 1 << 20;
 
+/// Bytes of both, multiplied: each part of the one may be held against each part of the other.
+const MAX_WORK: usize = 1 << 32;
+
 /// Returns what is wrong with a value by a schema; none if it fits or is too large to tell. A schema that is none fits nothing.
 pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
-    let is_small = |value: &Value| value.to_string().len() <= MAX_SIZE;
-    if !is_small(schema) || !is_small(value) {
+    let (of_schema, of_value) = (schema.to_string().len(), value.to_string().len());
+    if of_schema.max(of_value) > MAX_SIZE || of_schema.saturating_mul(of_value) > MAX_WORK {
         return None;
     }
     let wrong = |problem: String| Some(format!("its schema cannot be used: {problem}"));
@@ -59,5 +62,9 @@ mod tests {
                 .contains("cannot be used")
         );
         assert_eq!(misfit(&schema, &json!({"n": "x", "t": "a".repeat(MAX_SIZE)})), None);
+        // Each is small enough, and both together are not.
+        let many = json!({"type": "integer", "description": "d".repeat(1 << 17)});
+        assert!(misfit(&many, &json!("x")).is_some());
+        assert_eq!(misfit(&many, &json!("x".repeat(1 << 17))), None);
     }
 }

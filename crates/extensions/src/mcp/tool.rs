@@ -22,6 +22,9 @@ use super::shared::Shared;
 /// The key of the metadata that says what is wrong with the data of a result.
 const PROBLEM: &str = "output_schema_problem";
 
+/// How long it may take to find out.
+const CHECK_LIMIT: Duration = Duration::from_secs(1);
+
 /// A tool of a server. It goes on working when the server has been connected to anew.
 pub(super) struct McpTool {
     name: String,
@@ -54,16 +57,19 @@ impl McpTool {
 
     /// Notes where a result is not what the server said it would be. The result stays as it is: it may be all that there is of
     /// what the tool did.
-    async fn check(&self, raw: Value, output: &mut ToolOutput) -> Result<(), ToolError> {
+    async fn check(&self, raw: Value, output: &mut ToolOutput, ctx: &ToolContext) {
         let Some(schema) = self.described.claims.output_schema.clone() else {
-            return Ok(());
+            return;
         };
         // A schema may be anything.
-        let problem = blocking(move || match raw.get("structuredContent") {
+        let verdict = blocking(move || match raw.get("structuredContent") {
             None => Some("the result has no data (`structuredContent`)".to_owned()),
             Some(data) => misfit(&schema, data),
         });
-        if let Some(problem) = problem.await? {
+        let verdict = tokio::time::timeout(CHECK_LIMIT, verdict);
+        // Without a verdict there is no note.
+        let verdict = ctx.cancelled.run_until_cancelled(verdict).await;
+        if let Some(Ok(Ok(Some(problem)))) = verdict {
             let problem = shortened_line(&problem);
             tracing::warn!(
                 server = self.server.name(),
@@ -73,7 +79,6 @@ impl McpTool {
             );
             output.metadata.insert(PROBLEM.to_owned(), json!(problem));
         }
-        Ok(())
     }
 
     /// Returns what the server says of it.
@@ -151,7 +156,7 @@ impl Tool for McpTool {
         };
         let raw = attending.run(method, params, &headers, self.limit).await?;
         let mut output = result::convert(&raw)?;
-        self.check(raw, &mut output).await?;
+        self.check(raw, &mut output, ctx).await;
         Ok(output)
     }
 }
