@@ -27,6 +27,9 @@ const PAGE: &str = "<!doctype html><meta charset=\"utf-8\"><title>Toolgate</titl
 /// Connections that are served at a time.
 const MAX_CONNECTIONS: usize = 16;
 
+/// How long one may last: a browser connects before it has something to ask.
+const MAX_CONNECTION: Duration = Duration::from_secs(5);
+
 /// How long the page may take that the browser is shown.
 const LAST_PAGE: Duration = Duration::from_secs(2);
 
@@ -82,8 +85,9 @@ impl Loopback {
                     let mut server = hyper::server::conn::http1::Builder::new();
                     server.keep_alive(false);
                     connections.spawn(async move {
-                        // One that breaks off is tried again by the person.
-                        let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                        // One that breaks off is tried again by the person; one that says nothing makes room.
+                        let served = server.serve_connection(TokioIo::new(stream), service);
+                        let _ = tokio::time::timeout(MAX_CONNECTION, served).await;
                     });
                 }
                 Some(_) = connections.join_next() => {}
