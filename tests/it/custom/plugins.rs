@@ -273,7 +273,10 @@ fn a_plugin_that_opencode_has_installed_is_found_and_run_by_opencodes_own_bun() 
         let opencode = folder.path().join("opencode");
         write(&opencode, &program);
         fs::set_permissions(&opencode, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut setup = trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", opencode.to_str().unwrap());
+        let mut setup = trusted()
+            .env("TOOLGATE_EXTENSIONS_RUNTIME", opencode.to_str().unwrap())
+            // What commands may write is no code.
+            .env("TOOLGATE_SANDBOX_CACHES", "/nowhere");
         setup.config = Some(json!({"plugin": ["in-cache@1.0.0"]}));
         let mut server = Server::with(setup).await;
         server.stop().await;

@@ -190,9 +190,16 @@ fn plugin_path(spec: &str, bases: &[&Path], cache: Option<&Path>) -> Result<Path
         .find(|package| package.is_dir())
         .or_else(|| cached(cache?, spec, name))
         .ok_or_else(|| {
+            let how = match cache {
+                Some(_) => "or start OpenCode there once",
+                // Whoever does not look there must not send anybody there.
+                None => {
+                    "or in a configuration folder, or name its path; OpenCode's cache does not count where commands may write \
+                     it (sandbox.caches, sandbox.writable)"
+                }
+            };
             format!(
-                "the package is not installed, and is not installed by itself: run `npm install {spec}` in the project, or start \
-                 OpenCode there once"
+                "the package is not installed, and is not installed by itself: run `npm install {spec}` in the project, {how}"
             )
         })
 }
