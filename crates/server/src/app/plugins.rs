@@ -41,6 +41,8 @@ struct State {
     packages: Vec<PathBuf>,
     /// Those who wait until it is in force.
     holds: Vec<Hold>,
+    /// Whether nobody takes anything any more, so that nobody is to wait.
+    is_over: bool,
     agents: Arc<Agents>,
 }
 
@@ -75,7 +77,9 @@ impl Plugins {
             left,
         });
         state.left = configs.collect();
-        state.holds.push(hold);
+        if !state.is_over {
+            state.holds.push(hold);
+        }
         drop(state);
         self.news.notify_one();
     }
@@ -94,6 +98,15 @@ impl Plugins {
             packages: state.packages.clone(),
             holds: std::mem::take(&mut state.holds),
         }
+    }
+
+    /// Says that nobody takes from here what they leave: nobody waits for it then.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        let holds = std::mem::take(&mut state.holds);
+        drop(state);
+        drop(holds);
     }
 
     /// Notes which agents there are now.

@@ -9,6 +9,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -101,6 +102,12 @@ pub(super) struct OfPlugins {
     pub(super) skills: Arc<skills::Catalog>,
     /// The servers of tools that they name and no file does.
     pub(super) added: Vec<McpServerConfig>,
+}
+
+impl Drop for OfPlugins {
+    fn drop(&mut self) {
+        self.left.give_up();
+    }
 }
 
 impl Watched {
@@ -196,35 +203,34 @@ impl Watched {
                 None => format!("{error:#}"),
             }),
         };
-        // Until what is made of it is in force.
-        let mut waiting = Vec::new();
-        let next = match (read, problem) {
-            (Ok(tools), None) => {
+        let (usable, problem) = match (read, problem) {
+            (Ok(tools), None) => (Some(tools), None),
+            (_, problem) => (self.tools.take(), problem),
+        };
+        // Those who wait do until what is made of it is in force. What plugins left counts while files are of no use, too.
+        let (next, waiting) = match usable {
+            Some(tools) => {
                 let (after, holds) = self.after_plugins(&tools, environment);
-                waiting = holds;
                 let mut next = self.folders.in_force(&after);
                 next.warnings.extend(self.later(&tools));
+                next.warnings.extend(problem);
                 self.plugins.left.note_agents(next.agents.clone());
                 self.subagents.replace(next.agents.clone(), tools.subagent_depth);
                 self.tools = Some(tools);
-                next
+                (next, holds)
             }
-            (_, problem) => match &self.tools {
-                Some(tools) => {
-                    let mut warnings = tools.warnings.clone();
-                    warnings.extend(self.later(tools));
-                    warnings.extend(problem);
-                    InForce {
-                        warnings,
-                        ..(*now).clone()
-                    }
-                }
-                None => InForce {
+            None => {
+                let next = InForce {
                     broken: problem,
                     ..(*now).clone()
-                },
-            },
+                };
+                (next, self.plugins.left.take().holds)
+            }
         };
+        if self.place(engine).is_none() {
+            // It was closed meanwhile, and its servers were ended.
+            return;
+        }
         // Those who wait are to see the tools of these, too.
         self.apply_servers();
         if next == *now {
@@ -300,6 +306,8 @@ impl Watched {
 #[derive(Default)]
 pub(super) struct Rules {
     watched: Mutex<Vec<Watched>>,
+    /// Whether nobody looks any more. Changed under the lock of the list.
+    is_over: AtomicBool,
     /// Notified when plugins have left something of the configuration.
     pub(super) news: Arc<Notify>,
 }
@@ -307,9 +315,21 @@ pub(super) struct Rules {
 impl Rules {
     /// Begins to look after the rules of a workspace, which is open.
     pub(super) fn add(&self, watched: Watched) {
-        self.watched.lock().push(watched);
+        let mut all = self.watched.lock();
+        if self.is_over.load(Ordering::Acquire) {
+            watched.plugins.left.give_up();
+        }
+        all.push(watched);
+        drop(all);
         // Its plugins may have been faster.
         self.news.notify_one();
+    }
+
+    /// Has nobody wait for what plugins leave.
+    fn give_up(&self) {
+        let all = self.watched.lock();
+        self.is_over.store(true, Ordering::Release);
+        all.iter().for_each(|watched| watched.plugins.left.give_up());
     }
 
     fn look(&self, engine: &Engine, environment: &Environment) {
@@ -337,10 +357,11 @@ pub(super) async fn watch(
     // Whether the interval is over or not, plugins hold everybody back.
     let due = || tokio::time::timeout(CHECK_INTERVAL, news.notified());
     while stop.run_until_cancelled(due()).await.is_some() {
-        let (engine, environment, rules) = (engine.clone(), environment.clone(), rules.clone());
-        let looking = tokio::task::spawn_blocking(move || rules.look(&engine, &environment));
+        let (engine, environment, all) = (engine.clone(), environment.clone(), rules.clone());
+        let looking = tokio::task::spawn_blocking(move || all.look(&engine, &environment));
         if let Err(error) = looking.await {
             tracing::error!(%error, "changed rules are not read any more: start the service again");
+            rules.give_up();
             break;
         }
     }
