@@ -164,8 +164,9 @@ impl Extensions {
 
     /// Ends the host of a workspace, and waits for that.
     pub async fn end(&self, workspace: &str) {
-        self.feeds.end(workspace);
+        // A reload that is under way would begin to listen again.
         self.groups.end(workspace).await;
+        self.feeds.end(workspace);
     }
 }
 
