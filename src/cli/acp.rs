@@ -210,11 +210,11 @@ impl Proxy<'_> {
             return Err(Failure::Usage("the agent has no standard streams".to_owned()));
         };
         let (to_editor, said) = mpsc::channel(BEHIND);
-        let mut listening = Box::pin(self.from_editor(Lines::new(tokio::io::stdin()), input));
+        let mut listening = Box::pin(self.listen_to_editor(Lines::new(tokio::io::stdin()), input));
         let mut speaking = pin!(
             async {
                 let handing_on = async {
-                    self.from_agent(Lines::new(output), to_editor).await;
+                    self.listen_to_agent(Lines::new(output), to_editor).await;
                     Ok(())
                 };
                 // An editor that reads no more ends it at once.
@@ -272,7 +272,7 @@ impl Proxy<'_> {
     }
 
     /// Hands on what the editor says, to its end.
-    async fn from_editor<R: AsyncRead + Unpin>(&self, mut editor: Lines<R>, mut agent: ChildStdin) {
+    async fn listen_to_editor<R: AsyncRead + Unpin>(&self, mut editor: Lines<R>, mut agent: ChildStdin) {
         while let Some(line) = self.next(&mut editor, "the editor").await {
             let Some(message) = self.understood(&line, "the editor") else {
                 continue;
@@ -325,7 +325,7 @@ impl Proxy<'_> {
     }
 
     /// Hands on what the agent says, to its end.
-    async fn from_agent<R: AsyncRead + Unpin>(&self, mut agent: Lines<R>, editor: mpsc::Sender<Vec<u8>>) {
+    async fn listen_to_agent<R: AsyncRead + Unpin>(&self, mut agent: Lines<R>, editor: mpsc::Sender<Vec<u8>>) {
         while let Some(line) = self.next(&mut agent, "the agent").await {
             let Some(message) = self.understood(&line, "the agent") else {
                 continue;

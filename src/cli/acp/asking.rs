@@ -4,6 +4,7 @@
 //! for other approvers, and that is said; what it refuses to show, too.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +13,13 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use toolgate_client::{BoxError, Client, Decision, Error, PermissionPrompt, Prompt, QuestionPrompt};
+use toolgate_client::{BoxError, Client, Decision, PermissionPrompt, Prompt, QuestionPrompt};
 use toolgate_contract::{CallState, ListCallsRequest, PromptReplyResult, ReplyResult};
 
 use super::sessions::{Bound, Sessions};
 use super::shown::{Card, End, Version, decision, label};
 use crate::cli::connection;
+use crate::cli::credentials::CredentialArgs;
 use crate::cli::exit::Failure;
 use crate::cli::globals::Globals;
 use crate::cli::prompt::subject;
@@ -28,7 +30,7 @@ use crate::cli::words;
 /// How often services are looked for that the agent has started meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long it takes until a service that could not be reached is tried again.
+/// How long it takes until a service that has failed is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// What the ids of our own requests begin with.
@@ -142,7 +144,10 @@ impl Desk {
             };
             if let Some((place, failure)) = ended {
                 if let Some(failure) = failure {
-                    self.has_failed(&mut known, told.insert(place.clone()), place, &failure);
+                    // It is tried again, if it is still there: a server that was away comes back, whatever it answered.
+                    known.remove(&place);
+                    let is_news = told.insert(place.clone());
+                    self.has_failed(&place, is_news, &failure);
                 }
                 continue;
             }
@@ -193,18 +198,8 @@ impl Desk {
         found
     }
 
-    /// Notes why a place is not attended to any more, and says so the first time.
-    fn has_failed(
-        &self,
-        known: &mut HashMap<Place, CancellationToken>,
-        is_news: bool,
-        place: Place,
-        failure: &Failure,
-    ) {
-        if let Failure::Client(Error::Unreachable { .. } | Error::Lost { .. }) = failure {
-            // It is tried again, if it is still there.
-            known.remove(&place);
-        }
+    /// Notes why a place could not be attended to, and says so the first time.
+    fn has_failed(&self, place: &Place, is_news: bool, failure: &Failure) {
         if place.0.is_empty() && is_news {
             let text = failure.describe(false);
             self.terminal.inform(&format!("prompts cannot be shown: {text}"));
@@ -215,13 +210,18 @@ impl Desk {
 
     /// Answers the prompts of a session at a service until that is gone.
     async fn attend_to(&self, bound: &Bound, url: &str) -> Result<(), Failure> {
-        let client = connection::connect_to(url, &self.globals.credentials).await?;
-        let workspace = match &self.globals.server {
+        let (client, workspace) = match &self.globals.server {
             Some(_) => {
+                let client = connection::connect_to(url, &self.globals.credentials).await?;
                 let named = self.workspace.as_ref().unwrap_or(&bound.folder);
-                connection::workspace_name(&client, Some(named)).await?
+                let workspace = connection::workspace_name(&client, Some(named)).await?;
+                (client, workspace)
             }
-            None => String::new(),
+            // The owner of the socket; what is meant for another server is not shown.
+            None => {
+                let client = connection::connect_to(url, &CredentialArgs::default()).await?;
+                (client, String::new())
+            }
         };
         let (terminal, elsewhere) = (self.terminal.clone(), self.elsewhere(&bound.name));
         let approver = client
@@ -232,7 +232,7 @@ impl Desk {
         let answering = approver.run(|prompt, problem| self.decide(bound, prompt, problem));
         tokio::select! {
             error = answering => Err(error.into()),
-            failure = cancel_calls(&client, &workspace, bound) => Err(failure),
+            never = cancel_calls(&client, &workspace, bound) => match never {},
         }
     }
 
@@ -312,10 +312,7 @@ impl Desk {
         asked: &QuestionPrompt,
         place: (&str, Version),
     ) -> Result<Decision, String> {
-        let cards = asked.questions.iter().enumerate();
-        let cards: Option<Vec<_>> = cards
-            .map(|(number, question)| Card::of_question(&asked.message, number, question))
-            .collect();
+        let cards: Option<Vec<_>> = asked.questions.iter().map(Card::of_question).collect();
         let cards = cards.ok_or("a question without one answer to choose cannot be shown in the editor")?;
         let mut answers = Vec::with_capacity(cards.len());
         for (card, question) in cards.into_iter().zip(&asked.questions) {
@@ -355,7 +352,7 @@ fn notification(method: &str, params: Value) -> Value {
 }
 
 /// Cancels what runs in a session whenever the editor cancels its work: an agent may not do that.
-async fn cancel_calls(client: &Client, workspace: &str, bound: &Bound) -> Failure {
+async fn cancel_calls(client: &Client, workspace: &str, bound: &Bound) -> Infallible {
     let mut cancelled = bound.cancelled.subscribe();
     let workspace = if workspace.is_empty() {
         connection::ALL_WORKSPACES
@@ -373,7 +370,11 @@ async fn cancel_calls(client: &Client, workspace: &str, bound: &Bound) -> Failur
         };
         let calls = match client.list_calls(request).await {
             Ok(calls) => calls,
-            Err(error) => return error.into(),
+            Err(error) => {
+                // Whether the service is gone is found by who waits for its prompts.
+                tracing::warn!(%error, "the calls of a cancelled turn are not found");
+                continue;
+            }
         };
         for call in calls {
             if let Err(error) = client.cancel_call(call.call_id).await {

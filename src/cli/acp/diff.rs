@@ -29,6 +29,8 @@ pub(super) fn parse(diff: &str) -> Option<Vec<Change>> {
             let ((old_start, mut old_left), (_, mut new_left)) = (numbers(old_range)?, numbers(new_range)?);
             let is_new = old_start == 0 && old_left == 0;
             let (mut old, mut new, mut hunk) = (String::new(), String::new(), format!("{line}\n"));
+            // The sides that the last line belongs to.
+            let mut last = (false, false);
             while old_left > 0 || new_left > 0 {
                 let line = lines.next()?;
                 let (text, is_old, is_new) = match line.chars().next() {
@@ -36,15 +38,21 @@ pub(super) fn parse(diff: &str) -> Option<Vec<Change>> {
                     Some('+') => (&line[1..], false, true),
                     Some(' ') => (&line[1..], true, true),
                     Some('\\') => {
+                        last = cut((&mut old, &mut new), last)?;
                         hunk.push_str(line);
                         hunk.push('\n');
                         continue;
                     }
                     Some(_) | None => return None,
                 };
+                last = (is_old, is_new);
                 for (side, left, takes) in [(&mut old, &mut old_left, is_old), (&mut new, &mut new_left, is_new)] {
                     if takes {
                         *left = usize::checked_sub(*left, 1)?;
+                        if !side.is_empty() && !side.ends_with('\n') {
+                            // Its end was told already.
+                            return None;
+                        }
                         side.push_str(text);
                         side.push('\n');
                     }
@@ -53,6 +61,7 @@ pub(super) fn parse(diff: &str) -> Option<Vec<Change>> {
                 hunk.push('\n');
             }
             while let Some(note) = lines.next_if(|line| line.starts_with('\\')) {
+                last = cut((&mut old, &mut new), last)?;
                 hunk.push_str(note);
                 hunk.push('\n');
             }
@@ -67,6 +76,15 @@ pub(super) fn parse(diff: &str) -> Option<Vec<Change>> {
         }
     }
     (!changes.is_empty()).then_some(changes)
+}
+
+/// Takes the line feed at the end of the sides that the last line belongs to: "\ No newline at end of file". None where that says
+/// nothing, after another one for instance.
+fn cut((old, new): (&mut String, &mut String), last: (bool, bool)) -> Option<(bool, bool)> {
+    for (side, _) in [(old, last.0), (new, last.1)].into_iter().filter(|(_, takes)| *takes) {
+        side.pop()?;
+    }
+    (last.0 || last.1).then_some((false, false))
 }
 
 fn is_header(line: &str) -> bool {
@@ -98,12 +116,14 @@ mod tests {
             [
                 ("/w/a.txt", Some("one\ntwo\n"), "one\n2\n"),
                 ("/w/a.txt", Some("nine\n"), "nine\nten\n"),
-                ("/w/b.txt", None, "++ new\n"),
+                ("/w/b.txt", None, "++ new"),
             ]
         );
         assert!(changes[2].hunk.ends_with("end of file\n"));
         let gone = parse("--- /w/c\n+++ /w/c\n@@ -1,1 +0,0 @@\n-x\n").unwrap();
         assert_eq!((gone[0].old.as_deref(), gone[0].new.as_str()), (Some("x\n"), ""));
+        let ends = parse("--- /w/e\n+++ /w/e\n@@ -1,1 +1,1 @@\n-x\n\\ No newline at end of file\n+x\n").unwrap();
+        assert_eq!((ends[0].old.as_deref(), ends[0].new.as_str()), (Some("x"), "x\n"));
         let returns = parse("--- /w/d\n+++ /w/d\n@@ -1,1 +1,1 @@\n-x\r\n+x\n").unwrap();
         assert_eq!(
             (returns[0].old.as_deref(), returns[0].new.as_str()),

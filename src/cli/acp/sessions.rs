@@ -23,9 +23,6 @@ const MAX_PENDING: usize = 1024;
 /// The name of the server that is added.
 pub(super) const SERVER: &str = "toolgate";
 
-/// The longest id that is part of a name.
-const LONGEST_ID: usize = 100;
-
 /// What matters of what an editor asks.
 const INITIALIZE: &str = "initialize";
 const NEW: &str = "session/new";
@@ -54,8 +51,12 @@ pub(super) struct Bound {
 enum Pending {
     /// What was agreed on.
     Initialized,
-    /// That the session of this name is there, under this id or another.
-    Opened(String, Option<String>),
+    /// That the session of this name is there, under this id or another. If it was bound before, its folder then.
+    Opened {
+        name: String,
+        known: Option<String>,
+        earlier: Option<String>,
+    },
     /// That the session of this id is no more.
     Closed(String),
 }
@@ -140,12 +141,16 @@ impl Sessions {
                 }
                 // A fork is a session of its own.
                 let known = text(&message, "sessionId").filter(|_| method != FORK);
-                let name = self.bind(known.as_deref(), &folder);
+                let earlier = known.as_deref().and_then(|acp| self.by_id(acp));
+                let (name, earlier) = match earlier {
+                    Some(bound) => (bound.name.clone(), Some(bound.folder.clone())),
+                    None => (new_name(), None),
+                };
                 if !add_server(&mut message, server(&name, &folder)) {
-                    self.let_go(|bound| bound.name == name);
                     return Passed::AsItIs;
                 }
-                self.expect(id, Pending::Opened(name, known));
+                self.bind(&name, known.as_deref(), &folder);
+                self.expect(id, Pending::Opened { name, known, earlier });
                 Passed::Changed(message)
             }
             _ => Passed::AsItIs,
@@ -158,22 +163,19 @@ impl Sessions {
         }
     }
 
-    /// Binds a session, under the name that it has had if it is bound already.
-    fn bind(&mut self, known: Option<&str>, folder: &str) -> String {
-        let earlier = known.and_then(|acp| self.by_id(acp)).map(|bound| bound.name.clone());
-        let name = earlier.unwrap_or_else(|| name_for(known));
+    /// Binds a session, in the place of one of this name.
+    fn bind(&mut self, name: &str, known: Option<&str>, folder: &str) {
         self.let_go(|bound| bound.name == name);
         if self.bound.len() >= MAX_SESSIONS {
             self.bound.remove(0).over.cancel();
         }
         self.bound.push(Bound {
-            name: name.clone(),
+            name: name.to_owned(),
             folder: folder.to_owned(),
             acp: known.map(str::to_owned),
             cancelled: watch::Sender::new(0),
             over: CancellationToken::new(),
         });
-        name
     }
 
     fn let_go(&mut self, which: impl Fn(&Bound) -> bool) {
@@ -198,13 +200,25 @@ impl Sessions {
                 let stdio = &result["capabilities"]["session"]["mcp"]["stdio"];
                 self.refuses_programs = self.version == Version::V2 && !stdio.is_object();
             }
-            (Pending::Opened(name, known), Some(result)) => {
+            (Pending::Opened { name, known, .. }, Some(result)) => {
                 let acp = result["sessionId"].as_str().map(str::to_owned).or(known);
                 if let Some(bound) = self.bound.iter_mut().find(|bound| bound.name == name) {
                     bound.acp = acp;
                 }
             }
-            (Pending::Opened(name, _), None) => self.let_go(|bound| bound.name == name),
+            (Pending::Opened { name, known, earlier }, None) => match earlier {
+                None => self.let_go(|bound| bound.name == name),
+                // It goes on as it was.
+                Some(folder) => {
+                    if self
+                        .bound
+                        .iter()
+                        .any(|bound| bound.name == name && bound.folder != folder)
+                    {
+                        self.bind(&name, known.as_deref(), &folder);
+                    }
+                }
+            },
             (Pending::Closed(acp), Some(_)) => self.let_go(|bound| bound.acp.as_deref() == Some(acp.as_str())),
             (Pending::Initialized | Pending::Closed(_), None) => {}
         }
@@ -218,19 +232,10 @@ impl Sessions {
     }
 }
 
-/// Returns the name of a session in Toolgate: with its id, if that is known and fit for a name.
-fn name_for(acp: Option<&str>) -> String {
-    let is_fit = |id: &&str| {
-        !id.is_empty()
-            && id.len() <= LONGEST_ID
-            && id
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    match acp.filter(is_fit) {
-        Some(id) => format!("acp-{id}"),
-        None => format!("acp-{}", uuid::Uuid::now_v7().simple()),
-    }
+/// Returns a name for a session in Toolgate. It never returns: what is granted to a session ends with this run, and is not for
+/// another window that has the same one open.
+fn new_name() -> String {
+    format!("acp-{}", uuid::Uuid::now_v7().simple())
 }
 
 /// Adds a server to those of a request, in the place of one of the same name. Says whether there is a place for it.
@@ -313,7 +318,11 @@ mod tests {
             "session/load",
             json!({"cwd": "/w", "sessionId": "s-1", "mcpServers": []}),
         );
-        assert_eq!(sessions.bound()[0].name, "acp-s-1");
+        let name = sessions.bound()[0].name.clone();
+        assert!(name.starts_with("acp-") && !name.contains("s-1"), "{name}");
+        let mut other = Sessions::default();
+        open(&mut other, 1, "session/load", json!({"cwd": "/w", "sessionId": "s-1"}));
+        assert_ne!(other.bound()[0].name, name);
         sessions.answer(
             &json!(1),
             &json!({"id": 1, "error": {"code": -32002, "message": "none"}}),
@@ -328,6 +337,27 @@ mod tests {
             Passed::AsItIs
         );
         assert!(sessions.bound().is_empty() && !sessions.waits_for(&json!(3)));
+    }
+
+    #[test]
+    fn what_was_bound_before_outlives_a_failure() {
+        let mut sessions = Sessions::default();
+        let load = |sessions: &mut Sessions, id: u64, folder: &str| {
+            open(sessions, id, "session/load", json!({"cwd": folder, "sessionId": "s-1"}))
+        };
+        load(&mut sessions, 1, "/w");
+        sessions.answer(&json!(1), &json!({"id": 1, "result": {}}));
+        let name = sessions.bound()[0].name.clone();
+        load(&mut sessions, 2, "/other");
+        sessions.answer(
+            &json!(2),
+            &json!({"id": 2, "error": {"code": -32603, "message": "busy"}}),
+        );
+        let bound = sessions.by_id("s-1").unwrap();
+        assert_eq!((&bound.name, bound.folder.as_str()), (&name, "/w"));
+        let params = json!({"cwd": "/w", "sessionId": "s-1", "mcpServers": 7});
+        assert_eq!(open(&mut sessions, 3, "session/resume", params), Passed::AsItIs);
+        assert_eq!(sessions.id_of(&name).as_deref(), Some("s-1"));
     }
 
     #[test]

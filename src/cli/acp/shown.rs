@@ -1,6 +1,6 @@
 //! A prompt as an editor shows it, and what is answered as a decision.
 //!
-//! *Invariant:* pure. All of the prompt is shown: text of others stands in a fence that it cannot close. What an editor
+//! *Invariant:* pure, but for the ids of dialogs, which are random. All of the prompt is shown: text of others stands in a fence that it cannot close. What an editor
 //! answers that was not offered allows nothing.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use toolgate_contract::{GrantReach, Prompt, Question, prompt};
 use super::diff;
 use crate::cli::prompt::render;
 use crate::cli::scope;
-use crate::cli::terminal::{Paint, short};
+use crate::cli::terminal::{Paint, short, visible};
 
 /// Characters of a title.
 const TITLE: usize = 120;
@@ -77,8 +77,8 @@ impl Card {
         }
         options.push(option(REJECT, "Reject", "reject_once"));
         Self {
-            id: id_of(&prompt.message, None),
-            title: short(&format!("{}: {about}", asked.permission), TITLE),
+            id: new_id(),
+            title: title(&format!("{}: {about}", asked.permission)),
             kind: kind_of(&asked.permission),
             content: content(&prompt.message, version),
             input: serde_json::from_str(&prompt.message.input_json).ok(),
@@ -87,7 +87,7 @@ impl Card {
     }
 
     /// Shows one question of a prompt; none if no answer can be chosen, or several.
-    pub(super) fn of_question(prompt: &Prompt, number: usize, question: &Question) -> Option<Self> {
+    pub(super) fn of_question(question: &Question) -> Option<Self> {
         if question.options.is_empty() || question.multiple {
             return None;
         }
@@ -108,8 +108,8 @@ impl Card {
             described.collect::<String>()
         );
         Some(Self {
-            id: id_of(prompt, Some(number)),
-            title: short(&question.question, TITLE),
+            id: new_id(),
+            title: title(&question.question),
             kind: "other",
             content: vec![fenced(&text)],
             input: None,
@@ -176,9 +176,9 @@ pub(super) enum End {
     Over,
 }
 
-fn id_of(prompt: &Prompt, question: Option<usize>) -> String {
-    let number = question.map(|number| format!("-{number}")).unwrap_or_default();
-    format!("toolgate-{}{number}", prompt.prompt_id)
+/// Names a dialog among the tool calls of a session. The agent, which may change the tool calls that it knows, cannot guess it.
+fn new_id() -> String {
+    format!("toolgate-{}", uuid::Uuid::new_v4().simple())
 }
 
 fn option(id: &str, name: &str, kind: &str) -> Value {
@@ -205,9 +205,14 @@ fn content(prompt: &Prompt, version: Version) -> Vec<Value> {
         && let Some(metadata) = &mut asked.metadata
     {
         let shown = struct_to_json(metadata.clone());
-        let changes = shown.get(DIFF).and_then(Value::as_str).and_then(diff::parse);
+        let text = shown.get(DIFF).and_then(Value::as_str);
+        // An editor shows a file as it is, and so not what is hidden in it.
+        let is_deceptive = text.is_some_and(|text| visible(text) != text);
+        let changes = text.and_then(diff::parse);
         if let Some(changes) = changes.filter(|changes| changes.iter().all(|one| Path::new(&one.path).is_absolute())) {
-            metadata.fields.remove(DIFF);
+            if !is_deceptive {
+                metadata.fields.remove(DIFF);
+            }
             blocks = changes.iter().map(|change| file(change, &shown, version)).collect();
         }
     }
@@ -259,10 +264,24 @@ fn operation(path: &str, metadata: &serde_json::Map<String, Value>) -> &'static 
 
 /// Shows text as it is: an editor takes text for Markdown, which can hide a part of it.
 fn fenced(text: &str) -> Value {
-    let text = crate::cli::terminal::visible(text);
-    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest.max(2) + 1);
+    let text = visible(text);
+    let fence = "`".repeat(longest_ticks(&text).max(2) + 1);
     json!({"type": "content", "content": {"type": "text", "text": format!("{fence}text\n{text}\n{fence}")}})
+}
+
+fn longest_ticks(text: &str) -> usize {
+    text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// Shows text as a title, on one line. Editors take that for Markdown, too: what might mean something there is shown as code.
+fn title(text: &str) -> String {
+    let text = short(text, TITLE);
+    let is_plain = |letter: char| letter.is_alphanumeric() || " .,:;?/'\"()=%@{}-…".contains(letter);
+    if text.starts_with(char::is_alphabetic) && text.chars().all(is_plain) {
+        return text;
+    }
+    let fence = "`".repeat(longest_ticks(&text) + 1);
+    format!("{fence} {text} {fence}")
 }
 
 /// Reads what was chosen for a permission; none if it was not offered.
@@ -291,7 +310,7 @@ pub(super) fn label<'q>(chosen: &str, question: &'q Question) -> Option<&'q str>
 #[cfg(test)]
 mod tests {
     use toolgate_contract::json::struct_from_json;
-    use toolgate_contract::{PermissionRequest, QuestionOption, QuestionRequest};
+    use toolgate_contract::{PermissionRequest, QuestionOption};
 
     use super::*;
 
@@ -346,6 +365,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_hidden_in_a_change_is_shown_as_text_too() {
+        let diff = CHANGE.replace("+two", "+two\u{202e}");
+        let card = Card::of_permission(&permission(&[], json!({"diff": diff})), Version::V1);
+        let text = card.content[1]["content"]["text"].as_str().unwrap();
+        assert_eq!(card.content[0]["type"], "diff");
+        assert!(text.contains("+two\\u{202e}"), "{text}");
+    }
+
+    #[test]
+    fn a_title_is_no_markup() {
+        assert_eq!(title("edit: /w/a-b.txt"), "edit: /w/a-b.txt");
+        assert_eq!(title("bash: echo <!-- `x`"), "`` bash: echo <!-- `x` ``");
+        assert_eq!(title("- rm"), "` - rm `");
+    }
+
+    #[test]
     fn what_is_no_diff_is_shown_as_text() {
         let prompt = permission(&[], json!({"diff": "who knows\n```\n<!-- "}));
         let card = Card::of_permission(&prompt, Version::V1);
@@ -390,23 +425,17 @@ mod tests {
                 .into(),
             ..Question::default()
         };
-        let prompt = Prompt {
-            prompt_id: "que_1".into(),
-            request: Some(prompt::Request::Questions(QuestionRequest {
-                questions: vec![question.clone()],
-            })),
-            ..Prompt::default()
-        };
-        let card = Card::of_question(&prompt, 0, &question).unwrap();
-        assert_eq!((card.id.as_str(), card.options.len()), ("toolgate-que_1-0", 3));
+        let card = Card::of_question(&question).unwrap();
+        assert_eq!((card.title.as_str(), card.options.len()), ("Which?", 3));
+        assert_ne!(card.id, Card::of_question(&question).unwrap().id);
         assert_eq!(label("1", &question), Some("b"));
         assert_eq!((label("2", &question), label("reject", &question)), (None, None));
         let several = Question {
             multiple: true,
             ..question
         };
-        assert!(Card::of_question(&prompt, 0, &several).is_none());
-        assert!(Card::of_question(&prompt, 0, &Question::default()).is_none());
+        assert!(Card::of_question(&several).is_none());
+        assert!(Card::of_question(&Question::default()).is_none());
     }
 
     #[test]
