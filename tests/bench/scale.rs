@@ -381,8 +381,8 @@ async fn death(many: &mut Many, crowd: &Crowd, workers: usize, report: &mut Repo
     Ok(())
 }
 
-/// Takes from asking until somebody who sees one tenant sees the prompt.
-async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
+/// Takes from asking until somebody who sees one tenant sees the prompt; and until it is stored.
+async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<[Samples; 2]> {
     let mut client = PermissionServiceClient::new(many.connect_as_person(0).await?);
     let asked = WatchPromptsRequest { filter: everybody() };
     let mut stream = client.watch_prompts(asked).await?.into_inner();
@@ -391,7 +391,7 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
         .iter()
         .filter(|one| one.workspace.starts_with("g001/"))
         .collect();
-    let (mut times, begun_all) = (Vec::new(), Instant::now());
+    let (mut times, mut stored, begun_all) = (Vec::new(), Vec::new(), Instant::now());
     for number in 0..MEASURED {
         if begun_all.elapsed() > LONGEST {
             break;
@@ -399,6 +399,7 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
         let worker = of_tenant[number % of_tenant.len()];
         let begun = Instant::now();
         let id = ask(crowd, worker, &format!("{what}-{number}")).await?;
+        stored.push(begun.elapsed());
         let seeing = async {
             loop {
                 let message = stream.message().await?.context("the stream has ended")?;
@@ -415,7 +416,7 @@ async fn seen(many: &Many, crowd: &Crowd, what: &str) -> Result<Samples> {
             .with_context(|| format!("the prompt {id} is not seen"))??;
         times.push(begun.elapsed());
     }
-    Samples::new(times)
+    Ok([Samples::new(times)?, Samples::new(stored)?])
 }
 
 /// Another tenant asks as much as it can.
@@ -426,7 +427,7 @@ async fn flood(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
             waiting.spawn(wait(worker.clone(), crowd.ledger(worker, 0)));
         }
     }
-    let alone = seen(many, crowd, "alone").await?;
+    let [alone, _] = seen(many, crowd, "alone").await?;
     let of_other: Vec<Arc<Worker>> = crowd
         .workers
         .iter()
@@ -451,8 +452,10 @@ async fn flood(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
         is_over.store(true, Ordering::Release);
         measured
     };
-    let (counts, flooded) = tokio::join!(futures_util::future::join_all(floods), measured);
-    let flooded = flooded?;
+    let counting = many.count()?;
+    let (counts, measured) = tokio::join!(futures_util::future::join_all(floods), measured);
+    let [flooded, stored] = measured?;
+    let [own, database] = counting.shares()?;
     let took = begun.elapsed().as_secs_f64();
     let (taken, tried) = counts.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     let what = format!(
@@ -466,6 +469,11 @@ async fn flood(many: &Many, crowd: &Crowd, report: &mut Report) -> Result<()> {
         &flooded,
         ("alone", &alone),
         Duration::from_millis(250),
+    ));
+    report.rows.push(Row::told(
+        "of that, until it is stored",
+        format!("the gateway takes {own:.0} % of one core, the database {database:.0} %"),
+        stored.to_string(),
     ));
     Ok(())
 }

@@ -19,8 +19,8 @@ use toolgate_contract::cluster::{FollowChanged, FollowHeartbeat, FollowResponse}
 use toolgate_ledger::wire::HEARTBEAT;
 use toolgate_model::{PromptId, WorkspaceSet};
 use toolgate_server::grpc::Closing;
-use toolgate_store::StoreError;
 use toolgate_store::ledger::Ledger;
+use toolgate_store::{StoreError, prompts_at_once};
 
 /// How often it is looked whether prompts have changed, should nobody say so.
 const LOOK: Duration = Duration::from_millis(500);
@@ -186,8 +186,14 @@ impl Followers {
 /// Adds the workspaces of the prompts that are other ones than those that are known.
 async fn changes(ledger: &dyn Ledger, known: &mut Known, changed: &mut BTreeSet<String>) -> Result<(), StoreError> {
     let open = ledger.open_prompts().await?.into_iter().collect();
-    for (id, revision) in new_ones(open, known, changed) {
-        match ledger.prompt(&id).await {
+    let new = new_ones(open, known, changed);
+    let mut at_once = prompts_at_once(ledger, new.iter().map(|(id, _)| id)).await;
+    for (id, revision) in new {
+        let found = match at_once.remove(&id) {
+            Some(prompt) => Ok(Some(prompt)),
+            None => ledger.prompt(&id).await,
+        };
+        match found {
             Ok(Some(prompt)) => {
                 changed.insert(prompt.workspace.clone());
                 known.insert(id, (revision, prompt.workspace));

@@ -15,8 +15,7 @@ use toolgate_contract::cluster::ledger_service_server::{LedgerService, LedgerSer
 use toolgate_contract::cluster::*;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_PIECE_BYTES};
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, PromptState, SessionId, Timestamp,
-    WorkspaceSet,
+    CallEvent, CallId, CallRecord, Facts, GrantId, InstanceId, OutputId, PromptId, SessionId, Timestamp, WorkspaceSet,
 };
 use toolgate_server::grpc::{Closing, status};
 use toolgate_store::ledger::{Bound, Hold, Ledger};
@@ -356,19 +355,13 @@ impl LedgerService for LedgerDoor {
 
     async fn list_open_prompts(&self, request: Request<ListOpenPromptsRequest>) -> Answer<ListOpenPromptsResponse> {
         let (caller, asked) = ledger_access::enter(request, &self.bindings)?;
-        let filter = PromptFilter {
-            workspaces: caller.reads(asked.workspaces).await?,
-            states: vec![PromptState::Open],
-            ..PromptFilter::default()
-        };
-        let open = self.ledger.open_prompts().await.map_err(refused)?;
-        let seen = match open.is_empty() || filter.workspaces.is_empty() {
-            true => Vec::new(),
-            false => self.ledger.prompts_for(&filter, MAX_PROMPTS).await.map_err(refused)?,
-        };
-        let seen: std::collections::HashSet<PromptId> = seen.into_iter().map(|prompt| prompt.id).collect();
-        let open = open.into_iter().filter(|(id, _)| seen.contains(id));
-        let prompts = open.map(|(id, revision)| OpenPrompt {
+        let reads = caller.reads(asked.workspaces).await?;
+        let open = self
+            .ledger
+            .open_prompts_in(&reads, MAX_PROMPTS)
+            .await
+            .map_err(refused)?;
+        let prompts = open.into_iter().map(|(id, revision)| OpenPrompt {
             id: id.to_string(),
             revision,
         });

@@ -25,6 +25,7 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Extensions, Status};
 use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
 use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES};
+use toolgate_postgres::CONNECTIONS;
 use toolgate_server::grpc::body::watched;
 use toolgate_store::StoreError;
 use toolgate_telemetry::Metrics;
@@ -38,11 +39,11 @@ use crate::ledger_rate::{Allowance, StoreRate, stores};
 const MAX_REQUESTS: usize = 128;
 
 /// Requests of one principal that are at the store: three quarters of its connections.
-const MAX_AT_STORE: usize = 12;
+const MAX_AT_STORE: usize = MAX_OF_ALL_AT_STORE / 4 * 3;
 
 /// Requests of all principals that are at the store: as many as it has connections. Behind more, one would wait for a connection for so
 /// long that it is given up in the midst of its transaction, and the connection with it; then most work is for nothing.
-const MAX_OF_ALL_AT_STORE: usize = 16;
+const MAX_OF_ALL_AT_STORE: usize = CONNECTIONS;
 
 /// How long a request waits for its turn at the store. What is left of the time that a gateway has for an answer is the store's.
 const TURN: Duration = Duration::from_millis(1_300);

@@ -39,8 +39,9 @@ pub(crate) struct Instances {
     /// When it was last looked. Held by who looks, so that nobody puts what it saw before in the place of what another one has
     /// seen since.
     looking: tokio::sync::Mutex<Option<Instant>>,
-    /// The runs that count as dead here, if their leases are over; and those that do by their leases alone, as [`outlasted`] has them.
-    silent: Mutex<Vec<String>>,
+    /// The runs that count as dead here, each with how statements name it: by its id if it is dead once its lease is over, and as
+    /// [`outlasted`] has it if it is dead with that lease, whatever the clock says.
+    silent: Mutex<HashMap<String, Vec<String>>>,
     has_dead: AtomicBool,
     /// Dead runs are to be forgotten at the next renewal.
     forgets: AtomicBool,
@@ -121,14 +122,17 @@ impl Instances {
 
     /// Returns the runs that are dead if their leases are over.
     pub(crate) fn silent(&self) -> Vec<String> {
-        self.silent.lock().clone()
+        self.silent.lock().values().flatten().cloned().collect()
     }
 
     /// As [`Self::silent`], of these: in a large fleet most runs are silent, as nothing goes on in them.
     pub(crate) fn silent_of(&self, runs: &HashSet<String>) -> Vec<String> {
         let silent = self.silent.lock();
-        let is_of = |entry: &&String| runs.contains(run_of(entry));
-        silent.iter().filter(is_of).cloned().collect()
+        runs.iter()
+            .filter_map(|run| silent.get(run))
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     /// Renews the lease, forgets the dead if that was asked for, and looks for others.
@@ -211,7 +215,7 @@ impl Instances {
             "SELECT id, lease_until::text, lease_until <= clock_timestamp(), doubted, forgotten IS NULL FROM instances
                    WHERE forgotten IS NULL OR lease_until > clock_timestamp()";
         let rows = db.rows("look for dead runs", sql, values![]).await?;
-        let (now, mut leases, mut silent, mut has_dead) = (Instant::now(), HashMap::new(), Vec::new(), false);
+        let (now, mut leases, mut silent, mut has_dead) = (Instant::now(), HashMap::new(), HashMap::new(), false);
         let mut seen = self.seen.lock();
         seen.since.get_or_insert(now);
         for row in rows {
@@ -223,11 +227,13 @@ impl Instances {
                 .map_or(now, |(_, since)| *since);
             let is_over = row.get(2) && seen.is_silent(now, since, row.get(3), self.lease);
             let has_outlasted = now - since >= 2 * self.lease;
-            if is_over {
-                silent.push(id.clone());
-            }
-            if has_outlasted {
-                silent.push(outlasted(&id, &until));
+            let names = [
+                is_over.then(|| id.clone()),
+                has_outlasted.then(|| outlasted(&id, &until)),
+            ];
+            let names: Vec<String> = names.into_iter().flatten().collect();
+            if !names.is_empty() {
+                silent.insert(id.clone(), names);
             }
             has_dead |= (is_over || has_outlasted) && row.get::<_, bool>(4);
             leases.insert(id, (until, since));
@@ -286,12 +292,6 @@ fn outlasted(id: &str, until: &str) -> String {
     format!("\u{1}{until}/{id}")
 }
 
-/// Returns the run that one of what [`Instances::silent`] returns is about.
-fn run_of(silent: &str) -> &str {
-    let lease = silent.strip_prefix('\u{1}').and_then(|lease| lease.split_once('/'));
-    lease.map_or(silent, |(_, run)| run)
-}
-
 /// Returns the condition that the run in a column is dead; `silent` stands for [`Instances::silent`].
 pub(crate) fn is_dead(column: &str, silent: &str) -> String {
     format!(
@@ -299,17 +299,4 @@ pub(crate) fn is_dead(column: &str, silent: &str) -> String {
              AND (living.lease_until > clock_timestamp() OR living.forgotten IS NULL AND NOT living.id = ANY ({silent}))
              AND NOT chr(1) || living.lease_until::text || '/' || living.id = ANY ({silent}))"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silent_run_is_named_with_or_without_its_lease() {
-        for run in ["run", "with/slash"] {
-            assert_eq!(run_of(run), run);
-            assert_eq!(run_of(&outlasted(run, "2026-01-01 00:00:00+00")), run);
-        }
-    }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolgate_model::{
     CallEvent, CallId, CallRecord, CallState, FileChange, Grant, GrantId, InstanceId, JsonMap, Origin, OutputId,
-    Prompt, PromptId, PromptState, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp,
+    Prompt, PromptId, PromptState, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp, WorkspaceSet,
 };
 use toolgate_store::audit::{Fact, Kind};
 use toolgate_store::change::Change;
@@ -504,6 +504,14 @@ impl Ledger for PostgresStore {
 
     async fn prompts_for(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
         prompts::list_for(&self.shared, filter, limit).await
+    }
+
+    async fn open_prompts_in(
+        &self,
+        workspaces: &WorkspaceSet,
+        limit: usize,
+    ) -> Result<Vec<(PromptId, u64)>, StoreError> {
+        prompts::list_open(&self.shared, workspaces, limit).await
     }
 
     async fn interests_in(&self, workspaces: &[String]) -> Result<Vec<Interest>, StoreError> {

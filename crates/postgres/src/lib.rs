@@ -77,6 +77,6 @@ pub use self::bucket::{Bucket, BucketKeys, BucketOptions};
 pub use self::changes::MAX_BLOB_BYTES;
 pub use self::error::remedy;
 pub use self::import::{Imported, import, look};
-pub use self::options::PostgresOptions;
+pub use self::options::{CONNECTIONS, PostgresOptions};
 pub use self::schema::{SchemaState, check, migrate};
 pub use self::store::PostgresStore;

@@ -9,6 +9,9 @@ use toolgate_store::audit::Recorder;
 
 use crate::bucket::Bucket;
 
+/// How many connections a process has to its database, at most, if nothing else is said.
+pub const CONNECTIONS: usize = 16;
+
 /// How a database is used.
 pub struct PostgresOptions {
     /// Where it is and who connects, as `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or as pairs `host=… user=…`. Of `sslmode`
@@ -42,13 +45,13 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Returns what is usual, for an address: no TLS, 16 connections, 10 s, a lease of 30 s, notifications, clocks that
+    /// Returns what is usual, for an address: no TLS, [`CONNECTIONS`], 10 s, a lease of 30 s, notifications, clocks that
     /// differ by a day at most, an audit without a key, no bucket.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
             tls: None,
-            connections: 16,
+            connections: CONNECTIONS,
             time_limit: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             agreed: BTreeMap::new(),

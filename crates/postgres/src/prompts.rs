@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Row;
 use toolgate_model::{
     Approval, CallRecord, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState, SessionKey, Timestamp,
+    WorkspaceSet,
 };
 use toolgate_store::audit::Fact;
 use toolgate_store::codec::{decode, encode, unsigned};
@@ -403,6 +404,7 @@ fn select(filter: &PromptFilter) -> Query {
         .within("workspace", &filter.workspaces)
         .is("call", filter.call.as_ref().map(|call| call.as_str()))
         .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
+        .one_of("id", filter.ids.iter().map(|id| id.as_str()))
         .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))
 }
 
@@ -423,6 +425,25 @@ pub(crate) async fn list_for(shared: &Shared, filter: &PromptFilter, limit: usiz
         ))),
         false => list(shared, filter, limit).await,
     }
+}
+
+const LIST_OPEN: &str = "list the open prompts";
+
+const OPEN: &str = "SELECT coalesce(full_id, id), revision FROM prompts WHERE state = 'open'";
+
+fn open_prompt(row: &Row) -> (PromptId, u64) {
+    (PromptId::new(plain(row.get(0))), unsigned(row.get(1)))
+}
+
+/// Lists the open prompts of some workspaces.
+pub(crate) async fn list_open(
+    shared: &Shared,
+    workspaces: &WorkspaceSet,
+    limit: usize,
+) -> Result<Vec<(PromptId, u64)>, StoreError> {
+    let query = Query::new(OPEN).within("workspace", workspaces);
+    let rows = query.rows(&shared.db, LIST_OPEN, " ORDER BY number", limit).await?;
+    Ok(rows.iter().map(open_prompt).collect())
 }
 
 #[async_trait]
@@ -478,10 +499,8 @@ impl Prompts for PostgresStore {
     }
 
     async fn open_prompts(&self) -> Result<Vec<(PromptId, u64)>, StoreError> {
-        let sql = "SELECT coalesce(full_id, id), revision FROM prompts WHERE state = 'open'";
-        let rows = self.shared.db.rows("list the open prompts", sql, values![]).await?;
-        let read = |row: &Row| (PromptId::new(plain(row.get(0))), unsigned(row.get(1)));
-        Ok(rows.iter().map(read).collect())
+        let rows = self.shared.db.rows(LIST_OPEN, OPEN, values![]).await?;
+        Ok(rows.iter().map(open_prompt).collect())
     }
 
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {

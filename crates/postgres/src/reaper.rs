@@ -24,10 +24,14 @@ use crate::{calls, lost_output, settling};
 /// So many calls are looked at in one transaction.
 const CALLS_PER_BATCH: i64 = 64;
 
+/// So many workspaces are taken in one transaction from runs in which nothing was going on.
+const WORKSPACES_PER_BATCH: i64 = 500;
+
 /// Ends what dead runs left; returns the calls.
 pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError> {
     shared.instances.serve();
     shared.instances.look(&shared.db).await?;
+    let taken = take_idle(shared).await?;
     let sql = format!(
         "SELECT id FROM workspaces WHERE is_left OR owner IS NOT NULL AND {} ORDER BY id",
         is_dead("owner", "$1")
@@ -60,13 +64,52 @@ pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError>
     if !ended.is_empty() {
         shared.told();
     }
-    if !rows.is_empty() {
+    if taken > 0 || !rows.is_empty() {
         shared.instances.forget_dead();
     }
     match failure.filter(|_| ended.is_empty()) {
         Some(error) => Err(error),
         None => Ok(ended),
     }
+}
+
+/// Takes the workspaces of dead runs in which no call is to be ended, many at once: of ten thousand workers that do nothing, all are
+/// dead in the same minute. Returns how many were taken.
+async fn take_idle(shared: &Shared) -> Result<u64, StoreError> {
+    let mut all = 0;
+    loop {
+        let taken = retrying(|| async {
+            let mut session = shared.db.begin("take the workspaces of dead runs").await?;
+            let taken = take_idle_in(shared, &mut session).await;
+            session.end(taken).await
+        })
+        .await?;
+        shared.instances.count_expired(taken);
+        all += taken;
+        if (taken as i64) < WORKSPACES_PER_BATCH {
+            return Ok(all);
+        }
+    }
+}
+
+async fn take_idle_in(shared: &Shared, session: &mut Session) -> Result<u64, StoreError> {
+    // Whoever writes holds the row: it is left to who waits for that.
+    let sql = format!(
+        "WITH idle AS (SELECT id FROM workspaces WHERE owner IS NOT NULL AND NOT is_left AND {}
+             AND NOT EXISTS (SELECT FROM calls WHERE calls.workspace = workspaces.id AND ended IS NULL)
+             LIMIT $2 FOR UPDATE SKIP LOCKED)
+         UPDATE workspaces SET epoch = epoch + 1, owner = NULL, is_left = TRUE FROM idle WHERE workspaces.id = idle.id
+         RETURNING workspaces.id",
+        is_dead("owner", "$1")
+    );
+    let silent = shared.instances.silent();
+    let rows = session.rows(&sql, values![silent, WORKSPACES_PER_BATCH]).await?;
+    let taken: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    // Looked at once more: until a row was locked, a call may have been written there.
+    let sql = "UPDATE workspaces SET is_left = FALSE WHERE id = ANY ($1)
+                   AND NOT EXISTS (SELECT FROM calls WHERE calls.workspace = workspaces.id AND ended IS NULL)";
+    session.run(sql, values![taken]).await?;
+    Ok(rows.len() as u64)
 }
 
 /// Ends what a dead run left in one workspace.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolgate_model::{
     CallEvent, CallId, CallRecord, FileChange, Grant, GrantId, InstanceId, OutputId, Prompt, PromptId, ServiceEvent,
-    SessionKey, Timestamp,
+    SessionKey, Timestamp, WorkspaceSet,
 };
 
 use crate::audit::Fact;
@@ -231,6 +231,14 @@ pub trait Ledger: Store {
     /// # Errors
     /// `Full` if they are more than one answer has room for.
     async fn prompts_for(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError>;
+
+    /// As [`crate::Prompts::open_prompts`], of these workspaces, and at most so many: the first ones. Those of others are not looked at:
+    /// of thousands of workers each one asks, every few seconds.
+    async fn open_prompts_in(
+        &self,
+        workspaces: &WorkspaceSet,
+        limit: usize,
+    ) -> Result<Vec<(PromptId, u64)>, StoreError>;
 
     /// Returns what those listen to of these workspaces who may answer prompts, at this process and at others that share the store. Of
     /// the sessions and the clients that they have named there are those of unfinished calls of these workspaces only.

@@ -47,7 +47,7 @@ pub mod output;
 mod outputs;
 pub mod overlay;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -243,6 +243,8 @@ pub struct PromptFilter {
     pub workspaces: WorkspaceSet,
     /// Any of these sessions.
     pub sessions: Vec<SessionId>,
+    /// Any of these prompts. A gateway of an earlier release does not know it: what is wanted may be missing then.
+    pub ids: Vec<PromptId>,
     /// The call.
     pub call: Option<CallId>,
     /// Any of these states.
@@ -390,6 +392,29 @@ pub trait Prompts: Send + Sync + 'static {
     fn changed_elsewhere(&self) -> Option<Arc<Notify>> {
         None
     }
+}
+
+/// Prompts that [`prompts_at_once`] reads with one request.
+const PROMPTS_AT_ONCE: usize = 64;
+
+/// Reads prompts with few requests: where hundreds come in a second, one request for each would fall behind. What is missing of the
+/// answer is to be read by itself: it is not stored any more, or keeps others from being read, or the gateway is an older one.
+pub async fn prompts_at_once<'a>(
+    store: &(impl Prompts + ?Sized),
+    ids: impl Iterator<Item = &'a PromptId>,
+) -> HashMap<PromptId, Prompt> {
+    let (ids, mut found): (Vec<PromptId>, _) = (ids.cloned().collect(), HashMap::new());
+    for some in ids.chunks(PROMPTS_AT_ONCE).filter(|some| some.len() > 1) {
+        let filter = PromptFilter {
+            ids: some.to_vec(),
+            ..PromptFilter::default()
+        };
+        match store.prompts(&filter, some.len()).await {
+            Ok(prompts) => found.extend(prompts.into_iter().map(|prompt| (prompt.id.clone(), prompt))),
+            Err(error) => tracing::debug!(%error, "prompts cannot be read at once"),
+        }
+    }
+    found
 }
 
 /// Facts of sessions that outlive a call. A session of the same id in another workspace has its own.

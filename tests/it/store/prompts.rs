@@ -127,6 +127,14 @@ pub(crate) async fn open_and_list(fixture: &dyn Fixture) {
     .await;
     check(
         PromptFilter {
+            ids: vec![PromptId::from("w"), PromptId::from("none"), PromptId::from("x")],
+            ..all()
+        },
+        &["x", "w"],
+    )
+    .await;
+    check(
+        PromptFilter {
             states: vec![PromptState::Open],
             ..all()
         },

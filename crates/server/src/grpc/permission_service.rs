@@ -210,6 +210,7 @@ impl PermissionService for Permissions {
             owner: None,
             workspaces: interest.workspaces,
             sessions: interest.sessions,
+            ids: Vec::new(),
             call,
             states,
             after: non_empty(request.page_token).map(PromptId::new),

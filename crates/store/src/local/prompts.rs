@@ -334,6 +334,7 @@ fn list(db: &Connection, filter: &PromptFilter, items: usize) -> Result<Vec<Prom
         .within("workspace", &filter.workspaces)
         .is("call", filter.call.as_ref().map(|call| call.as_str()))
         .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
+        .one_of("id", filter.ids.iter().map(|id| id.as_str()))
         .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))
         .rows(db, " ORDER BY number", items, |row| row.get::<_, String>(0))?
         .iter()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
 use toolgate_store::outage::{self, Outage};
-use toolgate_store::{Interest, StoreError};
+use toolgate_store::{Interest, StoreError, prompts_at_once};
 
 use super::Board;
 
@@ -142,8 +142,14 @@ impl Board {
         if changed.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let mut found = Vec::with_capacity(changed.len() + gone.len());
-        for (id, revision) in changed.into_iter().chain(gone.into_iter().map(|id| (id, 0))) {
+        let wanted: Vec<_> = changed.into_iter().chain(gone.into_iter().map(|id| (id, 0))).collect();
+        let mut at_once = prompts_at_once(&*self.store, wanted.iter().map(|(id, _)| id)).await;
+        let mut found = Vec::with_capacity(wanted.len());
+        for (id, revision) in wanted {
+            if let Some(prompt) = at_once.remove(&id) {
+                found.push((id, revision, Some(prompt)));
+                continue;
+            }
             // One that cannot be read, perhaps of a newer release, keeps back no other.
             match self.store.prompt(&id).await {
                 Ok(prompt) => found.push((id, revision, prompt)),
