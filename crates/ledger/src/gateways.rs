@@ -28,6 +28,7 @@ use toolgate_store::StoreError;
 use toolgate_store::codec::failed;
 use toolgate_store::outage::Outage;
 
+use crate::chance::with_chance;
 use crate::options::{Identity, LedgerOptions, Line, Way, Ways};
 use crate::rpc::Rpc;
 use crate::wire::{self, MAX_MESSAGE_BYTES};
@@ -43,6 +44,9 @@ const NOT_ACCEPTED: &str = "no gateway accepts this worker";
 
 /// How long to wait before the next attempt: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// The same after a gateway had no turn to give: it has more to do than it can, and each attempt is one thing more.
+const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 
 /// A gateway, and the connection to it.
 struct Gateway {
@@ -118,8 +122,8 @@ impl Gateway {
 enum Attempt<A> {
     Answered(A),
     Refused(StoreError),
-    /// A gateway has answered that its store is away.
-    Away(String),
+    /// A gateway has answered that its store is away, or that it has too much to do.
+    Away(String, bool),
     /// No gateway has answered.
     Lost(String),
 }
@@ -234,7 +238,7 @@ impl Gateways {
                 true => 0..all.len(),
                 false => self.first(&all),
             };
-            let why = match self.ask_at_once(&all, asked, left, &question).await {
+            let (why, is_busy) = match self.ask_at_once(&all, asked, left, &question).await {
                 Ok(answer) => return answer,
                 // Another one may have the store.
                 Err(why) => why,
@@ -246,6 +250,13 @@ impl Gateways {
             if whom == Whom::Everyone && !std::mem::replace(&mut asks_all, true) && all.len() > 1 {
                 continue;
             }
+            let longest = match is_busy && whom == Whom::One {
+                true => {
+                    pause = with_chance(pause.max(BUSY_PAUSES.0));
+                    BUSY_PAUSES.1
+                }
+                false => longest,
+            };
             if begun.elapsed() + pause >= patience {
                 return Err(StoreError::Unavailable(why));
             }
@@ -255,30 +266,30 @@ impl Gateways {
     }
 
     /// Sends a request to some gateways at once, and returns what the first of them has answered; else why none has. One that is asked
-    /// alone and has no answer is not preferred any more.
+    /// alone and has no answer is not preferred any more. True with what the last one said if it has too much to do.
     async fn ask_at_once<Q: Rpc>(
         &self,
         all: &[Arc<Gateway>],
         asked: Range<usize>,
         time: Duration,
         question: &Q,
-    ) -> Result<Result<Q::Answer, StoreError>, String> {
+    ) -> Result<Result<Q::Answer, StoreError>, (String, bool)> {
         let (is_alone, first) = (asked.len() == 1, asked.start);
         let asked = all.get(asked).unwrap_or_default().iter().zip(first..);
         let attempts = asked.map(|(gateway, at)| async move { (at, self.attempt(gateway, time, question).await) });
         let mut attempts: FuturesUnordered<_> = attempts.collect();
-        let mut why = NONE.to_owned();
+        let mut why = (NONE.to_owned(), false);
         while let Some((at, attempt)) = attempts.next().await {
-            match attempt {
+            let (problem, is_busy) = match attempt {
                 Attempt::Answered(answer) => return Ok(Ok(answer)),
                 Attempt::Refused(error) => return Ok(Err(error)),
-                Attempt::Away(problem) | Attempt::Lost(problem) => {
-                    if is_alone {
-                        self.leave(all, at, &problem);
-                    }
-                    why = problem;
-                }
+                Attempt::Away(problem, is_busy) => (problem, is_busy),
+                Attempt::Lost(problem) => (problem, false),
+            };
+            if is_alone {
+                self.leave(all, at, &problem);
             }
+            why = (problem, is_busy);
         }
         Err(why)
     }
@@ -345,7 +356,7 @@ impl Gateways {
             Some(StoreError::Unavailable(why)) => {
                 self.accepts(gateway);
                 self.is_away(gateway, sent);
-                Attempt::Away(why)
+                Attempt::Away(why, status.code() == Code::ResourceExhausted)
             }
             Some(error) => {
                 self.accepts(gateway);

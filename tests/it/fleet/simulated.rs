@@ -43,7 +43,7 @@ const RESTS_AFTER: Duration = Duration::from_secs(30);
 
 /// How long one attempt may take, and how long is waited before the next.
 const ATTEMPT: Duration = Duration::from_secs(4);
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Why an attempt failed that a gateway did not answer in time.
 const NO_ANSWER: &str = "no answer";
@@ -369,7 +369,7 @@ impl Worker {
 
     /// Takes its workspace, and then follows it.
     async fn work(&self, gateways: Vec<Channel>, facts: &Facts) {
-        let mut preferred = 0;
+        let (mut preferred, mut pause) = (0, AGAIN.0);
         loop {
             let mut ledger = LedgerServiceClient::new(gateways[preferred % gateways.len()].clone());
             if let Ok(Ok(answer)) = timeout(ATTEMPT, ledger.bind(shown(self, self.binding()))).await
@@ -379,7 +379,8 @@ impl Worker {
                 break;
             }
             preferred += 1;
-            sleep(with_chance(AGAIN)).await;
+            sleep(with_chance(pause)).await;
+            pause = (pause * 2).min(AGAIN.1);
         }
         facts.bound.fetch_add(1, Ordering::Relaxed);
         loop {

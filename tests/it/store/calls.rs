@@ -185,7 +185,10 @@ pub(crate) async fn orphans_change_owner_once(fixture: &dyn Fixture) {
     let events = end(&mut finished, Timestamp(2_000));
     store.append(finished, events).await.unwrap();
     for number in 0..20 {
-        let call = create(&*store, record(&format!("call {number}"), &dead)).await;
+        // What only waits is ended by nobody, however long it takes until somebody takes it over.
+        let mut call = record(&format!("call {number}"), &dead);
+        call.state = CallState::Waiting;
+        let call = create(&*store, call).await;
         store
             .open(prompt(&format!("prompt {number}"), call.id.as_str(), &dead), None, None)
             .await

@@ -233,6 +233,42 @@ async fn leases_are_renewed_at_once_and_only_of_those_that_have_something() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_workspaces_are_taken_from_the_dead_but_for_what_somebody_writes() {
+    let scene = Scene::new(LEASE).await;
+    let run = InstanceId::generate();
+    let workspaces: Vec<String> = (0..600).map(|number| format!("w{number}")).collect();
+    let bound = scene.store.bind(&run, PRINCIPAL, "", &workspaces).await.unwrap();
+    let Bound::Now(holds) = bound else {
+        panic!("{bound:?}");
+    };
+    let call = created(&scene.store, &holds[0], "c").await;
+    let mut client = scene.server.connect(&scene.name).await.unwrap();
+    let writing = client.transaction().await.unwrap();
+    let sql = "SELECT FROM workspaces WHERE id LIKE 'w5_' FOR SHARE";
+    let written = writing.query_typed(sql, &[]).await.unwrap().len();
+    assert_eq!(written, 10);
+    scene.kill(&run).await;
+    let other = scene.server.connect(&scene.name).await.unwrap();
+    let held = async || {
+        let sql = "SELECT FROM workspaces WHERE owner IS NOT NULL OR is_left";
+        other.query_typed(sql, &[]).await.unwrap().len()
+    };
+    let reaping = scene.store.reap();
+    let watching = async {
+        until("the others are taken", async || held().await == written).await;
+        writing.rollback().await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(reaping, watching);
+    assert_eq!(
+        ended.unwrap().into_iter().map(|lost| lost.id).collect::<Vec<_>>(),
+        [call.id]
+    );
+    assert_eq!(held().await, 0);
+    assert_eq!(scene.store.expired(), 600);
+    scene.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_doubted_is_dead_unless_it_renews() {
     let scene = Scene::new(LEASE).await;
     let other = open(scene.server, &scene.name, LEASE).await;

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_config::service::ClusterConfig;
+use toolgate_ledger::chance::with_chance;
 use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, NotAccepted, Ways};
 use toolgate_model::InstanceId;
 use toolgate_store::local::QuotaLimits;
@@ -18,9 +19,14 @@ use toolgate_web::Network;
 
 use super::outgoing;
 
-/// How long a worker that starts waits for its gateways, and for workspaces that another run has; and how long before it is tried again.
+/// How long a worker that starts waits for workspaces that another run has.
 const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long it waits for its gateways: thousands that start at once have their turns one after the other.
+const PATIENCE_WITH_GATEWAYS: Duration = Duration::from_secs(300);
+
+/// How long it waits before the next attempt: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Takes the workspaces of the configuration for one run, and returns its store, and what ends when the run must stop.
 pub(super) async fn open_ledger(
@@ -51,16 +57,17 @@ pub(super) async fn open_ledger(
         gateways,
         ..LedgerOptions::new(Vec::new(), instance, config.data_dir.clone())
     };
-    let (begun, outage) = (Instant::now(), Outage::default());
+    let (begun, outage, mut pause) = (Instant::now(), Outage::default(), PAUSES.0);
     let store = loop {
         match LedgerStore::open(options.clone()).await {
             // They may be started at the same time, and wait for their database.
-            Err(StoreError::Unavailable(why)) if begun.elapsed() < PATIENCE => {
+            Err(StoreError::Unavailable(why)) if begun.elapsed() < PATIENCE_WITH_GATEWAYS => {
                 if outage.fails().is_some() {
-                    let patience = PATIENCE.as_secs();
+                    let patience = PATIENCE_WITH_GATEWAYS.as_secs();
                     tracing::warn!(why, "waiting for a gateway, for up to {patience} s");
                 }
-                sleep(PAUSE).await;
+                sleep(with_chance(pause)).await;
+                pause = (pause * 2).min(PAUSES.1);
             }
             opened => break opened,
         }
