@@ -395,11 +395,16 @@ impl App {
             stop_servers.clone(),
         ));
         #[cfg(feature = "javascript")]
-        servers.spawn(plugin_events::tell(
-            parts.store.clone(),
-            parts.extensions.clone(),
-            stop_servers.clone(),
-        ));
+        if parts.gateways.is_some() {
+            // They keep the journal.
+            parts.extensions.never_tell();
+        } else {
+            servers.spawn(plugin_events::tell(
+                parts.store.clone(),
+                parts.extensions.clone(),
+                stop_servers.clone(),
+            ));
+        }
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
         let watch = Arc::new(telemetry::Watch {
             engine: parts.engine.clone(),
