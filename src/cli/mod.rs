@@ -23,6 +23,7 @@ mod attach;
 mod audit;
 mod call;
 mod calls;
+mod completions;
 mod config;
 mod connection;
 mod credentials;
@@ -40,6 +41,7 @@ mod instances;
 mod interrupts;
 mod keyboard;
 mod log;
+mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(not(feature = "mcp"))]
@@ -64,7 +66,7 @@ mod words;
 mod workers;
 mod workspaces;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use toolgate_config::service::LogFormat;
 
 pub(crate) use exit::Exit;
@@ -159,6 +161,10 @@ enum Command {
     Health(health::HealthArgs),
     /// Copy this program to a file, for images without `cp`.
     Install(install::InstallArgs),
+    /// Print what a shell reads to complete commands and options.
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages to a directory.
+    Man(man::ManArgs),
 }
 
 impl Cli {
@@ -266,15 +272,15 @@ impl Command {
             Self::Config(args) => args.run(globals, terminal),
             Self::Health(args) => args.run(globals, terminal).await,
             Self::Install(args) => args.run(terminal),
+            Self::Completions(args) => args.run(Cli::command(), terminal),
+            Self::Man(args) => args.run(Cli::command(), terminal),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
-    use super::Cli;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -19,6 +19,7 @@ mod cancel;
 mod clients;
 mod command_line;
 mod commands;
+mod completions;
 mod console;
 mod contract;
 mod crash;
