@@ -1,4 +1,5 @@
-// The pictures of the README, made from the running program: a prompt in the console, and the same in the terminal.
+// The pictures of the documentation, made from the running program: a prompt in the console, the same in the terminal and on a
+// phone; the first page, and a call.
 
 import { spawn } from "node:child_process";
 import { join } from "node:path";
@@ -58,4 +59,40 @@ test("a prompt, in the browser and in the terminal", async ({ page, start }) => 
   await page.screenshot({ path: join(folder, "console.png") });
   await allow.click();
   expect((await call).ending.case).toBe("completed");
+});
+
+test("the first page, a call, and a prompt on a phone", async ({ page, start }) => {
+  const service = await start({
+    config: { permission: { bash: { "*": "allow", "git push*": "ask" }, edit: "allow" } },
+  });
+  service.write("main.rs", OLD);
+  await service.run("read", { filePath: "main.rs" });
+  await service.run("edit", EDIT, { callId: "change-greeting" });
+  const tests =
+    "printf 'running 3 tests\\n\\033[32mok\\033[0m   greets\\n\\033[32mok\\033[0m   leaves\\n\\033[31mFAILED\\033[0m counts\\n'; exit 1";
+  await service.run("bash", { command: tests, description: "Runs the tests" });
+  await service.background("watch", "sleep 600", { description: "Watches the sources" });
+  const push = "git push origin main && git push --tags";
+  const call = service.run("bash", { command: push, description: "Publishes the change" }, { session: "release" });
+  await page.setViewportSize({ width: 1100, height: 380 });
+  await page.goto(service.url);
+  await expect(
+    page
+      .getByRole("region", { name: /^Waits for you/ })
+      .getByRole("link")
+      .first(),
+  ).toBeVisible();
+  await page.screenshot({ path: join(folder, "console-home.png") });
+  await page.setViewportSize({ width: 1100, height: 640 });
+  await page.goto(`${service.url}console/#/calls/change-greeting`);
+  await expect(page.locator(".diff .added")).toBeVisible();
+  await page.screenshot({ path: join(folder, "console-call.png") });
+  await page.setViewportSize({ width: 390, height: 700 });
+  await page.goto(`${service.url}console/#/prompts`);
+  await page.getByRole("listbox", { name: "Prompts that wait" }).getByRole("option").click();
+  const allow = page.getByRole("button", { name: "Allow once" });
+  await expect(allow).toBeEnabled();
+  await page.screenshot({ path: join(folder, "console-phone.png") });
+  await page.getByRole("button", { name: "Reject", exact: false }).first().click();
+  expect((await call).ending.case).toBe("failed");
 });
