@@ -510,7 +510,7 @@ fn explain_workspace(
         "worktree": workspace.worktree(),
         "opencode": tools.masked(),
         "sources": sources,
-        "warnings": tools.warnings,
+        "warnings": tools.warnings_alone(),
         "agents": agents,
     }))
 }

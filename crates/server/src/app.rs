@@ -392,6 +392,7 @@ impl App {
             parts.engine.clone(),
             self.environment,
             self.rules,
+            self.network.clone(),
             stop_servers.clone(),
         ));
         #[cfg(feature = "javascript")]

@@ -453,7 +453,10 @@ fn unknown_variables_are_warned_of() {
     check(&[("TOOLGATE_PORT", "50551")], &[meant, "TOOLGATE_PORT is not known"]);
     check(
         &[("TOOLGATE_UNATTENDED", "refuse")],
-        &[meant, "TOOLGATE_UNATTENDED is not known"],
+        &[
+            meant,
+            "TOOLGATE_UNATTENDED is not known and has no effect; did you mean TOOLGATE_PERMISSION_UNATTENDED?",
+        ],
     );
 }
 
