@@ -36,6 +36,7 @@ mod evaluated;
 mod feedback;
 mod file_commands;
 mod files;
+mod first_minute;
 mod fleet;
 mod floods;
 mod forward;

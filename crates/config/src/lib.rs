@@ -55,3 +55,4 @@ pub use flags::Flags;
 pub use opencode::ToolsConfig;
 pub use seen::Seen;
 pub use service::{Config, RawConfig};
+pub use toolgate_lsp::known_programs as language_server_programs;

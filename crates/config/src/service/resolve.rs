@@ -351,7 +351,9 @@ fn listen(
 ) -> Result<ListenConfig, ConfigError> {
     // The usual path is that of a service that runs calls.
     if !is_gateway && !layers.has("listen.unix") {
-        let socket = layers.env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
+        // Services side by side have data directories of their own, and so each has its socket.
+        let folder = layers.env.runtime_dir().filter(|_| !layers.has("data_dir"));
+        let socket = folder.unwrap_or(data_dir).join("toolgate.sock");
         if socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
             layers.show("listen.unix", socket.display().to_string());
             listen.unix = Some(socket);

@@ -74,6 +74,10 @@ fn folders_of_the_login_session() {
     let config = Config::load(None, RawConfig::default(), &environment(&vars)).expect("it is valid");
     assert_eq!(config.listen.unix.as_deref(), Some(Path::new("/run/u/toolgate.sock")));
     assert_eq!(config.data_dir, Path::new("/data/toolgate"));
+    // Services side by side do not meet at one socket.
+    let given = RawConfig::default().with_some("data_dir", Some("/own"));
+    let config = Config::load(None, given, &environment(&vars)).expect("it is valid");
+    assert_eq!(config.listen.unix.as_deref(), Some(Path::new("/own/toolgate.sock")));
 }
 
 #[test]
