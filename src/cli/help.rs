@@ -41,7 +41,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// Commands that talk to no running server.
-const WITHOUT_SERVER: [&str; 6] = ["init", "serve", "gateway", "store", "config", "install"];
+const WITHOUT_SERVER: [&str; 8] = ["init", "serve", "gateway", "store", "config", "install", "completions", "man"];
 
 /// What says which server, and how to reach it.
 const OF_SERVERS: [&str; 6] = ["server", "token", "token_file", "tls_ca", "cert", "key"];

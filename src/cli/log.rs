@@ -1,10 +1,12 @@
 //! Where the log goes: to standard error, without secrets.
 //!
 //! *Invariant:* a message is written at once and whole, so no secret is cut by the way it is written. One that nobody takes is
-//! dropped: whoever starts a service and never reads what it says must not hold it up.
+//! dropped: whoever starts a service and never reads what it says must not hold it up. While a screen has the terminal, messages are
+//! held back, the latest of them, and written when it is gone.
 
 use std::io::{self, Stderr, StderrLock, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use toolgate_model::redact::Redactor;
@@ -22,6 +24,27 @@ const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Messages that were dropped since the last one that was written.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of messages that are held back; more push the first ones out.
+const MOST_HELD: usize = 64 * 1024;
+
+/// What a screen holds back, if one has the terminal.
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+
+/// Holds messages back until [`release`].
+pub(super) fn hold() {
+    HELD.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get_or_insert_default();
+}
+
+/// Writes what was held back.
+pub(super) fn release() {
+    if let Some(text) = HELD.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Nobody is left to be told that standard error is closed.
+        let _ = stderr().write_all(&text);
+    }
+}
 
 /// Takes secrets out of what is logged.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +76,14 @@ impl<'a> MakeWriter<'a> for LogWriter {
 
 impl Write for Message<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        write_or_drop(&self.to, &self.redactor.bytes(text))?;
+        let shown = self.redactor.bytes(text);
+        if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+            held.extend_from_slice(&shown);
+            let excess = held.len().saturating_sub(MOST_HELD);
+            held.drain(..excess);
+            return Ok(text.len());
+        }
+        write_or_drop(&self.to, &shown)?;
         Ok(text.len())
     }
 

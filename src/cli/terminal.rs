@@ -285,7 +285,12 @@ fn cut(text: &str, width: usize) -> Cow<'_, str> {
 fn is_deceptive(letter: char) -> bool {
     let is_control = letter.is_control() && letter != '\n' && letter != '\t';
     is_control
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            letter,
+            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 /// Returns the text with everything shown that could fool its reader: control characters, and characters that reorder
@@ -345,6 +350,7 @@ mod tests {
         check("rm -rf /\r echo hi", "rm -rf /\\u{d} echo hi");
         check("a\x1b[2Kb", "a\\u{1b}[2Kb");
         check("x\u{202e}y", "x\\u{202e}y");
+        check("a\u{e0061}\u{3164}b", "a\\u{e0061}\\u{3164}b");
         check("zoë ☃", "zoë ☃");
     }
 
