@@ -35,13 +35,32 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Operation",
-        &["gateway", "workers", "store", "audit", "config", "health", "install", "completions", "man"],
+        &[
+            "gateway",
+            "workers",
+            "store",
+            "audit",
+            "config",
+            "health",
+            "install",
+            "completions",
+            "man",
+        ],
     ),
     ("More", &[]),
 ];
 
 /// Commands that talk to no running server.
-const WITHOUT_SERVER: [&str; 8] = ["init", "serve", "gateway", "store", "config", "install", "completions", "man"];
+const WITHOUT_SERVER: [&str; 8] = [
+    "init",
+    "serve",
+    "gateway",
+    "store",
+    "config",
+    "install",
+    "completions",
+    "man",
+];
 
 /// What says which server, and how to reach it.
 const OF_SERVERS: [&str; 6] = ["server", "token", "token_file", "tls_ca", "cert", "key"];

@@ -44,7 +44,7 @@ pub enum McpKind {
         /// Headers of every request.
         headers: BTreeMap<String, String>,
         /// How to log in there; none if no login is used.
-        oauth: Option<OAuthConfig>,
+        oauth: Option<Box<OAuthConfig>>,
     },
     /// It is switched off.
     Disabled,
@@ -166,7 +166,7 @@ fn kind(entry: Entry) -> McpKind {
         "remote" if !is_web => invalid("`url` must be an address that begins with http:// or https://"),
         "remote" => McpKind::Remote {
             oauth: match oauth(&entry.oauth, &entry.url) {
-                Ok(oauth) => oauth,
+                Ok(oauth) => oauth.map(Box::new),
                 Err(why) => return invalid(why),
             },
             url: entry.url,
@@ -289,14 +289,14 @@ mod tests {
                 Some(McpKind::Remote {
                     url: url.to_owned(),
                     headers: BTreeMap::new(),
-                    oauth: Some(OAuthConfig {
+                    oauth: Some(Box::new(OAuthConfig {
                         client: Some(OAuthClient {
                             id: "me".to_owned(),
                             secret: Some("s".to_owned()),
                         }),
                         scopes: vec!["a".to_owned()],
                         ..OAuthConfig::default()
-                    }),
+                    })),
                 }),
             );
         }

@@ -185,10 +185,7 @@ mod tests {
     use super::*;
 
     fn layer(written: Value) -> JsonMap {
-        match written {
-            Value::Object(layer) => layer,
-            other => panic!("{other} is no layer"),
-        }
+        written.as_object().cloned().unwrap()
     }
 
     #[test]

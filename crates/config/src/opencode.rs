@@ -248,6 +248,19 @@ impl ToolsConfig {
         paths.filter(|path| path.starts_with('/')).map(PathBuf::from).collect()
     }
 
+    /// Returns the files that say something of rules or agents.
+    pub fn rule_files(&self) -> impl Iterator<Item = &Path> {
+        let says = |layer: &&Layer, key: &str| layer.value.contains_key(key);
+        let of_rules = move |layer: &&Layer| ["permission", "agent", "tools"].iter().any(|key| says(layer, key));
+        self.layers
+            .iter()
+            .filter(of_rules)
+            .filter_map(|layer| match &layer.origin {
+                Origin::File(path) => Some(path.as_path()),
+                Origin::Variable(_) | Origin::OldTools => None,
+            })
+    }
+
     /// Returns one part of the merged configuration, such as `mcp` or `lsp`.
     pub fn part(&self, key: &str) -> Option<&Value> {
         self.merged.get(key)

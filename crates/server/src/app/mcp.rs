@@ -128,7 +128,7 @@ pub(super) struct OfFiles {
     pub(super) files: Arc<LoginFiles>,
     pub(super) name: String,
     pub(super) url: String,
-    pub(super) oauth: OAuthConfig,
+    pub(super) oauth: Box<OAuthConfig>,
 }
 
 impl Logins for OfFiles {

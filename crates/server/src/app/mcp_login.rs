@@ -29,7 +29,7 @@ pub struct LoginPlace {
     name: String,
     url: String,
     headers: std::collections::BTreeMap<String, String>,
-    oauth: OAuthConfig,
+    oauth: Box<OAuthConfig>,
     limit: Duration,
     files: Arc<LoginFiles>,
     network: Network,
