@@ -103,12 +103,15 @@ done
 # - of the extensions, which are not scored, all but a client's login by its secret: client-credentials-jwt, dpop, wif and
 #   enterprise-managed-authorization want keys and tokens of other kinds, which Toolgate does not use.
 client() {
-    local revision="$1" result=passed scenario log
+    local revision="$1" result=passed scenario log force
     shift
     for scenario in "$@"; do
         log="client-$revision-${scenario//\//-}.log"
+        # An extension is of no revision.
+        force=()
+        [[ "$scenario" != auth/client-credentials-* ]] || force=(--force)
         if "$node" node_modules/@modelcontextprotocol/conformance/dist/index.js client --scenario "$scenario" \
-            --spec-version "$revision" --timeout 30000 -o "out/client-$revision" \
+            --spec-version "$revision" "${force[@]}" --timeout 30000 -o "out/client-$revision" \
             --command "$node $root/tests/ecosystem/mcp-client.mjs $bin $folder/clients" >"$log" 2>&1; then
             echo "✓ $revision $scenario"
         else
