@@ -10,6 +10,7 @@ use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use cli::{Cli, Exit};
 use toolgate_config::service::LogFormat;
 use tracing_subscriber::EnvFilter;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         return code;
     }
     toolgate_process::shield();
-    let cli = Cli::read();
+    let cli = Cli::parse();
     if let Err(error) = log_to_stderr(&cli) {
         eprintln!("error: TOOLGATE_LOG: {error}");
         return Exit::Usage.into();

@@ -138,7 +138,7 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
 }
 
 /// Returns whether a value of the metadata is what is shown of the request anyway: its title, or its patterns.
-pub(super) fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
+fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
     match (key, value) {
         ("description", Value::String(text)) => *text == request.title,
         ("patterns", Value::Array(list)) => request.parts.is_empty() && list.iter().eq(&request.patterns),
@@ -400,8 +400,7 @@ fn always(scope: GrantScope) -> Decision {
     }
 }
 
-/// Returns the fields of an input that has a command.
-pub(super) fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
+fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
     let Ok(Value::Object(fields)) = serde_json::from_str(input) else {
         return None;
     };
@@ -409,7 +408,7 @@ pub(super) fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> 
 }
 
 /// Returns the input that a line makes of another one: with another command where it has one, else the line itself.
-pub(super) fn edited(input: &str, line: &str) -> Option<String> {
+fn edited(input: &str, line: &str) -> Option<String> {
     if line.is_empty() {
         return None;
     }

@@ -10,7 +10,6 @@ mod hosts;
 mod isolation;
 mod jwt;
 mod mcp;
-mod parked;
 mod ports;
 mod prefixes;
 mod setup;

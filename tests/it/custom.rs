@@ -1,7 +1,6 @@
 //! Custom tools, plugins and executables with a manifest, in the real program and the real runtimes.
 
 mod faults;
-mod plugin_faults;
 mod plugins;
 
 use std::fs;

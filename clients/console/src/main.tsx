@@ -1,6 +1,7 @@
 // Where the page begins.
 
 import { render } from "preact";
+import * as current from "./current";
 import { attends, keep, shown } from "./live";
 import * as prompts from "./prompts";
 import * as sessions from "./sessions";
@@ -8,6 +9,5 @@ import { App } from "./ui/App";
 
 void keep(() => (shown.value ? "events" : undefined), sessions.watch);
 void keep(() => (shown.value || attends.value ? "prompts" : undefined), prompts.watch);
-const root = document.getElementById("app")!;
-root.replaceChildren();
-render(<App />, root);
+void keep(current.wanted, current.watch, true);
+render(<App />, document.getElementById("app")!);

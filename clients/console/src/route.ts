@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 
 /** The parts of the page. */
-export const VIEWS = ["home", "calls", "prompts", "timeline", "sessions"] as const;
+export const VIEWS = ["calls", "prompts", "timeline", "sessions"] as const;
 
 /** One of them. */
 export type View = (typeof VIEWS)[number];
@@ -12,20 +12,15 @@ export type View = (typeof VIEWS)[number];
 export interface Place {
   view: View;
   id: string;
-  /** A line of the output, counted from 1; 0 for none. */
-  line: number;
 }
 
-/** Reads an address. */
-export function parse(hash: string): Place {
-  const [path, query] = hash.replace(/^#\/?/, "").split("?");
-  const [view, ...rest] = path!.split("/");
-  const known = VIEWS.find((name) => name === view) ?? "home";
-  const line = /^line=(\d{1,12})$/.exec(query ?? "")?.[1] ?? "0";
+function parse(hash: string): Place {
+  const [view, ...rest] = hash.replace(/^#\/?/, "").split("/");
+  const known = VIEWS.find((name) => name === view) ?? "calls";
   try {
-    return { view: known, id: decodeURIComponent(rest.join("/")), line: Number(line) };
+    return { view: known, id: decodeURIComponent(rest.join("/")) };
   } catch {
-    return { view: known, id: "", line: 0 };
+    return { view: known, id: "" };
   }
 }
 
@@ -37,13 +32,13 @@ addEventListener("hashchange", () => {
 });
 
 /** Returns the address of a place. */
-export function address(view: View, id = "", line = 0): string {
-  return `#/${view}${id === "" ? "" : `/${encodeURIComponent(id)}`}${line === 0 ? "" : `?line=${line}`}`;
+export function address(view: View, id = ""): string {
+  return `#/${view}${id === "" ? "" : `/${encodeURIComponent(id)}`}`;
 }
 
-/** Goes to an address. Moving within a list leaves no trail of steps to go back through. */
-export function go(view: View, id = "", how: "push" | "replace" = "push", line = 0): void {
-  const to = address(view, id, line);
+/** Goes somewhere. Moving within a list leaves no trail of steps to go back through. */
+export function go(view: View, id = "", how: "push" | "replace" = "push"): void {
+  const to = address(view, id);
   if (to === location.hash) return;
   if (how === "replace") {
     history.replaceState(null, "", to);
@@ -52,9 +47,3 @@ export function go(view: View, id = "", how: "push" | "replace" = "push", line =
     location.hash = to;
   }
 }
-
-const narrow = matchMedia("(max-width: 800px)");
-
-/** Whether there is room for one column only: a list, or what is chosen in it. */
-export const isNarrow = signal(narrow.matches);
-narrow.addEventListener("change", () => (isNarrow.value = narrow.matches));

@@ -27,10 +27,8 @@ let last: bigint | undefined;
 let token = "";
 
 async function catchUp(signal: AbortSignal): Promise<void> {
-  // What is on the first page comes first, also over a slow line.
-  const loadMore = await load(signal);
-  server.value = await info.getServerInfo({}, { signal });
-  await loadMore();
+  const [about] = await Promise.all([info.getServerInfo({}, { signal }), load(signal)]);
+  server.value = about;
   await refresh(signal);
 }
 

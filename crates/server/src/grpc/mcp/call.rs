@@ -16,7 +16,6 @@ use toolgate_model::{CONNECTION, CallId, JsonMap, OnDisconnect, Origin, RawInput
 use super::clients::is_sessionless;
 use super::context::{CLIENT, Seen};
 use super::following::{Ended, Following, Step};
-use super::parked::Held;
 use super::sessions::Sessions;
 use crate::grpc::{Shared, convert, status};
 
@@ -78,9 +77,7 @@ pub(super) async fn run(
         Some(state) => {
             let parked = sessions.parked.take(state, &owner, &what);
             let unknown = "requestState: it stands for nothing that waits for you; make the request again without it";
-            let mut following = parked
-                .ok_or_else(|| ErrorData::invalid_params(unknown, None))?
-                .following;
+            let mut following = parked.ok_or_else(|| ErrorData::invalid_params(unknown, None))?;
             following.go_on(seen, &context, log_level).await;
             following
         }
@@ -109,11 +106,7 @@ pub(super) async fn run(
     match step {
         Ok(Step::Ended(ending)) => Ok(Outcome::Ended(Box::new(following.ended(ending)))),
         Ok(Step::Wants(requests)) => {
-            let held = Held {
-                following,
-                _counted: counted,
-            };
-            let state = sessions.parked.park(held, owner, what);
+            let state = sessions.parked.park(following, counted, owner, what);
             Ok(Outcome::Wants(InputRequiredResult::new(Some(requests), Some(state))))
         }
         Ok(Step::Lacks(capabilities)) => Err(ErrorData::missing_required_client_capability(capabilities)),

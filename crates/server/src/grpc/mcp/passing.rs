@@ -4,7 +4,6 @@
 //! *Invariant:* what is read is read by a call, which is judged and recorded like any other, and no secret is shown. To a Toolgate, nothing of a server
 //! is handed on: two that have each other as a server would hand the same round and round.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{
@@ -23,7 +22,7 @@ use toolgate_permission::judgement::denies;
 use super::call::{self, Outcome, Wish};
 use super::context::Seen;
 use super::following::Ended;
-use super::sessions::{MAX_SUBSCRIPTIONS, Sessions};
+use super::sessions::Sessions;
 use crate::grpc::Shared;
 
 /// The code with which servers of older revisions say that there is no such resource.
@@ -240,12 +239,12 @@ pub(super) async fn subscribe(
         return Err(refused("a rule denies it"));
     }
     let mut announced = servers.announced();
-    let followed = owned.follow().await.map_err(|problem| refused(&problem))?;
-    let token = sessions.subscribe(session, (workspace.clone(), uri.clone()));
+    let asked = owned.ask("resources/subscribe", json!({ "uri": uri })).await;
+    asked.map_err(|problem| refused(&problem))?;
+    let token = sessions.subscribe(session, &uri);
     let token = token.ok_or_else(|| refused("too many are followed"))?;
     let peer = context.peer.clone();
     sessions.spawn(session, async move {
-        let _followed = followed;
         let follow = async {
             loop {
                 let is_other = match announced.recv().await {
@@ -274,10 +273,24 @@ async fn tell(peer: &Peer<RoleServer>, uri: &str) -> Result<(), rmcp::service::S
 }
 
 /// Follows it no more.
-pub(super) fn unsubscribe(shared: &Shared, sessions: &Sessions, seen: &Seen, uri: String) -> Result<(), ErrorData> {
+pub(super) async fn unsubscribe(
+    (shared, sessions): (&Shared, &Sessions),
+    seen: &Seen,
+    uri: &str,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
     let workspace = workspace(shared, seen)?;
     if let Some(session) = seen.session.as_deref() {
-        sessions.unsubscribe(session, &(workspace, uri));
+        sessions.unsubscribe(session, uri);
+    }
+    if sessions.follows(uri) {
+        return Ok(());
+    }
+    if let Some(servers) = servers(shared, context)
+        && let Some(owned) = servers.resource(&workspace, uri).await
+        && let Err(problem) = owned.ask("resources/unsubscribe", json!({ "uri": uri })).await
+    {
+        tracing::debug!(problem, "a server goes on telling of a resource");
     }
     Ok(())
 }
@@ -294,23 +307,19 @@ pub(super) async fn listen<F: Future<Output = ()>>(
     let (sink, accepted) = (context.sink(), context.accepted());
     let servers = servers(shared, context.request_context());
     let mut announced = servers.map(|servers| servers.announced());
-    let mut followed = BTreeMap::new();
+    let mut followed = Vec::new();
     for uri in accepted.resource_subscriptions.clone().unwrap_or_default() {
         let Some(servers) = servers else { break };
-        if followed.len() >= MAX_SUBSCRIPTIONS {
-            tracing::debug!("a client wants to follow too many resources");
-            break;
-        }
         let Some(owned) = servers.resource(&workspace, &uri).await else {
             continue;
         };
         if is_denied(shared, seen, &owned)? {
             continue;
         }
-        match owned.follow().await {
-            Ok(follow) => drop(followed.insert(uri, follow)),
-            Err(problem) => tracing::debug!(problem, "a server does not tell of a resource"),
+        if let Err(problem) = owned.ask("resources/subscribe", json!({ "uri": uri })).await {
+            tracing::debug!(problem, "a server does not tell of a resource");
         }
+        followed.push(uri);
     }
     loop {
         let next = async {
@@ -327,7 +336,7 @@ pub(super) async fn listen<F: Future<Output = ()>>(
             },
             next = next => match next {
                 Ok(Announced { workspace: of, .. }) if of != workspace => Ok(()),
-                Ok(Announced { uri: Some(uri), .. }) if followed.contains_key(&uri) => {
+                Ok(Announced { uri: Some(uri), .. }) if followed.contains(&uri) => {
                     sink.notify_resource_updated(uri).await
                 }
                 Ok(Announced { uri: Some(_), .. }) => Ok(()),
@@ -335,7 +344,7 @@ pub(super) async fn listen<F: Future<Output = ()>>(
                     let mut sent = Ok(());
                     // What was missed may have been about any of them.
                     if told.is_err() {
-                        for uri in followed.keys() {
+                        for uri in &followed {
                             if sent.is_ok() {
                                 sent = sink.notify_resource_updated(uri.clone()).await;
                             }
