@@ -8,6 +8,7 @@
 //!
 //! What only waits for a person stays, with its prompts, for the next run that holds the workspace.
 
+use tokio_postgres::Row;
 use toolgate_model::{CallRecord, Timestamp};
 use toolgate_store::StoreError;
 use toolgate_store::codec::decode;
@@ -31,13 +32,11 @@ const WORKSPACES_PER_BATCH: i64 = 500;
 pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError> {
     shared.instances.serve();
     shared.instances.look(&shared.db).await?;
-    let taken = take_idle(shared).await?;
-    let sql = format!(
-        "SELECT id FROM workspaces WHERE is_left OR owner IS NOT NULL AND {} ORDER BY id",
-        is_dead("owner", "$1")
-    );
-    let what = "look for workspaces of dead runs";
-    let rows = shared.db.rows(what, &sql, values![shared.instances.silent()]).await?;
+    let (mut rows, mut taken) = (left(shared).await?, 0);
+    if rows.len() > 1 {
+        taken = take_idle(shared).await?;
+        rows = left(shared).await?;
+    }
     let (mut ended, mut failure) = (Vec::new(), None);
     for row in &rows {
         let workspace: String = row.get(0);
@@ -71,6 +70,16 @@ pub(crate) async fn reap(shared: &Shared) -> Result<Vec<CallRecord>, StoreError>
         Some(error) => Err(error),
         None => Ok(ended),
     }
+}
+
+/// Returns the workspaces in which dead runs may have left something.
+async fn left(shared: &Shared) -> Result<Vec<Row>, StoreError> {
+    let sql = format!(
+        "SELECT id FROM workspaces WHERE is_left OR owner IS NOT NULL AND {} ORDER BY id",
+        is_dead("owner", "$1")
+    );
+    let what = "look for workspaces of dead runs";
+    shared.db.rows(what, &sql, values![shared.instances.silent()]).await
 }
 
 /// Takes the workspaces of dead runs in which no call is to be ended, many at once: of ten thousand workers that do nothing, all are
