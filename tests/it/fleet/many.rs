@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use toolgate_contract::cluster::cluster_service_client::ClusterServiceClient;
 use toolgate_contract::cluster::{CreateCallRequest, ListWorkersRequest, OpenPromptRequest, WorkerState};
 use toolgate_contract::{ListPromptsRequest, ReplyResult};
-use toolgate_model::{InstanceId, Timestamp};
+use toolgate_model::{CallState, InstanceId, Timestamp};
 
 use super::setup::{CROWD, Fleet, Plan as FleetPlan};
 use super::simulated::{Crowd, Plan, Worker, shown};
@@ -49,6 +49,8 @@ async fn ask(crowd: &Crowd, worker: &Worker, gateway: usize) -> String {
     call.origin.workspace.clone_from(&worker.workspace);
     call.created = Timestamp::now();
     let events = grow(&mut call, 1);
+    // Simulated workers renew no lease: what only waits for a person stays, however long the test takes until it answers.
+    call.state = CallState::Waiting;
     crowd.bind_again(worker, gateway).await.unwrap();
     worker.works();
     eventually("it hears of changes", async || worker.follows()).await;
