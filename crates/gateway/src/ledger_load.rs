@@ -24,7 +24,7 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Extensions, Status};
 use toolgate_contract::cluster::ledger_service_server::LedgerServiceServer;
-use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES};
+use toolgate_ledger::wire::{self, MAX_MESSAGE_BYTES, MAX_REQUESTS};
 use toolgate_postgres::CONNECTIONS;
 use toolgate_server::grpc::body::watched;
 use toolgate_store::StoreError;
@@ -34,9 +34,6 @@ use tower::Service as _;
 use crate::ledger_access::{self, MAX_RECORD_BYTES};
 use crate::ledger_limit::InTime;
 use crate::ledger_rate::{Allowance, StoreRate, stores};
-
-/// Requests of one principal that are under way, and renewals.
-const MAX_REQUESTS: usize = 128;
 
 /// Requests of one principal that are at the store: three quarters of its connections.
 const MAX_AT_STORE: usize = MAX_OF_ALL_AT_STORE / 4 * 3;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::HeaderMap;
@@ -31,7 +32,7 @@ use toolgate_store::outage::Outage;
 use crate::chance::with_chance;
 use crate::options::{Identity, LedgerOptions, Line, Way, Ways};
 use crate::rpc::Rpc;
-use crate::wire::{self, MAX_MESSAGE_BYTES};
+use crate::wire::{self, MAX_MESSAGE_BYTES, MAX_REQUESTS};
 
 /// How long a request is tried.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
@@ -47,6 +48,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// The same after a gateway had no turn to give: it has more to do than it can, and each attempt is one thing more.
 const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
+
+/// How many requests a worker sends at once; more wait here. A gateway refuses those that are too many for it, and what it refuses has to
+/// be sent again.
+const AT_ONCE: usize = MAX_REQUESTS / 4 * 3;
 
 /// A gateway, and the connection to it.
 struct Gateway {
@@ -84,6 +89,8 @@ pub(crate) struct Gateways {
     reached: Mutex<Instant>,
     /// Whether a gateway has accepted who this worker is. What it shows may be exchanged later, so nothing is final then.
     was_accepted: AtomicBool,
+    /// Those that may be under way. Renewals need none: they have turns of their own at a gateway.
+    turns: Semaphore,
     /// Cancelled when this run must stop.
     pub(crate) stopped: CancellationToken,
 }
@@ -138,6 +145,7 @@ impl Gateways {
             identity: options.identity.clone(),
             reached: Mutex::new(Instant::now()),
             was_accepted: AtomicBool::new(false),
+            turns: Semaphore::new(AT_ONCE),
             stopped: CancellationToken::new(),
         }
     }
@@ -229,6 +237,17 @@ impl Gateways {
             Whom::Everyone => PAUSES.1.max(most / 2),
         };
         loop {
+            let turn = match whom {
+                Whom::One => {
+                    Some(timeout(patience.max(most).saturating_sub(begun.elapsed()), self.turns.acquire()).await)
+                }
+                Whom::Everyone => None,
+            };
+            if let Some(Err(_)) = turn {
+                return Err(StoreError::Unavailable(format!(
+                    "{AT_ONCE} requests of this worker are under way"
+                )));
+            }
             let left = match patience.is_zero() {
                 true => most,
                 false => patience.saturating_sub(begun.elapsed()).min(most),
@@ -243,6 +262,7 @@ impl Gateways {
                 // Another one may have the store.
                 Err(why) => why,
             };
+            drop(turn);
             if let Some(error) = self.is_unknown() {
                 return Err(error);
             }

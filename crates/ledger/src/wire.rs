@@ -24,6 +24,9 @@ pub const REASON: &str = "toolgate-ledger";
 /// Bytes of the largest message between a worker and a gateway: an end of a call may be as large as its output.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
+/// How many requests of one principal may be under way at a gateway, and as many renewals. More wait for a moment and are refused then.
+pub const MAX_REQUESTS: usize = 128;
+
 /// Bytes of one piece of an output.
 pub const MAX_PIECE_BYTES: usize = 1 << 20;
 
